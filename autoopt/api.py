@@ -125,8 +125,9 @@ def run(
     with ExitStack() as stack:
         if "observer" not in fields and in_notebook():
             fields["observer"] = stack.enter_context(Progress(sys.stdout))
-        request = replace(RunRequest(dag=graph, model=source, data=evaluation), **fields)
-        return Run.of(execute(request, out=out, engine=engine), home, db_url)
+        request = RunRequest(dag=graph, model=source, data=evaluation, out=None if out is None else Path(out))
+        result = execute(replace(request, **fields), engine)
+        return Run.of(result, home, db_url, request.out)
 
 
 def _request_fields(options: RunOptions, folder: Path) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def _check_names(options: Mapping[str, object]) -> None:
 def resume(  # noqa: PLR0913  the options of `autoopt resume`
     run: str | None = None,
     *,
-    out: str | Path | None = "out",
+    out: str | Path | None = None,
     engine: Engine = "inline",
     observer: Observer = SILENT,
     listener: Callable[..., None] | None = None,
@@ -175,7 +176,8 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
     Args:
         run: a run's id, the beginning of one, or `latest`; None for all interrupted runs. A part of a run over several
             targets or models stands for the whole.
-        out: as for `run`.
+        out: folder for the package of the best model, with one folder per run below it if all interrupted runs are
+            continued. By default each run writes where it was to write when it began, if anywhere.
         engine: as for `run`.
         observer: receives progress.
         listener: as for `run`.
@@ -198,8 +200,10 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
                 request = replace(request, model=store.artifacts.path(record.model))
             if data_root is not None:
                 request = replace(request, data_root=data_root)
+            if out is not None:
+                request = replace(request, out=Path(out) if run else Path(out) / record.id)
             try:
-                results.append(Run.of(execute(request, out=out, engine=engine), home))
+                results.append(Run.of(execute(request, engine), home, out=request.out))
             except InputError as error:
                 if run:
                     raise
@@ -223,19 +227,20 @@ def _resumable(store: Store, run: str | None) -> list[RunRecord]:
     return [record]
 
 
-def execute(request: RunRequest, *, out: str | Path | None = "out", engine: Engine = "inline") -> RunResult:
-    """Execute a request; see `run` for the arguments."""
+def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
+    """Execute a request; see `run` for the engine and the errors."""
     request = replace(request, opener=request.opener or open_remote)
+    out = request.out
     if out is not None:
-        check_out(Path(out))
+        check_out(out)
     with notices_to(request.observer.on_note), prepare(request) as session:
         try:
             result = session.execute(lambda one: _search(one, engine))
         except KeyboardInterrupt:
             if out is not None:
-                session.export_incumbent(Path(out))
+                session.export_incumbent(out)
             raise
-        return result if out is None else session.export(result, Path(out))
+        return result if out is None else session.export(result, out)
 
 
 def open_remote(host: HostSpec, home: Path) -> Host:

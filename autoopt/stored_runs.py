@@ -36,12 +36,14 @@ class Run(RunResult):
     home: Path | None = field(default=None, repr=False, compare=False)
     """Folder of the store; None for AUTOOPT_HOME."""
     db_url: str | None = field(default=None, repr=False, compare=False)
+    out: Path | None = field(default=None, repr=False, compare=False)
+    """Folder that the package of the best model was written to; None if it was not."""
 
     @staticmethod
-    def of(result: RunResult, home: Path | None = None, db_url: str | None = None) -> Run:
-        """Add the place of the store to a result."""
+    def of(result: RunResult, home: Path | None = None, db_url: str | None = None, out: Path | None = None) -> Run:
+        """Add the place of the store and of the package to a result."""
         values = {item.name: getattr(result, item.name) for item in fields(RunResult)}
-        return Run(**values, home=home, db_url=db_url)
+        return Run(**values, home=home, db_url=db_url, out=out)
 
     def completed_trials(self) -> list[Trial]:
         """The finished trials by number; for a run over several targets or models, those of each in turn."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
@@ -53,5 +55,6 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         search={**(search or {}), **limits},
         workers=workers,
         retry_failed=retry_failed,
+        out=None if out is None else Path(out),
     )
-    return optimize(request, out)
+    return optimize(request)

@@ -79,21 +79,46 @@ def test_interrupted_runs_are_resumed(model: Path, tmp_path: Path) -> None:
         autoopt.run(DAG, model=model, out=None, observer=Stop())
     with open_store(home=tmp_path / "home") as store:
         (run,) = store.runs.all()
-    assert autoopt.resume(out=None) == []  # it was cancelled, and so is resumed only by its id
-    (result,) = autoopt.resume(run.id[:6], out=None)
+    assert autoopt.resume() == []  # it was cancelled, and so is resumed only by its id
+    (result,) = autoopt.resume(run.id[:6])
     assert result.run == run.id
     assert result.status == "finished"
+
+
+def test_a_resumed_run_writes_where_it_was_to_write(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        autoopt.run(DAG, model=model, out="results", observer=Stop())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (result,) = autoopt.resume("latest")
+    assert result.out == tmp_path / "results"
+    assert (tmp_path / "results" / "recipe.json").is_file()
+    assert not list(Path.cwd().iterdir())
+
+
+def test_all_interrupted_runs_write_into_folders_of_their_own(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        autoopt.run(DAG, model=model, out=tmp_path / "same", observer=Stop())
+    with open_store(home=tmp_path / "home") as store:
+        (cancelled,) = store.runs.all()
+        dead = [store.runs.create(dataclasses.replace(cancelled, id="", status="running")).id for _ in range(2)]
+    runs = autoopt.resume(out=tmp_path / "all")
+    assert sorted(run.run for run in runs) == sorted(dead)
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == sorted(dead)
 
 
 def test_a_finished_run_is_not_resumed(model: Path) -> None:
     run = autoopt.run(DAG, model=model, out=None).run
     with pytest.raises(InputError, match=f"run {run} has finished; 'autoopt best {run}' shows its result"):
-        autoopt.resume(run, out=None)
+        autoopt.resume(run)
 
 
 def test_an_unknown_run_is_the_users_error(model: Path) -> None:
     with pytest.raises(InputError, match="nosuchrun"):
-        api.resume("nosuchrun", out=None)
+        api.resume("nosuchrun")
 
 
 def test_a_run_in_memory_gives_tables_charts_and_a_session(model: Path, tmp_path: Path) -> None:
@@ -128,7 +153,7 @@ def test_a_wrong_option_is_answered_in_the_functions_own_words() -> None:
 def test_options_are_those_of_a_request() -> None:
     fields = {field.name for field in dataclasses.fields(RunRequest)}
     own = {*api.SEARCH_OPTIONS, *api.GOAL_OPTIONS}
-    arguments = {"dag", "model", "data"}
+    arguments = {"dag", "model", "data", "out"}
     set_by_autoopt = {"dag_file", "resume", "sweep"}
     assert set(api.RunOptions.__annotations__) - own == fields - arguments - set_by_autoopt
 

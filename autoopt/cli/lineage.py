@@ -46,7 +46,7 @@ def lineage(
 
 
 def replay(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe.json that a run wrote.")],
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe.json, or the folder that holds it.")],
     model: Annotated[str, typer.Option(help="The source model of the recipe.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("replayed"),
     data: Annotated[str | None, typer.Option(help="Calibration data; overrides the recipe's.")] = None,

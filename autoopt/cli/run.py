@@ -181,9 +181,10 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
                 remeasure=remeasure,
                 proposal_options=proposal_options,
                 observer=ObserverGroup(progress, work) if profile else progress,
+                out=out,
             )
             with ended_by_signals():
-                result = execute(request, out=out, engine=chosen_engine(engine))
+                result = execute(request, chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
         else:
@@ -223,7 +224,14 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Resume all interrupted runs; not the cancelled ones.")] = False,
     data_root: DataRoot = None,
-    out: Out = Path("out"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for the package; with --all, one below it for each run [default: the run's].",
+        ),
+    ] = None,
     engine: EngineName = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -254,7 +262,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
             typer.echo(f"no run was interrupted or cancelled{_cancelled_sweep()}")
         else:
             for result in results:
-                _show_result(result, out)
+                _show_result(result, _shortest(result.out))
     return exit_code(all(result.best for result in results))
 
 
@@ -270,8 +278,8 @@ def exit_code(success: bool) -> int:
     return int(not success)
 
 
-def _show_result(result: RunResult, out: Path, shown_notes: Sequence[str] = ()) -> None:
-    """Write the result as tables, the files that hold it, and the answer with what to do next.
+def _show_result(result: RunResult, out: Path | None, shown_notes: Sequence[str] = ()) -> None:
+    """Write the result as tables, the files in `out` that hold it, and the answer with what to do next.
 
     Notes in `shown_notes` are left out: the progress has shown them.
     """
@@ -280,15 +288,22 @@ def _show_result(result: RunResult, out: Path, shown_notes: Sequence[str] = ()) 
     from autoopt.report.run import write_run
     from autoopt.report.verdict import lossy_steps
 
-    files = _written_files(result, out)
+    files = [] if out is None else _written_files(result, out)
     steps = [*lossy_steps(result), "Why: autoopt report"]
-    if result.better_model is not None:
+    if out is not None and result.better_model is not None:
         steps.insert(0, f"Try it: python {out / 'run.py'}")
     if is_verbose():
         next_step = ". ".join(steps)
         write_run(result, sys.stdout, verbose=True, files=files, next_step=next_step, shown_notes=shown_notes)
     else:
         write_conclusion(result, sys.stdout, files=files, next_steps=steps, shown_notes=shown_notes)
+
+
+def _shortest(folder: Path | None) -> Path | None:
+    """The folder as a relative path if it lies below the current one."""
+    if folder is not None and folder.is_relative_to(Path.cwd()):
+        return folder.relative_to(Path.cwd())
+    return folder
 
 
 def _written_files(result: RunResult, out: Path) -> list[str]:

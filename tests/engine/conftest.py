@@ -55,7 +55,7 @@ def go(tmp_path: Path) -> Runner:
 
     def run(dag: dict[str, Any], *, out: Path | None = None, **options: Any) -> RunResult:
         measurement = {**SHORT, **options.pop("measurement", {})}
-        request = RunRequest(dag={"name": "t", **dag}, home=tmp_path / "home", measurement=measurement, **options)
-        return execute(request, out=out, engine="inline")
+        dag = {"name": "t", **dag}
+        return execute(RunRequest(dag=dag, home=tmp_path / "home", measurement=measurement, out=out, **options))
 
     return run

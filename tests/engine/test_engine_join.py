@@ -141,7 +141,7 @@ def test_another_machine_fetches_data_and_script_for_itself(dags: Path, site: st
     text = DAG.replace("script.py", f"{site}/script.py").replace("path: x.npz", f"path: '{site}/x.npz'")
     (dags / "dag.yaml").write_text(text.replace("net/model.onnx", f"{site}/net/model.onnx"))
     here = elsewhere("here")
-    run = execute(RunRequest(dag=str(dags / "dag.yaml"), data=f"file://{dags}/x.npz"), out=None).run
+    run = execute(RunRequest(dag=str(dags / "dag.yaml"), data=f"file://{dags}/x.npz")).run
     (dags / "broken").unlink()
     (dags / "dag.yaml").write_text(ANOTHER)
     shutil.rmtree(here)
@@ -163,11 +163,11 @@ def test_resume_from_another_folder_goes_on_with_the_dag_as_it_was_given(dags: P
     named = interrupted(RunRequest(dag="../dags/dag.yaml"))
     elsewhere("there")
     (dags / "dag.yaml").write_text(DAG.replace("limit: 4", "limit: 5"))
-    assert [r.run for r in resume(given, out=None)] == [given]
+    assert [r.run for r in resume(given)] == [given]
     with pytest.raises(InputError, match="cannot be resumed"):
-        resume(named, out=None)
+        resume(named)
     (dags / "dag.yaml").unlink()
-    assert [r.run for r in resume(named, out=None)] == [named]
+    assert [r.run for r in resume(named)] == [named]
 
 
 def test_what_is_kept_of_a_request_is_the_dag_with_its_lines(dags: Path, monkeypatch: pytest.MonkeyPatch) -> None:

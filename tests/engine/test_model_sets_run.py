@@ -55,7 +55,7 @@ def models(place: Path) -> dict[str, str]:
 
 def run(place: Path, models: dict[str, str], out: Path | None = None, **changes: Any) -> RunResult:
     dag = {**DAG, "model": models, "data": str(place / "texts.npz"), **changes}
-    return execute(RunRequest(dag=dag, home=place / "home", measurement=SHORT), out=out)
+    return execute(RunRequest(dag=dag, home=place / "home", measurement=SHORT, out=out))
 
 
 @pytest.fixture(scope="module")
@@ -231,5 +231,5 @@ def test_mistakes_are_one_line_with_their_place(
     file = place / "dag.yaml"
     file.write_text("\n".join(f"{name}: {json.dumps(value)}" for name, value in dag.items() if value is not None))
     with pytest.raises(InputError, match=reason) as caught:
-        execute(RunRequest(dag=str(file), home=place / "home", measurement=SHORT), out=None)
+        execute(RunRequest(dag=str(file), home=place / "home", measurement=SHORT))
     assert "\n" not in str(caught.value)

@@ -49,7 +49,7 @@ def go_there(place: Path) -> Callable[..., RunResult]:
 
     def run(targets: list[dict[str, Any]], out: Path | None = None) -> RunResult:
         dag = {"name": "t", **DAG, "targets": targets}
-        return execute(RunRequest(dag=dag, model=model, home=place / "home", measurement=SHORT), out=out)
+        return execute(RunRequest(dag=dag, model=model, home=place / "home", measurement=SHORT, out=out))
 
     return run
 
@@ -142,11 +142,11 @@ def test_chains_of_a_part_done_again_are_joined_anew(
 ) -> None:
     home = place / "home"
     with pytest.raises(InputError, match="has finished"):
-        resume(found.run, out=None, home=home)
+        resume(found.run, home=home)
     with join(found.targets[1].result.run, home=home) as joined:  # as Retry of a chain's flow run does
         joined.retry_failures(next(iter(joined.session.chains)))
         assert joined.conclude() is not None
-    (anew,) = resume(found.run, out=None, home=home)
+    (anew,) = resume(found.run, home=home)
     assert anew.run == found.run
     assert not anew.reused
     assert anew.pass_runs.executed == anew.evaluations.executed == 0

@@ -18,6 +18,7 @@ def test_the_smallest_recipe(tmp_path: Path) -> None:
     recipe, document = read_recipe(written(tmp_path, with_digest(GOOD)))
     assert (recipe.pass_steps[0].pass_name, recipe.session["affinity"]) == ("simplify", [])
     assert document == with_digest(GOOD)
+    assert read_recipe(tmp_path)[0] == recipe, "the package that holds it stands for it"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_the_smallest_recipe(tmp_path: Path) -> None:
     [
         ({"steps": [{"pass": "evil", "params": {}}]}, "was edited after autoopt wrote it; use the original"),
         ({"digest": 7}, "was edited"),
-        ({"recipe": 99}, "is not an autoopt recipe"),
+        ({"recipe": 99}, f"has version 99, newer than {RECIPE}; upgrade autoopt"),
         ({"recipe": "1"}, "is not an autoopt recipe"),
         ({"steps": {}}, "is not an autoopt recipe"),
         ({"steps": ["simplify"]}, r"is not a valid recipe: steps\.0: expected an object"),
@@ -82,7 +83,7 @@ def test_what_is_no_recipe_is_one_line(tmp_path: Path, content: bytes, reason: s
 def test_what_is_no_file_is_one_line(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, reason in (
-        (tmp_path, "not a regular file"),
+        (tmp_path, "no such file"),
         (tmp_path / "pipe", "not a regular"),
         (Path("x"), "no such"),
     ):

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ import json, sys
 from pathlib import Path
 from autoopt.api import execute
 from autoopt.engine.inputs.request import RunRequest
-result = execute(RunRequest(dag=json.loads(sys.argv[1]), model=sys.argv[2], home=Path(sys.argv[3])), out=None)
+result = execute(RunRequest(dag=json.loads(sys.argv[1]), model=sys.argv[2], home=Path(sys.argv[3])))
 found = {t.name: t.result.best.metrics for t in result.targets}
 print(json.dumps({"targets": found, "size": result.best.ratios["size"].value}))
 """
@@ -51,9 +52,9 @@ def model(tmp_path: Path) -> Path:
 
 def test_each_target_is_a_flow_run(model: Path, tmp_path: Path) -> None:
     request = RunRequest(dag=DAG, model=model, home=tmp_path / "home")
-    result = execute(request, out=tmp_path / "out", engine="prefect")
+    result = execute(replace(request, out=tmp_path / "out"), "prefect")
     assert [t.result.trials["ok"] for t in result.targets] == [3, 3]
-    again = execute(request, out=None, engine="prefect")
+    again = execute(request, "prefect")
     assert again.reused
     assert again.run == result.run
 
@@ -67,7 +68,7 @@ def test_a_killed_run_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
     assert killed.returncode == -signal.SIGKILL, "in the search of the second target"
     with open_store(None, home) as store:
         before = {run.id for run in store.runs.all(status="finished")}
-    (result,) = resume("latest", out=None, home=home)
+    (result,) = resume("latest", home=home)
     assert len(before) == 1, "the first target was done"
     assert result.targets[0].result.run in before
     assert result.targets[0].result.reused

@@ -73,6 +73,8 @@ class RunRequest:
     """Opens hosts behind work pools."""
     dag_file: str | None = None
     """File that `dag` was read from."""
+    out: Path | None = None
+    """Folder for the package of the best model; None writes nothing."""
 
     def read(self) -> RunRequest:
         """Read the DAG, so that later changes of its file have no effect.
@@ -137,6 +139,7 @@ class RunRequest:
             "wish": self.proposal_options.to_json(),
             "target": self.target,
             "goal": without_nulls(goal),
+            "out": None if self.out is None else str(self.out.absolute()),
         }
 
     @property
@@ -166,6 +169,9 @@ class RunRequest:
         fields["limits"] = Limits(**fields["limits"])
         fields["proposal_options"] = ProposalOptions.from_json(fields.pop("wish", {}))
         fields["goal"] = GoalOptions(**fields.get("goal", {}))
+        # Earlier versions did not record the folder, and resumed into the default one.
+        out = fields.get("out", "out")
+        fields["out"] = None if out is None else Path(out)
         return RunRequest(**fields)
 
 

@@ -88,11 +88,19 @@ class Recipe:
 def read_recipe(file: Path) -> tuple[Recipe, dict[str, Any]]:
     """Read a recipe; returns it with the document that it was read from.
 
+    Args:
+        file: The recipe, or the package that holds it.
+
     Raises:
         InputError: The file cannot be read, is not a recipe, has a wrong field or was edited.
     """
+    if file.is_dir():
+        file /= "recipe.json"
     document = _document(file)
-    if document.get("recipe") not in _VERSIONS or not isinstance(document.get("steps"), list):
+    version = document.get("recipe")
+    if isinstance(version, int) and version > RECIPE:
+        raise InputError(f"has version {version}, newer than {RECIPE}", where=f"{file}:1", remedy="upgrade autoopt")
+    if version not in _VERSIONS or not isinstance(document.get("steps"), list):
         raise InputError("is not an autoopt recipe", where=f"{file}:1", remedy="'autoopt run' writes one to out/")
     try:
         recipe = from_json(Recipe, document)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
@@ -29,21 +28,21 @@ from autoopt.script import only_allowed_scripts
 
 
 @only_allowed_scripts()
-def optimize(request: RunRequest, out: str | None) -> State[None]:
-    """Execute a run from its inputs to its result, and write the best model to the folder `out`, if any.
+def optimize(request: RunRequest) -> State[None]:
+    """Execute a run from its inputs to its result, and write the best model to the request's folder, if any.
 
     Returns:
         The final state of the flow run: failed if no model meets the constraints.
     """
     try:
-        if out is not None:
-            check_out(Path(out))
+        if request.out is not None:
+            check_out(request.out)
         logger = run_logger()
         with prepare(replace(request, opener=PrefectHost, observer=RunLog(logger))) as session:
             result = session.execute(search_and_show)
             log_result(logger, result)
-            if out is not None:
-                session.export(result, Path(out))
+            if request.out is not None:
+                session.export(result, request.out)
     except AutooptError as error:
         return Failed(message=str(error))
     message = f"run {result.run}: {result.status}"
