@@ -161,7 +161,7 @@ def _run(case: Case, work: Path, measurement: dict[str, Any]) -> RunResult:
         workers=1,
         fresh=True,
     )
-    return execute(request, engine="inline", out=None)
+    return execute(request)
 
 
 def _truth(case: Case, work: Path, seconds: float) -> dict[str, float]:
