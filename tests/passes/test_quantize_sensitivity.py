@@ -51,7 +51,8 @@ def test_excluding_it_is_more_accurate_than_quantizing_all(tmp_path: Path) -> No
     expected = outputs(model, tmp_path, feeds)[0]
     close = {}
     for name, params in (("static_quantization", {}), ("selective_quantization", {"exclude_worst": 1})):
-        result = step(tmp_path, model, name, True, **params)
+        # Unsigned weights give the same results on all CPUs.
+        result = step(tmp_path, model, name, True, weight_type="QUInt8", **params)
         assert result["outcome"] == "ok", result["message"]
         close[name] = cosine(expected, outputs(saved(result), tmp_path, feeds)[0])
     assert close["selective_quantization"] > 0.999 > close["static_quantization"]

@@ -22,10 +22,10 @@ from autoopt.engine.work.keys import run_identity
 from autoopt.engine.work.problem import DataSets, DataSource
 from autoopt.engine.work.resources import Resources
 from autoopt.measure.recording import SET
-from autoopt.metrics import GENERATION
+from autoopt.metrics import AGREEMENT, GENERATION
 from autoopt.model.model_set import ModelSet
 from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.document import Document
+from autoopt.spec.document import Document, Json
 from autoopt.spec.proposal_options import names_model
 from autoopt.store import ModelRecord, RunRecord, Store
 
@@ -120,13 +120,19 @@ def _record(
 
 
 def _part_request(request: RunRequest, spec: DagSpec, path: str, weight: float) -> RunRequest:
-    """The request for a part: the same search in its share of the minutes, without data."""
+    """The request for a part: the same search in its share of the minutes, without data.
+
+    Of the limits on quality, a part has those on agreement. The others are about the outputs of the whole set.
+    """
     search = dict(request.search)
     minutes = search.get("minutes", spec.search.minutes)
     if minutes:
         search["minutes"] = round(minutes * SEARCH_SHARE * weight, 3)
     metric = spec.objectives[0].metric if spec.objectives else ""
     minimize = request.goal.minimize or MINIMIZED.get(metric, "latency")
+    goal = GoalOptions(minimize)  # type: ignore[arg-type]  # one of the three words
+    if request.goal.metric == AGREEMENT:
+        goal = replace(request.goal, minimize=goal.minimize)
     dag: object = path
     options = request.proposal_options
     if names_model(request.dag):
@@ -136,6 +142,13 @@ def _part_request(request: RunRequest, spec: DagSpec, path: str, weight: float) 
         document = spec.document.value
         assert isinstance(document, dict), "a DAG is a mapping"
         own = {name: value for name, value in document.items() if name not in OWN_FIELDS}
+        limits = document.get("constraints")
+        assert limits is None or isinstance(limits, list), "a DAG has a list of them"
+        on_agreement: list[Json] = [
+            limit for limit in limits or [] if isinstance(limit, dict) and limit["metric"] == AGREEMENT
+        ]
+        if on_agreement:
+            own["constraints"] = on_agreement
         dag = load_dag(Document({**own, "model": path}, spec.source))
     return replace(
         request,
@@ -143,7 +156,7 @@ def _part_request(request: RunRequest, spec: DagSpec, path: str, weight: float) 
         model=None,
         parts={},
         search=search,
-        goal=GoalOptions(minimize=minimize),  # type: ignore[arg-type]  # one of the three words
+        goal=goal,
         proposal_options=options,
         resume=None,
         sweep=None,
