@@ -26,6 +26,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "inputs_clean": "autoopt.passes.cleanup.graph_cleanup:InputsClean",
     "common_subexpression_elimination": "autoopt.passes.cleanup.graph_cleanup:CommonSubexpressionElimination",
     "constant_folding": "autoopt.passes.cleanup.graph_cleanup:ConstantFolding",
+    "loop_invariant_code_motion": "autoopt.passes.cleanup.loop_invariants:LoopInvariantCodeMotion",
     "simplify": "autoopt.passes.cleanup.simplifiers:Simplify",
     "onnxslim": "autoopt.passes.cleanup.simplifiers:OnnxSlim",
     "onnxsim": "autoopt.passes.cleanup.simplifiers:OnnxSim",

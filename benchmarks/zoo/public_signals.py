@@ -11,6 +11,7 @@ or other files, than the calibration data. There are no labels; compare with the
 from __future__ import annotations
 
 import argparse
+import re
 import string
 import sysconfig
 from collections.abc import Callable
@@ -22,6 +23,9 @@ import onnxruntime
 from PIL import Image, ImageDraw, ImageFont
 from public import SAMPLE_RATE, Arrays, members, speech, text_items, voice_items
 
+LETTERS = 100
+ARABIC = '_ #!"()-./:[]«»،؛؟ءآأؤإئابةتثجحخدذرزسشصضطظعغفقكلمنهوىي'
+HEBREW = "_HO5 !\"'(),-.:;?אבגדהוזחטיךכלםמןנסעףפץצקרשת"
 Generator = np.random.Generator
 Items = Callable[[Path, int, int], Arrays]
 """Makes a number of items for a model with a seed."""
@@ -180,6 +184,52 @@ def file_items(model: Path, seed: int, count: int) -> Arrays:
     return {"bytes": np.stack(rows)}
 
 
+def turn_items(model: Path, seed: int, count: int) -> Arrays:
+    """Mel spectra of 8 s of speech as Whisper takes them, 80 by 800; silence precedes shorter clips."""
+    random = np.random.default_rng(seed)
+    spectra = []
+    for _ in range(count):
+        clip = noisy_speech(random, random.uniform(1, 8))
+        padded = np.concatenate([np.zeros(8 * SAMPLE_RATE - len(clip)), clip])
+        bands = spectrum(padded, 400, 160)[:-1] @ mel_filters(SAMPLE_RATE, 400, 80).T
+        levels = np.log10(np.maximum(bands, 1e-10))
+        spectra.append((np.maximum(levels, levels.max() - 8).T + 4) / 4)
+    return {"input_features": np.stack(spectra).astype(np.float32)}
+
+
+def pitch_items(model: Path, seed: int, count: int) -> Arrays:
+    """Clips of 2 s, and the range of the pitch."""
+    random = np.random.default_rng(seed)
+    clips = np.stack([noisy_speech(random, 2) for _ in range(count)])
+    return {"audio": clips, "fmin": np.float32(46.875), "fmax": np.float32(2093.75)}
+
+
+def arabic_items(model: Path, seed: int, count: int) -> Arrays:
+    """Texts of 100 letters without diacritics."""
+    return letter_items("ar", ARABIC, seed, count)
+
+
+def hebrew_items(model: Path, seed: int, count: int) -> Arrays:
+    """The same in Hebrew, as floats."""
+    return {"input_1": letter_items("he", HEBREW, seed, count)["char_inputs"].astype(np.float32)}
+
+
+def letter_items(language: str, letters: str, seed: int, count: int) -> Arrays:
+    """Numbers of the letters of Django's translated messages, without hints at diacritics."""
+    import django
+
+    random = np.random.default_rng(seed)
+    lines: list[str] = []
+    for file in sorted(Path(django.__file__).parent.rglob(f"locale/{language}/LC_MESSAGES/*.po")):
+        messages = re.findall(r'^msgstr(?:\[\d\])? "(.+)"', file.read_text(encoding="utf-8"), re.MULTILINE)
+        lines += ["".join(letter for letter in message if letter in letters).strip() for message in messages]
+    text = " ".join(lines[seed % 2 :: 2])
+    starts = random.integers(0, len(text) - LETTERS, count)
+    ids = np.stack([[letters.index(letter) for letter in text[start : start + LETTERS]] for start in starts])
+    lengths = np.full(count, LETTERS)
+    return {"char_inputs": ids, "diac_inputs": np.ones_like(ids), "input_lengths": lengths}
+
+
 MODELS = {
     "dnsmos": Source("sig_bak_ovr.onnx", dnsmos_items),
     "dnsmos_p808": Source("model_v8.onnx", p808_items),
@@ -192,6 +242,10 @@ MODELS = {
     "captcha": Source("common.onnx", captcha_items, 100, 50),
     "captcha_old": Source("common_old.onnx", captcha_items, 100, 50),
     "ocr_recognition_v6": Source("PP-OCRv6_rec_small.onnx", line_items),
+    "smart_turn": Source("smart-turn-v3.2-cpu.onnx", turn_items),
+    "swift_f0": Source("swift_f0/model.onnx", pitch_items),
+    "tashkeel": Source("tashkeel/model.onnx", arabic_items),
+    "nakdimon": Source("nakdimon.onnx", hebrew_items),
     "magika": Source("standard_v3_3/model.onnx", file_items, 200, 60),
 }
 
@@ -206,7 +260,7 @@ def main() -> None:
     files = list(members(options.packages))
     for name in options.models or MODELS:
         source = MODELS[name]
-        found = [(member, archive) for member, archive in files if member.endswith(f"/{source.file}")]
+        found = [(member, archive) for member, archive in files if f"/{member}".endswith(f"/{source.file}")]
         if not found:
             continue
         folder = options.zoo / name

@@ -69,6 +69,14 @@ def why(plan: Plan) -> str:
     return "\n".join(f"{d.what}: {d.why}" for d in plan.decisions)
 
 
+def test_chains_with_and_without_loop_invariants_are_tried() -> None:
+    _, plan = proposed(model("Loop", "MatMul"))
+    chains = [[n.pass_name for n in chain.nodes if not n.inserted] for chain in plan.chains()]
+    with_motion = [names for names in chains if "loop_invariant_code_motion" in names]
+    assert len(with_motion) >= len(chains) / 2
+    assert "loop_invariant_code_motion" not in passes(proposed(CNN)[1])
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("inspection", [CNN, TRANSFORMER, TREES], ids=["cnn", "transformer", "trees"])
 def test_every_row_of_the_table_gives_chains_in_the_fixed_order(provider: str, inspection: Inspection) -> None:

@@ -134,6 +134,8 @@ def _layout(
     stages = _preparation(inputs, target)
     if options.level == 0:
         stages += [_Stage(("unused",)), _Stage(("shared",), skip=True)]
+    if "Loop" in inputs.inspection.ops:
+        stages.append(_Stage(("loops",), skip=True))
     stages.append(_Stage(("simplify", "constants")))
     stages.append(_Stage(("fold",), skip=options.level > 2))
     stages.append(_Stage(("activations",)))

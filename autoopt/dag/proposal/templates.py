@@ -51,6 +51,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "shapes": Template("fix_input_shape", "fix the input shapes"),
     "unused": Template("remove_unused", "remove everything that no output needs"),
     "shared": Template("common_subexpression_elimination", "compute equal subexpressions once"),
+    "loops": Template("loop_invariant_code_motion", "compute in front of a loop what no iteration changes"),
     "simplify": Template("simplify", "simplify the graph", {"engine": (("onnxslim", 1), ("onnxsim", 3))}),
     "constants": Template(
         "constant_folding",

@@ -1,0 +1,105 @@
+"""Loop-invariant code motion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench import ops, saved, step
+from micro_models import made, normal
+from onnx import ModelProto
+
+from autoopt.model.tensors import bodies
+
+PASS = "loop_invariant_code_motion"
+RECURRENT = """g (float[6, 2, 3] x, float[2, 4] start) => (float[2, 4] last, float[s, 2, 4] all) {
+    last, w_out, u_out, all = Loop (count, yes, start, w, u) <body =
+        body (int64 i, bool c, float[2, 4] h, float[3, 4] wi, float[4, 4] ui)
+          => (bool c_out, float[2, 4] h_out, float[3, 4] w_same, float[4, 4] u_same, float[2, 4] step) {
+            c_out = Identity (c)
+            row = Gather (x, i)
+            input = MatMul (row, wi)
+            carried = MatMul (h, ui)
+            sum = Add (input, carried)
+            h_out = Tanh (sum)
+            step = Identity (h_out)
+            w_same = Identity (wi)
+            u_same = Identity (ui)
+        }>
+}"""
+
+
+def loop_of(model: ModelProto) -> tuple[list[str], int]:
+    """The operators in the body of the model's loop, and the number of its inputs."""
+    loop = next(node for node in model.graph.node if node.op_type == "Loop")
+    body = next(bodies(loop))
+    return [node.op_type for node in body.node], len(body.input)
+
+
+def test_weights_are_not_carried_and_rows_are_multiplied_at_once(tmp_path: Path) -> None:
+    weights = {"count": np.int64(6), "yes": np.True_, "w": normal(3, 4), "u": normal(4, 4)}
+    result = step(tmp_path, made(RECURRENT, **weights), PASS)
+    assert result["outcome"] == "ok", result["message"]
+    assert result["equivalence"]["status"] == "same"
+    after = saved(result)
+    assert ops(after) == ["MatMul", "Loop"]
+    body, inputs = loop_of(after)
+    assert body.count("MatMul") == 1
+    assert inputs == 3
+
+
+def test_a_value_that_is_also_returned_by_iteration_stays_carried(tmp_path: Path) -> None:
+    text = """g (float[3] x) => (float[s, 3] all) {
+        same, all = Loop (count, yes, x) <body =
+            body (int64 i, bool c, float[3] v) => (bool c_out, float[3] v_out, float[3] step) {
+                c_out = Identity (c)
+                v_out = Identity (v)
+                step = Identity (v)
+            }>
+    }"""
+    assert step(tmp_path, made(text, count=np.int64(4), yes=np.True_), PASS)["outcome"] == "unchanged"
+
+
+INVARIANT = """g (float[3] x) => (float[3] y) {
+    y = Loop (count, yes, x) <body =
+        body (int64 i, bool c, float[3] v) => (bool c_out, float[3] v_out) {
+            c_out = Identity (c)
+            squared = OPERATOR
+            v_out = Add (v, squared)
+        }>
+}"""
+
+
+@pytest.mark.parametrize(
+    ("operator", "outside"),
+    [("Mul (x, x)", ["Mul", "Loop"]), ("Mul (v, x)", ["Loop"]), ("RandomNormalLike (x)", ["Loop"])],
+)
+def test_only_what_is_the_same_in_each_iteration_moves(tmp_path: Path, operator: str, outside: list[str]) -> None:
+    model = made(INVARIANT.replace("OPERATOR", operator), count=np.int64(4), yes=np.True_)
+    result = step(tmp_path, model, PASS)
+    assert ops(saved(result)) == outside if len(outside) > 1 else result["outcome"] == "unchanged"
+
+
+def test_equal_names_in_two_loops_stay_apart(tmp_path: Path) -> None:
+    loop = INVARIANT.partition("{")[2].rpartition("}")[0].replace("OPERATOR", "Mul (x, x)")
+    second = loop.replace("y = Loop (count, yes, x)", "z = Loop (count, yes, y)").replace("Mul (x, x)", "Mul (y, y)")
+    text = f"g (float[3] x) => (float[3] z) {{ {loop} {second} }}"
+    result = step(tmp_path, made(text, count=np.int64(2), yes=np.True_), PASS)
+    assert result["equivalence"]["status"] == "same"
+    assert ops(saved(result)) == ["Mul", "Loop", "Mul", "Loop"]
+
+
+def test_a_carried_result_of_the_model_keeps_its_name(tmp_path: Path) -> None:
+    text = """g (float[3] x) => (float[3] y, float[3] z) {
+        y, z = Loop (count, yes, x, x) <body =
+            body (int64 i, bool c, float[3] v, float[3] w) => (bool c_out, float[3] v_out, float[3] w_out) {
+                c_out = Identity (c)
+                v_out = Add (v, w)
+                w_out = Identity (w)
+            }>
+    }"""
+    result = step(tmp_path, made(text, count=np.int64(4), yes=np.True_), PASS)
+    assert result["equivalence"]["status"] == "same"
+    assert [value.name for value in saved(result).graph.output] == ["y", "z"]
+    assert loop_of(saved(result))[1] == 3
