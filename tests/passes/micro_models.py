@@ -440,6 +440,31 @@ def recurrent() -> ModelProto:
 
 
 @micro
+def loop_with_carried_weights() -> ModelProto:
+    """A recurrent layer as Keras exports it: the loop carries the weights and multiplies one row per iteration."""
+    return made(
+        """g (float[5, 2, 3] x, float[2, 4] start) => (float[2, 4] last) {
+            last, w_out, u_out = Loop (count, yes, start, w, u) <body =
+                body (int64 i, bool c, float[2, 4] h, float[3, 4] wi, float[4, 4] ui)
+                  => (bool c_out, float[2, 4] h_out, float[3, 4] w_same, float[4, 4] u_same) {
+                    c_out = Identity (c)
+                    row = Gather (x, i)
+                    input = MatMul (row, wi)
+                    carried = MatMul (h, ui)
+                    sum = Add (input, carried)
+                    h_out = Tanh (sum)
+                    w_same = Identity (wi)
+                    u_same = Identity (ui)
+                }>
+        }""",
+        count=np.int64(5),
+        yes=np.True_,
+        w=normal(3, 4),
+        u=normal(4, 4),
+    )
+
+
+@micro
 def trees() -> ModelProto:
     """No operator of ai.onnx, and no import of it."""
     node = onnx.helper.make_node(

@@ -14,7 +14,7 @@ from autoopt.space import Integer
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 
 class SplitStages(Pass):
@@ -182,7 +182,10 @@ class AddCheckpoints(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         check_values_exist(model, self.values)
         graph = model.graph
-        types = {value.name: value for value in (*graph.value_info, *graph.input)}
+        # ONNX requires the rank of an output; that of a Loop's carried value can be unknown.
+        types = {
+            value.name: value for value in (*graph.value_info, *graph.input) if not _is_tensor_of_unknown_rank(value)
+        }
         names = list(self.values)
         for node in graph.node:
             if node.op_type in self.op_types:
@@ -192,9 +195,13 @@ class AddCheckpoints(Pass):
             if name in outputs:
                 continue
             if name not in types:
-                raise Refused(f"the type of value {name!r} is unknown; run shape_inference first")
+                raise Refused(f"the type or rank of value {name!r} is unknown; run shape_inference first")
             graph.output.add().CopyFrom(types[name])
         return model
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None
+
+
+def _is_tensor_of_unknown_rank(value: ValueInfoProto) -> bool:
+    return value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")
