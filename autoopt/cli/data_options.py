@@ -20,51 +20,51 @@ Data = Annotated[
     typer.Option(help="Evaluation data (.npz, .csv, folder of images, ...); labels optional."),
 ]
 Calibration = Annotated[str | None, typer.Option(help="Calibration data [default: the evaluation data].")]
-Label = Annotated[
+DataRoot = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Column or array of --data with the labels [default: label, target, y, ...]; for a folder of images, a "
-        "CSV file of name and class [default: the sub-folders].",
-    ),
+    typer.Option(help="Folder or URL that relative data paths start from [default: AUTOOPT_DATA_ROOT]."),
 ]
-Inputs = Annotated[
-    str | None,
-    typer.Option(metavar="A,B,...", help="Columns or arrays of --data that are the input [default: all others]."),
-]
-ImageSize = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HxW",
-        help="Resize images to this height and width, such as 224x224; without data, generate them so.",
-    ),
-]
-Grayscale = Annotated[bool, typer.Option("--grayscale", help="Read images with one channel instead of three.")]
-Scale = Annotated[
-    float | None,
-    typer.Option(help="Factor on the values of a folder of images [default: 0.00392157, 0..255 to 0..1] or of arrays."),
-]
-Mean = Annotated[
-    str | None, typer.Option(metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel.")
-]
-Std = Annotated[
-    str | None, typer.Option(metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel.")
-]
-ImageLayout = Annotated[Layout | None, typer.Option("--layout", help="Axes of images [default: NCHW].")]
 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The options as given; None for those that are not."""
+    """Options that say how to read data; None for those that are not given."""
 
-    label: str | None = None
-    inputs: str | None = None
-    image_size: str | None = None
-    scale: float | None = None
-    mean: str | None = None
-    std: str | None = None
-    layout: Layout | None = None
-    grayscale: bool | None = None
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Column or array of --data with the labels [default: label, target, y, ...]; for a folder of images, "
+            "a CSV file of name and class [default: the sub-folders].",
+        ),
+    ] = None
+    inputs: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", help="Columns or arrays of --data that are the input [default: all others]."),
+    ] = None
+    image_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HxW",
+            help="Resize images to this height and width, such as 224x224; without data, generate them so.",
+        ),
+    ] = None
+    grayscale: Annotated[
+        bool | None, typer.Option("--grayscale", help="Read images with one channel instead of three.")
+    ] = None
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            help="Factor on the values of a folder of images [default: 0.00392157, 0..255 to 0..1] or of arrays."
+        ),
+    ] = None
+    mean: Annotated[
+        str | None, typer.Option(metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel.")
+    ] = None
+    std: Annotated[
+        str | None, typer.Option(metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel.")
+    ] = None
+    layout: Annotated[Layout | None, typer.Option("--layout", help="Axes of images [default: NCHW].")] = None
 
     def apply(self, path: str | None) -> str | dict[str, JsonValue] | None:
         """The data configuration of a path with these options; the path itself without any.

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.data_options import (
-    Calibration,
-    Data,
-    DataOptions,
-    Grayscale,
-    ImageLayout,
-    ImageSize,
-    Inputs,
-    Label,
-    Mean,
-    Scale,
-    Std,
-)
-from autoopt.cli.goal_options import MaxDrop, Minimize, QualityMetric
+from autoopt.cli.data_options import Calibration, Data, DataOptions
+from autoopt.cli.goal_options import GoalFlags
+from autoopt.cli.option_groups import with_option_groups
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.proposal_options import (
-    Device,
-    Fidelity,
-    KeepSignature,
-    Level,
-    Memory,
-    Precision,
-    Provider,
-    Threads,
-    make_proposal_options,
-)
+from autoopt.cli.proposal_options import ProposalFlags
 from autoopt.cli.schema import path_in_file, schema_line, write_file
 
 if TYPE_CHECKING:
@@ -43,7 +23,8 @@ PLAN_KEYS = ("chain_count", "point_count", "points_before", "decided", "learned"
 """Parts of a plan's JSON that the command prints."""
 
 
-def init(  # noqa: PLR0913, PLR0917  options of the command
+@with_option_groups
+def init(  # noqa: PLR0913  options of the command
     model: Annotated[
         list[str],
         typer.Argument(
@@ -51,27 +32,12 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
             help="An ONNX model, a folder of models, or several that belong together: NAME=MODEL NAME=MODEL.",
         ),
     ],
+    *,
     data: Data = None,
     calibration: Calibration = None,
-    label: Label = None,
-    inputs: Inputs = None,
-    image_size: ImageSize = None,
-    grayscale: Grayscale = False,
-    scale: Scale = None,
-    mean: Mean = None,
-    std: Std = None,
-    layout: ImageLayout = None,
-    metric: QualityMetric = None,
-    max_drop: MaxDrop = None,
-    minimize: Minimize = None,
-    level: Level = None,
-    precision: Precision = None,
-    device: Device = None,
-    ep: Provider = None,
-    memory: Memory = None,
-    fidelity: Fidelity = None,
-    threads: Threads = None,
-    keep_signature: KeepSignature = False,
+    reading: DataOptions,
+    goal: GoalFlags,
+    proposal: ProposalFlags,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,23 +46,22 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
     For several models, it is the one for the largest of them.
     """
     from autoopt.dag.proposal.dag_yaml import yaml_text
-    from autoopt.engine.planning.goal import GoalOptions
     from autoopt.engine.planning.plan import largest_part, make_proposal, propose_for_set
     from autoopt.spec.model_parts import parse_models
 
-    reading = DataOptions(label, inputs, image_size, scale, mean, std, layout, grayscale or None)
-    fidelity = bool(fidelity)  # a written DAG generates no data
-    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
+    # A written DAG generates no data, so it does not say how to judge models on it.
+    proposal_options = replace(proposal.options(), fidelity=bool(proposal.fidelity))
     evaluation_config = reading.apply(data)
     calibration_config = reading.apply(calibration) if calibration else None
-    goal = GoalOptions(minimize, metric, max_drop)
     first, parts = parse_models(model)
     models: JsonValue = path_in_file(first)
     if parts:
         models = {name: path_in_file(path) for name, path in parts.items()}
-        draft = propose_for_set(parts, proposal_options, goal)
+        draft = propose_for_set(parts, proposal_options, goal.options())
     else:
-        draft = make_proposal(first, evaluation_config, calibration_config, proposal_options, goal, anywhere=True)
+        draft = make_proposal(
+            first, evaluation_config, calibration_config, proposal_options, goal.options(), anywhere=True
+        )
     plan = draft.plan
     sources = {"evaluation": evaluation_config, "calibration": calibration_config}
     fields = {use: _in_file(source) for use, source in sources.items() if source is not None}

@@ -8,33 +8,12 @@ from typing import Annotated
 
 import typer
 
-from autoopt.cli.data_options import (
-    Calibration,
-    Data,
-    DataOptions,
-    Grayscale,
-    ImageLayout,
-    ImageSize,
-    Inputs,
-    Label,
-    Mean,
-    Scale,
-    Std,
-)
-from autoopt.cli.goal_options import MaxDrop, Minimize, QualityMetric
+from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
+from autoopt.cli.goal_options import GoalFlags
+from autoopt.cli.option_groups import with_option_groups
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.proposal_options import (
-    Device,
-    Fidelity,
-    KeepSignature,
-    Level,
-    Memory,
-    Precision,
-    Provider,
-    Threads,
-    make_proposal_options,
-)
-from autoopt.cli.run import DagOrModels, DataRoot
+from autoopt.cli.proposal_options import ProposalFlags
+from autoopt.cli.run import DagOrModels
 
 
 class PlanFormat(StrEnum):
@@ -49,31 +28,17 @@ COMMENT = {PlanFormat.TEXT: "", PlanFormat.MERMAID: "%% ", PlanFormat.DOT: "// "
 """Start of a comment in each format."""
 
 
-def plan(  # noqa: PLR0913, PLR0917  options of the command
+@with_option_groups
+def plan(  # noqa: PLR0913  options of the command
     dag: DagOrModels,
+    *,
     model: Annotated[str | None, typer.Option(help="Plan for this ONNX model.")] = None,
     data: Data = None,
     calibration: Calibration = None,
-    label: Label = None,
-    inputs: Inputs = None,
-    image_size: ImageSize = None,
-    grayscale: Grayscale = False,
-    scale: Scale = None,
-    mean: Mean = None,
-    std: Std = None,
-    layout: ImageLayout = None,
-    metric: QualityMetric = None,
-    max_drop: MaxDrop = None,
-    minimize: Minimize = None,
+    reading: DataOptions,
+    goal: GoalFlags,
     data_root: DataRoot = None,
-    level: Level = None,
-    precision: Precision = None,
-    device: Device = None,
-    ep: Provider = None,
-    memory: Memory = None,
-    fidelity: Fidelity = None,
-    threads: Threads = None,
-    keep_signature: KeepSignature = False,
+    proposal: ProposalFlags,
     limit: Annotated[
         int, typer.Option(min=0, help="Maximum number of chains to list; counts include all of them.")
     ] = 100,
@@ -86,12 +51,9 @@ def plan(  # noqa: PLR0913, PLR0917  options of the command
     plan each.
     """
     from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
-    from autoopt.engine.planning.goal import GoalOptions
     from autoopt.engine.planning.plan import make_plans
     from autoopt.spec.model_parts import parse_models
 
-    reading = DataOptions(label, inputs, image_size, scale, mean, std, layout, grayscale or None)
-    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
     first, parts = parse_models(dag)
     plans = make_plans(
         first,
@@ -99,8 +61,8 @@ def plan(  # noqa: PLR0913, PLR0917  options of the command
         reading.apply(data),
         parts=parts,
         calibration=reading.apply(calibration) if calibration else None,
-        proposal_options=proposal_options,
-        goal=GoalOptions(minimize, metric, max_drop),
+        proposal_options=proposal.options(),
+        goal=goal.options(),
         data_root=data_root,
     )
     if as_json:

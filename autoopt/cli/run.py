@@ -5,44 +5,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from autoopt.cli.data_options import (
-    Calibration,
-    Data,
-    DataOptions,
-    Grayscale,
-    ImageLayout,
-    ImageSize,
-    Inputs,
-    Label,
-    Mean,
-    Scale,
-    Std,
-)
-from autoopt.cli.goal_options import MaxDrop, Minimize, QualityMetric
+from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
+from autoopt.cli.goal_options import GoalFlags
 from autoopt.cli.interrupts import ended_by_signals
+from autoopt.cli.option_groups import with_option_groups
 from autoopt.cli.output import AsJson, document_stream, parse_assignments, print_json
-from autoopt.cli.proposal_options import (
-    Device,
-    Fidelity,
-    KeepSignature,
-    Level,
-    Memory,
-    Precision,
-    Provider,
-    Threads,
-    make_proposal_options,
-)
+from autoopt.cli.proposal_options import ProposalFlags
 from autoopt.cli.store_access import complete_run
 from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
+    from autoopt.json_codec import JsonValue
     from autoopt.report.profile import Profile
     from autoopt.results import RunResult
 
@@ -59,13 +39,7 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the package o
 Trials = Annotated[int | None, typer.Option(min=1, help="Maximum number of trials of a run.")]
 Minutes = Annotated[float | None, typer.Option(min=0.001, help="Maximum time of a run, in minutes.")]
 Workers = Annotated[int, typer.Option(min=1, help="Number of passes and metrics to run in parallel.")]
-DataRoot = Annotated[
-    str | None,
-    typer.Option(help="Folder or URL that relative data paths start from [default: AUTOOPT_DATA_ROOT]."),
-]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")]
-
-
 DagOrModels = Annotated[
     list[str],
     typer.Argument(
@@ -76,45 +50,48 @@ DagOrModels = Annotated[
 ]
 
 
-def run(  # noqa: PLR0913, PLR0917  options of the command
-    dag: DagOrModels,
-    model: Annotated[str | None, typer.Option(help="The source model; overrides the DAG's.")] = None,
-    data: Data = None,
-    calibration: Calibration = None,
-    label: Label = None,
-    inputs: Inputs = None,
-    image_size: ImageSize = None,
-    grayscale: Grayscale = False,
-    scale: Scale = None,
-    mean: Mean = None,
-    std: Std = None,
-    layout: ImageLayout = None,
-    metric: QualityMetric = None,
-    max_drop: MaxDrop = None,
-    minimize: Minimize = None,
-    data_root: DataRoot = None,
-    out: Out = Path("out"),
-    engine: EngineName = None,
-    trials: Trials = None,
-    minutes: Minutes = None,
-    strategy: Annotated[str | None, typer.Option(help="Search strategy: unified or per-chain.")] = None,
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options that override fields of the DAG's search section; None for those that are not given."""
+
+    trials: Trials = None
+    minutes: Minutes = None
+    strategy: Annotated[str | None, typer.Option(help="Search strategy: unified or per-chain.")] = None
     sampler: Annotated[
         str | None, typer.Option(help="Sampler: surrogate, tpe, random, exhaustive, or any sampler of Optuna.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all random choices.")] = None,
+    ] = None
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all random choices.")] = None
     search: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A field of the DAG's search section, such as order=pass-by-pass."),
-    ] = None,
+    ] = None
+
+    def fields(self) -> dict[str, JsonValue]:
+        """The fields that are given. An option of its own goes before --search.
+
+        Raises:
+            InputError: --search is malformed.
+        """
+        options = asdict(self)
+        del options["search"]
+        return parse_assignments(self.search, "--search") | without_nulls(options)
+
+
+@with_option_groups
+def run(  # noqa: PLR0913  options of the command
+    dag: DagOrModels,
+    *,
+    model: Annotated[str | None, typer.Option(help="The source model; overrides the DAG's.")] = None,
+    data: Data = None,
+    calibration: Calibration = None,
+    reading: DataOptions,
+    goal: GoalFlags,
+    data_root: DataRoot = None,
+    out: Out = Path("out"),
+    engine: EngineName = None,
+    search: SearchOptions,
     workers: Workers = 2,
-    level: Level = None,
-    precision: Precision = None,
-    device: Device = None,
-    ep: Provider = None,
-    memory: Memory = None,
-    fidelity: Fidelity = None,
-    threads: Threads = None,
-    keep_signature: KeepSignature = False,
+    proposal: ProposalFlags,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Retry trials that failed in earlier runs.")
     ] = False,
@@ -144,11 +121,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.report.profile import Profile
     from autoopt.report.progress import Progress
 
-    fields = parse_assignments(search, "--search")
-    options = {"trials": trials, "minutes": minutes, "strategy": strategy, "sampler": sampler, "seed": seed}
-    fields.update(without_nulls(options))
-    reading = DataOptions(label, inputs, image_size, scale, mean, std, layout, grayscale or None)
-    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
+    search_fields, proposal_options = search.fields(), proposal.options()
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {model or ' '.join(dag)}")
@@ -156,7 +129,6 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
             from autoopt.engine.inputs.request import RunRequest
-            from autoopt.engine.planning.goal import GoalOptions
             from autoopt.spec.model_parts import parse_models
             from autoopt.spec.proposal_options import names_model
 
@@ -172,10 +144,10 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
                 data=reading.apply(data),
                 calibration=reading.apply(calibration) if calibration else None,
                 measurement=generated,
-                goal=GoalOptions(minimize, metric, max_drop),
+                goal=goal.options(),
                 data_root=data_root,
                 workers=workers,
-                search=fields,
+                search=search_fields,
                 retry_failed=retry_failed,
                 fresh=fresh,
                 remeasure=remeasure,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from autoopt.cli.proposal_options import accelerator_of, make_proposal_options
+from autoopt.cli.proposal_options import ProposalFlags, accelerator_of
 from autoopt.errors import InputError
 from autoopt.spec.proposal_options import HIGHEST, ProposalOptions
 
 
 def test_without_options_the_proposal_is_the_default() -> None:
-    assert make_proposal_options(None, None, None, None, None, None) == ProposalOptions()
+    assert ProposalFlags().options() == ProposalOptions()
 
 
 def test_level_0_is_not_the_default() -> None:
-    assert make_proposal_options(0, None, None, None, None, False).level == 0
-    assert make_proposal_options(None, None, None, None, None, False).level == HIGHEST
+    assert ProposalFlags(level=0).options().level == 0
+    assert ProposalFlags(fidelity=False).options().level == HIGHEST
 
 
 @pytest.mark.parametrize(
