@@ -6,18 +6,29 @@ Fits into 100 columns. `run.py` writes everything that is known, for `autoopt be
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import known_metric
-from autoopt.report.change import figure_text, ratio_change
+from autoopt.report.change import figure_text
 from autoopt.report.figures import first_objective, is_better, is_quality
 from autoopt.report.formatting import clock_text, percent, plural, short
 from autoopt.report.measurement import disturbance, measured_tables
-from autoopt.report.run import CHANGE, COLUMN_TITLES, REUSED, answers, single_model, target_text, trial_counts
+from autoopt.report.run import (
+    CHANGE,
+    COLUMN_TITLES,
+    REUSED,
+    LabelledModel,
+    answers,
+    best_row,
+    change_cell,
+    single_model,
+    target_text,
+    trial_counts,
+)
 from autoopt.report.steps import steps_text
-from autoopt.report.table import Table, write_lines, write_table
+from autoopt.report.table import Column, Table, table_of, write_lines, write_table
 from autoopt.report.verdict import gains, headlines
 from autoopt.results import SOURCE, ModelResult, RunResult
 
@@ -77,7 +88,7 @@ def short_tables(result: RunResult) -> list[Table]:
         rows = labelled(own_result)
         single = single_model(result, target)
         if single is not None and all(single.candidate.key != row.model.candidate.key for row in rows):
-            rows.append(Row("single", single))
+            rows.append(LabelledModel("single", single))
         title = f"target {target.name}: {target_text(target)}"
         # Trials are numbered for each target, and the best model may be another target's.
         tables += [_table(own_result, rows, title, numbered=False), *measured_tables(target.result.best)]
@@ -101,36 +112,14 @@ def short_table(result: RunResult) -> Table:
     return _table(result, labelled(result))
 
 
-@dataclass(frozen=True)
-class Row:
-    """A model with its label."""
-
-    label: str
-    model: ModelResult
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column of the table of models."""
-
-    name: str
-    cells: Sequence[str]
-    right: bool = False
-    """True for numbers, which end at the right."""
-
-    @property
-    def width(self) -> int:
-        return max(map(len, (self.name, *self.cells)))
-
-
-def labelled(result: RunResult) -> list[Row]:
+def labelled(result: RunResult) -> list[LabelledModel]:
     """The source, the best model, the best lossy one, and one model for each way to be better than the best."""
-    rows = [Row("source", result.baseline.model)]
+    rows = [LabelledModel("source", result.baseline.model)]
     best = result.best
     if result.better_model is not None:
-        rows.append(Row("best", result.better_model))
+        rows.append(LabelledModel("best", result.better_model))
     if result.best_lossy is not None:
-        rows.append(Row("lossy", result.best_lossy))
+        rows.append(LabelledModel("lossy", result.best_lossy))
     if best is None or len(rows) != 2:
         return rows
     labels = set()
@@ -138,24 +127,34 @@ def labelled(result: RunResult) -> list[Row]:
         label = _advantage(result, model, best)
         if label and label not in labels and not _is_worse(result, model):
             labels.add(label)
-            rows.append(Row(label, model))
+            rows.append(LabelledModel(label, model))
     return rows
 
 
 def _advantage(result: RunResult, model: ModelResult, best: ModelResult) -> str:
     """The way in which a model is noticeably better than the best one; empty if it is not."""
-    own, other = model.metrics, best.metrics
-    if "size" in own and "size" in other and own["size"] < SMALLER * other["size"]:
+    size, best_size = model.metrics.get("size"), best.metrics.get("size")
+    if size is not None and best_size is not None and size < SMALLER * best_size:
         return "smaller"
     for name in filter(is_quality, headlines(result)):
-        metric = known_metric(name)
-        if metric is None or name not in own or name not in other:
-            continue
-        if figure_text(name, own[name]) != figure_text(name, other[name]):
-            word = "lower" if metric.direction == "minimize" else "higher"
-            if is_better(own[name], other[name], metric.direction):
-                return f"{word} {name}"
+        text = _better_quality(name, model, best)
+        if text:
+            return text
     return ""
+
+
+def _better_quality(name: str, model: ModelResult, best: ModelResult) -> str:
+    """`higher accuracy`, if people see a difference to the best model; else empty."""
+    metric, value, best_value = known_metric(name), model.metrics.get(name), best.metrics.get(name)
+    if metric is None or value is None or best_value is None:
+        return ""
+    if figure_text(name, value) == figure_text(name, best_value):
+        return ""
+    if not is_better(value, best_value, metric.direction):
+        return ""
+    if metric.direction == "minimize":
+        return f"lower {name}"
+    return f"higher {name}"
 
 
 def _is_worse(result: RunResult, model: ModelResult) -> bool:
@@ -169,38 +168,39 @@ def _is_worse(result: RunResult, model: ModelResult) -> bool:
     return ratio.low > 1
 
 
-def _table(result: RunResult, rows: Sequence[Row], title: str = "", *, numbered: bool = True) -> Table:
+def _table(result: RunResult, rows: Sequence[LabelledModel], title: str = "", *, numbered: bool = True) -> Table:
     """The table of some models; `numbered`: with the numbers of their trials, which `autoopt export` takes."""
     models = [row.model for row in rows]
-    columns = [_Column("model", [row.label for row in rows])]
-    if numbered and any(model.trial is not None for model in models):
-        numbers = ["" if model.trial is None else str(model.trial) for model in models]
-        columns.append(_Column("trial", numbers, right=True))
+    columns = [Column("model", [row.label for row in rows])]
+    if numbered:
+        columns += _trial_columns(models)
     columns += _metric_columns(result, models)
     if len(models) > 1 and not result.parts:
         room = WIDTH - sum(column.width + 2 for column in columns)
-        columns.append(_Column("passes", [_passes(model, room) for model in models]))
-    strong = None
-    if result.best is not None:
-        strong = int(not result.best.is_source)  # the source model stands first
-    names = tuple(column.name for column in columns)
-    cells = tuple(zip(*(column.cells for column in columns), strict=True))
-    right = frozenset(number for number, column in enumerate(columns) if column.right)
-    return Table(names, cells, title=title, right=right, strong=strong)
+        columns.append(Column("passes", [_passes(model, room) for model in models]))
+    return table_of(columns, title, best_row(result))
 
 
-def _metric_columns(result: RunResult, models: Sequence[ModelResult]) -> list[_Column]:
+def _trial_columns(models: Sequence[ModelResult]) -> list[Column]:
+    """The numbers of the models' trials; no column if no model is from a trial."""
+    numbers = ["" if model.trial is None else str(model.trial) for model in models]
+    if not any(numbers):
+        return []
+    return [Column("trial", numbers, right=True)]
+
+
+def _metric_columns(result: RunResult, models: Sequence[ModelResult]) -> list[Column]:
     """The headline metrics, and the change of the first one that is not a quality."""
     measured: set[str] = set().union(*(model.metrics for model in models))
-    columns: list[_Column] = []
+    columns: list[Column] = []
     for metric in headlines(result):
         if metric not in measured:
             continue
         title = COLUMN_TITLES.get(metric, metric.replace("_", " "))
-        columns.append(_Column(title, _values(metric, models), right=True))
+        columns.append(Column(title, _values(metric, models), right=True))
         has_change = any(column.name == CHANGE for column in columns)
         if len(models) > 1 and not has_change and not is_quality(metric):
-            columns.append(_Column(CHANGE, [_change(metric, model) for model in models]))
+            columns.append(Column(CHANGE, [change_cell(metric, model) for model in models]))
     return columns
 
 
@@ -212,12 +212,6 @@ def _values(metric: str, models: Sequence[ModelResult]) -> list[str]:
         if len(set(texts)) == len(set(values)):
             break
     return texts
-
-
-def _change(metric: str, model: ModelResult) -> str:
-    if model.is_source or metric not in model.ratios:
-        return ""
-    return ratio_change(metric, model.ratios[metric])
 
 
 def _passes(model: ModelResult, room: int) -> str:

@@ -181,22 +181,21 @@ def _numbered(trial: Trial) -> str:
 
 
 def _result_cells(result: TrialResult, metrics: Sequence[str]) -> list[str]:
-    """The figures of a trial."""
-    cells: list[str] = []
+    """The figures of a trial. Metrics that break a limit come first, in a cell of their own."""
     quality = list(filter(is_quality, result.metrics))[:1]
-    shown = dict.fromkeys((*metrics, "size", *quality))
+    shown = list(dict.fromkeys((*metrics, "size", *quality)))
+    cells: list[str] = []
     if result.violation > 0:
-        broken = dict.fromkeys(reason.partition(" ")[0] for reason in result.reasons)
+        broken = list(dict.fromkeys(reason.partition(" ")[0] for reason in result.reasons))
         texts = [trial_change(metric, result) or metric for metric in broken]
-        cells.append(one_line(f"breaks the limit: {', '.join(texts) or 'of a metric'}"))
-        shown = {metric: None for metric in shown if metric not in broken}
-    for metric in shown:
-        text = trial_change(metric, result)
-        if text:
-            cells.append(one_line(text))
-    if cells:
-        cells[0] = cells[0].ljust(CHANGE_WIDTH)
-    return cells or ["ok"]
+        cells.append(f"breaks the limit: {', '.join(texts) or 'of a metric'}")
+        shown = [metric for metric in shown if metric not in broken]
+    changes = [trial_change(metric, result) for metric in shown]
+    cells += filter(None, changes)
+    if not cells:
+        return ["ok"]
+    first, *others = map(one_line, cells)
+    return [first.ljust(CHANGE_WIDTH), *others]
 
 
 def shorten(text: str, width: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 
 from autoopt.metrics import (
     FIRST_TOKEN,
@@ -69,13 +69,13 @@ def trial_title(trial: Trial) -> str:
     return f"trial {trial.number}: {_with_params(trial.short_chain, trial.result.point)}"
 
 
-def chain_text(model: ModelResult, shared: Set[str] = frozenset()) -> str:
+def chain_text(model: ModelResult) -> str:
     """`simplify -> static [static: per_channel=true] *`: the searched parameters, and a star if there are caveats.
 
-    Passes that changed nothing are left out. `shared` caveats of all models, which one sentence tells, make no star.
+    Passes that changed nothing are left out.
     """
     text = _with_params(model.short_chain, model.point)
-    if set(model.flags) - shared:
+    if model.flags:
         text += " *"
     return text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import is_ratio_metric
@@ -13,7 +13,7 @@ from autoopt.report.figures import metrics_of, shared_flags
 from autoopt.report.formatting import counts_text, metric_text, percent, plural, seconds_text, short
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.steps import steps_text
-from autoopt.report.table import Table, write_lines, write_table
+from autoopt.report.table import Column, Table, table_of, write_lines, write_table
 from autoopt.report.verdict import verdict, verdict_lines
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult
 
@@ -21,6 +21,13 @@ REUSED = "answered from the store: an identical run has finished, so nothing was
 CHANGE = "change"
 """Title of the column with the change from the source in words."""
 COLUMN_TITLES = {"latency_p50": "latency", "time_to_first_token": "first token"}
+
+
+class LabelledModel(NamedTuple):
+    """A row of a table of models."""
+
+    label: str
+    model: ModelResult
 
 
 def write_run(
@@ -49,17 +56,17 @@ def write_run(
     write_lines([*lines, *files, "", f"{answer} {next_step}".rstrip()], stream)
 
 
-def run_tables(result: RunResult, *, outputs: bool = False) -> list[Table]:
+def run_tables(result: RunResult) -> list[Table]:
     """The tables of a run, for each of its targets or models if there are several."""
     if result.parts:
         tables = [run_table(part.result, title=part_title(part)) for part in result.parts]
         title = f"together, run {short(result.run)}: {result.status}"
         return [*tables, run_table(result, title=title)] if result.baseline.metrics else tables
     if not result.targets:
-        return [run_table(result), *measured_tables(result.best, outputs=outputs)]
+        return [run_table(result), *measured_tables(result.best)]
     tables = []
     for target in result.targets:
-        tables += [target_table(result, target), *measured_tables(target.result.best, outputs=outputs)]
+        tables += [target_table(result, target), *measured_tables(target.result.best)]
     return tables
 
 
@@ -72,7 +79,7 @@ def target_table(result: RunResult, target: TargetResult) -> Table:
     """The table of one of several targets: its own models, then the best single model if it is another one."""
     own_result = replace(target.result, objectives=result.objectives, constraints=result.constraints)
     single = single_model(result, target)
-    extra = [] if single is None else [("single", single)]
+    extra = [] if single is None else [LabelledModel("single", single)]
     return run_table(own_result, extra, title=f"target {target.name}: {target_text(target)}")
 
 
@@ -86,51 +93,47 @@ def single_model(result: RunResult, target: TargetResult) -> ModelResult | None:
     return single
 
 
-def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), title: str = "") -> Table:
+def run_table(result: RunResult, extra: Sequence[LabelledModel] = (), title: str = "") -> Table:
     """One row each for the source, the best model and the rest of the front: every metric, and the change of the first.
 
     `extra` are further models with their labels, shown unless they are among those of the run.
     """
     models = labelled_models(result)
     keys = {model.candidate.key for _, model in models}
-    models += [(label, model) for label, model in extra if model.candidate.key not in keys]
+    models += [row for row in extra if row.model.candidate.key not in keys]
     metrics = metrics_of(result)
     changed = _changed_metric(metrics, models)
-    columns = ["model"]
+    columns = [Column("model", [_label(label, model) for label, model in models])]
     for name in metrics:
-        columns.append(COLUMN_TITLES.get(name, name))
+        figures = [figure_text(name, model.metrics.get(name), decimals=2) for _, model in models]
+        columns.append(Column(COLUMN_TITLES.get(name, name), figures, right=True))
         if name == changed:
-            columns.append(CHANGE)
-    left = [0] if changed is None else [0, columns.index(CHANGE)]
-    best_row = None
-    if result.best is not None:
-        best_row = int(not result.best.is_source)  # the source model stands first
+            columns.append(Column(CHANGE, [change_cell(name, model) for _, model in models]))
     shared = shared_flags(result)
-    return Table(
-        columns=(*columns, "passes"),
-        rows=tuple((*_cells(label, model, metrics, changed), _passes(model, shared)) for label, model in models),
-        title=title or f"run {short(result.run)}: {result.status}",
-        right=frozenset(range(len(columns))).difference(left),
-        strong=best_row,
-    )
+    columns.append(Column("passes", [_passes(model, shared) for _, model in models]))
+    return table_of(columns, title or f"run {short(result.run)}: {result.status}", best_row(result))
 
 
-def _changed_metric(metrics: Sequence[str], models: Sequence[tuple[str, ModelResult]]) -> str | None:
+def best_row(result: RunResult) -> int | None:
+    """The row of the best model in a table that the source model begins; None without one."""
+    if result.best is None:
+        return None
+    return int(not result.best.is_source)
+
+
+def change_cell(metric: str, model: ModelResult) -> str:
+    """The change of a metric from the source; empty for the source itself, and without a ratio."""
+    if model.is_source or metric not in model.ratios:
+        return ""
+    return ratio_change(metric, model.ratios[metric])
+
+
+def _changed_metric(metrics: Sequence[str], models: Sequence[LabelledModel]) -> str | None:
     """The first metric that some model has a change of; the others show their values only."""
     for name in metrics:
         if is_ratio_metric(name) and any(name in model.ratios for _, model in models):
             return name
     return None
-
-
-def _cells(label: str, model: ModelResult, metrics: Sequence[str], changed: str | None) -> tuple[str, ...]:
-    cells = [_label(label, model)]
-    for name in metrics:
-        cells.append(figure_text(name, model.metrics.get(name), decimals=2))
-        if name == changed:
-            has_change = name in model.ratios and not model.is_source
-            cells.append(ratio_change(name, model.ratios[name]) if has_change else "")
-    return tuple(cells)
 
 
 def _passes(model: ModelResult, shared: Set[str]) -> str:
@@ -141,7 +144,7 @@ def _passes(model: ModelResult, shared: Set[str]) -> str:
     return steps_text(model.short_chain, model.point) + star
 
 
-def labelled_models(result: RunResult) -> list[tuple[str, ModelResult]]:
+def labelled_models(result: RunResult) -> list[LabelledModel]:
     """The models of a run with their labels `source`, `best`, `lossy` and `front`."""
     labelled = []
     for model in result.models:
@@ -152,7 +155,7 @@ def labelled_models(result: RunResult) -> list[tuple[str, ModelResult]]:
             label = "best"
         elif result.best_lossy is not None and model.candidate.key == result.best_lossy.candidate.key:
             label = "lossy"
-        labelled.append((label, model))
+        labelled.append(LabelledModel(label, model))
     return labelled
 
 

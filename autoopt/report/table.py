@@ -31,6 +31,28 @@ class Table:
     """Index of the row to highlight."""
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of a table, for tables that are made column by column."""
+
+    name: str
+    cells: Sequence[str]
+    right: bool = False
+    """True for numbers, which end at the right."""
+
+    @property
+    def width(self) -> int:
+        """Characters of the widest cell."""
+        return max(map(len, (self.name, *self.cells)))
+
+
+def table_of(columns: Sequence[Column], title: str = "", strong: int | None = None) -> Table:
+    """The table with these columns, all of the same length."""
+    rows = zip(*(column.cells for column in columns), strict=True)
+    right = frozenset(number for number, column in enumerate(columns) if column.right)
+    return Table(tuple(column.name for column in columns), tuple(rows), title, right, strong)
+
+
 def write_table(table: Table, stream: TextIO) -> None:
     """Write the table to `stream`, in colour and fitted to its width where it is a terminal."""
     if stream.isatty():
