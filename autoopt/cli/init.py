@@ -46,24 +46,29 @@ def init(  # noqa: PLR0913  options of the command
     For several models, it is the one for the largest of them.
     """
     from autoopt.dag.proposal.dag_yaml import yaml_text
-    from autoopt.engine.planning.plan import largest_part, make_proposal, propose_for_set
+    from autoopt.engine.planning.plan import PlanRequest, largest_part, make_proposal, propose_for_set
     from autoopt.spec.model_parts import parse_models
 
-    # A written DAG generates no data, so it does not say how to judge models on it.
-    proposal_options = replace(proposal.options(), fidelity=bool(proposal.fidelity))
-    evaluation_config = reading.apply(data)
+    evaluation = reading.apply(data)
     calibration_config = reading.apply(calibration) if calibration else None
     first, parts = parse_models(model)
+    request = PlanRequest(
+        dag=first,
+        parts=parts,
+        data=evaluation,
+        calibration=calibration_config,
+        # A written DAG generates no data, so it does not say how to judge models on it.
+        proposal_options=replace(proposal.options(), fidelity=bool(proposal.fidelity)),
+        goal=goal.options(),
+    )
     models: JsonValue = path_in_file(first)
     if parts:
         models = {name: path_in_file(path) for name, path in parts.items()}
-        draft = propose_for_set(parts, proposal_options, goal.options())
+        draft = propose_for_set(request)
     else:
-        draft = make_proposal(
-            first, evaluation_config, calibration_config, proposal_options, goal.options(), anywhere=True
-        )
+        draft = make_proposal(request, anywhere=True)
     plan = draft.plan
-    sources = {"evaluation": evaluation_config, "calibration": calibration_config}
+    sources = {"evaluation": evaluation, "calibration": calibration_config}
     fields = {use: _in_file(source) for use, source in sources.items() if source is not None}
     text = yaml_text(draft.proposal, draft.plan, models, fields, draft.objectives, draft.constraints)
     file = Path(f"{draft.proposal.spec.name}.yaml")

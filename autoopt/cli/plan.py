@@ -51,20 +51,21 @@ def plan(  # noqa: PLR0913  options of the command
     plan each.
     """
     from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
-    from autoopt.engine.planning.plan import make_plans
+    from autoopt.engine.planning.plan import PlanRequest, make_plans
     from autoopt.spec.model_parts import parse_models
 
     first, parts = parse_models(dag)
-    plans = make_plans(
-        first,
-        model,
-        reading.apply(data),
+    request = PlanRequest(
+        dag=first,
+        model=model,
         parts=parts,
+        data=reading.apply(data),
         calibration=reading.apply(calibration) if calibration else None,
         proposal_options=proposal.options(),
         goal=goal.options(),
         data_root=data_root,
     )
+    plans = make_plans(request)
     if as_json:
         print_json(plans.to_json(limit))
         return

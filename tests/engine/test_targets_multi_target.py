@@ -15,7 +15,7 @@ from builders import mlp, write
 from autoopt.api import execute, resume
 from autoopt.cli.app import main
 from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.planning.plan import make_plans
+from autoopt.engine.planning.plan import PlanRequest, make_plans
 from autoopt.engine.run.join import join
 from autoopt.engine.targets.single_best import mean
 from autoopt.errors import ConfigError, InputError
@@ -160,7 +160,7 @@ def test_the_examples_of_the_documentation_are_plans(tmp_path: Path) -> None:
     for number, example in enumerate(examples):
         file = tmp_path / f"{number}.yaml"
         file.write_text(example.replace("/opt/ov/bin/python", sys.executable))
-        plans = make_plans(file).by_name
+        plans = make_plans(PlanRequest(file)).by_name
         assert len(plans) == max(1, example.count("  - "))
         assert all(plan.chain_count for plan in plans.values())
 

@@ -22,7 +22,7 @@ from knowledge_cases import KNOWLEDGE
 from PIL import Image
 
 from autoopt.data.worker import describe
-from autoopt.engine.planning.plan import make_plans
+from autoopt.engine.planning.plan import PlanRequest, make_plans
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.run.export import RECIPE, with_digest
 from autoopt.engine.tools.recipe import read_recipe
@@ -165,7 +165,7 @@ def through_json(reader: Reader) -> Callable[[Any], object]:
 def test_dag_files(tmp_path: Path, examples: int) -> None:
     def read(path: Path) -> object:
         check_supported(load_dag(path))
-        return make_plans(str(path))
+        return make_plans(PlanRequest(str(path)))
 
     check(mutants(DAG), through_file(tmp_path / "dag.yaml", read), examples)
 

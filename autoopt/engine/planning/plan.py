@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,7 +40,32 @@ if TYPE_CHECKING:
     from autoopt.workers import WorkerPool
 
 
-def make_plan(  # noqa: PLR0913  the options of `autoopt plan`
+@dataclass(frozen=True)
+class PlanRequest:
+    """What to plan, and for what."""
+
+    dag: Written | DagSpec
+    """A dag.yaml, its content, or the path of a bare model, for which a DAG is proposed."""
+    model: str | Path | None = None
+    """The model to plan for; None to plan without the facts of a model."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The models of a set by name, if there is no DAG. The data say nothing about a single one of them."""
+    data: object = None
+    """Evaluation data."""
+    calibration: object = None
+    proposal_options: ProposalOptions = field(default_factory=ProposalOptions)
+    """Options of the proposal for a bare model."""
+    goal: GoalOptions = field(default_factory=GoalOptions)
+    """Goal of the run, by which earlier runs are compared with it."""
+    data_root: str | Path | None = None
+    """Folder that relative paths of data start from."""
+
+    def part(self, dag: Written | DagSpec, model: str | None = None) -> PlanRequest:
+        """The request for a model of a set, which has data only in a run."""
+        return replace(self, dag=dag, model=model, data=None, calibration=None)
+
+
+def make_plan(  # noqa: PLR0913  the public `autoopt.plan`
     dag: Written | DagSpec,
     model: str | Path | None = None,
     data: object = None,
@@ -53,32 +78,33 @@ def make_plan(  # noqa: PLR0913  the options of `autoopt plan`
     """Plan a DAG for its first target, or a proposed DAG for a model.
 
     A worker inspects models, runtimes and user scripts. If there is a store, inspections of models are cached beside
-    it.
-
-    Args:
-        dag: A dag.yaml, its content, or the path of a bare model, for which a DAG is proposed.
-        model: The model to plan for; None to plan without the facts of a model.
-        data: Evaluation data.
-        calibration: Calibration data.
-        proposal_options: Options of the proposal for a bare model.
-        goal: Goal of the run, by which earlier runs are compared with it.
-        data_root: Folder that relative paths of data start from.
+    it. The arguments are those of `PlanRequest`.
 
     Raises:
         InputError: What the user gave is wrong; one line.
     """
-    _check_exists(data)
-    _check_exists(calibration)
-    if names_model(dag):
-        return make_proposal(str(dag), data, calibration, proposal_options, goal).plan
-    refuse_proposal_options(proposal_options)
-    spec = load_dag(dag).with_data_root(root_of_data(data_root))
-    spec.check_files(model=model is None, data=data is None)
+    options = proposal_options or ProposalOptions()
+    return _plan(PlanRequest(dag, model, {}, data, calibration, options, goal or GoalOptions(), data_root))
+
+
+def _plan(request: PlanRequest) -> Plan:
+    """Plan for the first target; errors as for `make_plan`."""
+    _check_exists(request.data)
+    _check_exists(request.calibration)
+    if names_model(request.dag):
+        return make_proposal(request).plan
+    refuse_proposal_options(request.proposal_options)
+    spec = load_dag(request.dag).with_data_root(root_of_data(request.data_root))
+    spec.check_files(model=request.model is None, data=request.data is None)
     check_supported(spec)
-    goal = goal or GoalOptions()
-    spec = with_thread_search(spec.for_target(spec.all_targets[0].name))
+    return _plan_of_dag(with_thread_search(spec.for_target(spec.all_targets[0].name)), request)
+
+
+def _plan_of_dag(spec: DagSpec, request: PlanRequest) -> Plan:
+    """Plan a DAG of one target."""
     target = spec.all_targets[0]
     accelerator = target.accelerator(frozenset(cpu()["flags"]))
+    is_local = target.where.type == "local"
     with Probe() as probe:
         script = DescribeReply(())
         if spec.script_path is not None:
@@ -86,18 +112,19 @@ def make_plan(  # noqa: PLR0913  the options of `autoopt plan`
         infos = pass_infos(accelerator, script.added_passes())
         # A plan does not read the data of a DAG: it takes the labels for granted that a limit on quality needs.
         metrics = {metric.name: metric for metric in script.metrics}
-        request = goal.apply(GoalRequest.of(spec, metrics), DataDescription(labels=True))
+        goal = request.goal.apply(GoalRequest.of(spec, metrics), DataDescription(labels=True))
         inspection, providers = None, None
-        if model is not None:
-            inspection = probe.inspect(Path(str(_fetched(model))))
-            if target.where.type == "local":
+        if request.model is not None:
+            inspection = probe.inspect(Path(str(_fetched(request.model))))
+            if is_local:
                 providers = probe.execution_providers(accelerator.execution_provider)
-    sources = (data, calibration, spec.data.calibration, spec.data.evaluation)
+    sources = (request.data, request.calibration, spec.data.calibration, spec.data.evaluation)
     has_calibration = any(source is not None for source in sources)
     plan = compile_plan(spec, infos, Facts(accelerator, inspection, providers, has_calibration=has_calibration))
-    objectives = request.objectives or [default_objective(decodes=inspection is not None and decodes(inspection))]
-    plan = replace(plan, goal=_goal_texts(objectives, request.constraints or ()))
-    if inspection is None or target.where.type != "local":
+    generates = inspection is not None and decodes(inspection)
+    objectives = goal.objectives or [default_objective(decodes=generates)]
+    plan = replace(plan, goal=_goal_texts(objectives, goal.constraints or ()))
+    if inspection is None or not is_local:
         return plan
     return _taught(plan, inspection, target.target(), objectives[0])
 
@@ -124,42 +151,23 @@ def _check_exists(data: object) -> None:
         raise InputError("no such data", where=str(path))
 
 
-def make_plans(  # noqa: PLR0913  the options of `autoopt plan`
-    dag: Written | DagSpec,
-    model: str | Path | None = None,
-    data: object = None,
-    *,
-    parts: Mapping[str, str] | None = None,
-    calibration: object = None,
-    proposal_options: ProposalOptions | None = None,
-    goal: GoalOptions | None = None,
-    data_root: str | Path | None = None,
-) -> Plans:
-    """Plan a DAG for each of its targets, or for each model of a set; arguments and errors as for `make_plan`.
-
-    `parts` are the models of a set by name, if there is no DAG. The data say nothing about a single one of them.
-    """
-    if names_model(dag):
-        plans = {}
-        for name, path in (parts or {}).items():
-            plans[name] = make_proposal(path, proposal_options=proposal_options, goal=goal, in_set=True).plan
-        if plans:
-            return Plans("model", plans)
-        plan = make_plan(dag, model, data, calibration=calibration, proposal_options=proposal_options, goal=goal)
-        return Plans("", {"": plan})
-    refuse_proposal_options(proposal_options)
-    spec = load_dag(dag)
-    if spec.parts and model is None:
+def make_plans(request: PlanRequest) -> Plans:
+    """Plan a DAG for each of its targets, or for each model of a set; errors as for `make_plan`."""
+    if names_model(request.dag):
+        if not request.parts:
+            return Plans("", {"": _plan(request)})
+        proposals = {name: make_proposal(request.part(path), in_set=True) for name, path in request.parts.items()}
+        return Plans("model", {name: draft.plan for name, draft in proposals.items()})
+    refuse_proposal_options(request.proposal_options)
+    spec = load_dag(request.dag)
+    if spec.parts and request.model is None:
         spec.check_files()
-        return Plans("model", {name: make_plan(spec, path, goal=goal) for name, path in spec.parts.items()})
+        return Plans("model", {name: _plan(request.part(spec, path)) for name, path in spec.parts.items()})
     if len(spec.all_targets) == 1:
-        plan = make_plan(spec, model, data, calibration=calibration, goal=goal, data_root=data_root)
-        return Plans("", {"": plan})
+        return Plans("", {"": _plan(replace(request, dag=spec))})
     plans = {}
     for target in spec.all_targets:
-        part = spec.for_target(target.name)
-        plan = make_plan(part, model, data, calibration=calibration, goal=goal, data_root=data_root)
-        plans[f"{target.name}: {target.words}"] = plan
+        plans[f"{target.name}: {target.words}"] = _plan(replace(request, dag=spec.for_target(target.name)))
     return Plans("target", plans)
 
 
@@ -184,13 +192,14 @@ class Draft:
     """None for the default ones."""
 
 
-def propose_for_set(parts: Mapping[str, str], proposal_options: ProposalOptions, goal: GoalOptions) -> Draft:
+def propose_for_set(request: PlanRequest) -> Draft:
     """Propose a DAG for the models of a set, to be written: the one for the largest model.
 
     Its minutes are for each model and for all together.
     """
+    parts = request.parts
     largest = parts[largest_part(parts)]
-    draft = make_proposal(largest, None, None, proposal_options, goal, anywhere=True, in_set=True)
+    draft = make_proposal(request.part(largest), anywhere=True, in_set=True)
     spec = draft.proposal.spec
     minutes = spec.search.minutes
     if minutes is not None:
@@ -198,7 +207,7 @@ def propose_for_set(parts: Mapping[str, str], proposal_options: ProposalOptions,
     search = spec.search.model_copy(update={"minutes": minutes})
     spec = spec.model_copy(update={"name": proposal_name("-".join(parts)), "search": search})
     # The default objective of a decoder is not that of a set with one.
-    objectives = draft.objectives if goal.minimize else ()
+    objectives = draft.objectives if request.goal.minimize else ()
     return replace(draft, proposal=replace(draft.proposal, spec=spec), objectives=objectives)
 
 
@@ -210,51 +219,45 @@ def largest_part(parts: Mapping[str, str]) -> str:
     return max(sizes, key=sizes.__getitem__)
 
 
-def make_proposal(  # noqa: PLR0913  the options of `autoopt init`
-    model: str | Path,
-    data: object = None,
-    calibration: object = None,
-    proposal_options: ProposalOptions | None = None,
-    goal: GoalOptions | None = None,
-    *,
-    anywhere: bool = False,
-    in_set: bool = False,
-) -> Draft:
-    """Propose a DAG for a model, and plan it; with `anywhere`, as on a machine with the target's execution provider.
+def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool = False) -> Draft:
+    """Propose a DAG for the model in the place of the DAG, and plan it. Writes nothing. Errors as for `make_plan`.
 
-    Other arguments and errors as for `make_plan`. Writes nothing. With `in_set`, the model is one of a set: only a run
-    knows the data that reach it.
+    Args:
+        request: The model, and what is known about the run.
+        anywhere: Plan as on a machine with the target's execution provider.
+        in_set: The model is one of a set: only a run knows the data that reach it.
     """
     # Planning a DAG without a model does not need it.
     from autoopt.engine.planning.proposal import machine_options, proposal_inputs
 
-    proposal_options = machine_options(proposal_options or ProposalOptions())
+    proposal_options = machine_options(request.proposal_options)
     if in_set:
         proposal_options = replace(proposal_options, keep_signature=True)
     target = proposal_options.target()
     accelerator = target.accelerator(frozenset(cpu()["flags"]))
     infos = pass_infos(accelerator)
-    configs = _data_configs(data, calibration)
+    configs = _data_configs(request.data, request.calibration)
     with Probe() as probe:
-        inspection, descriptions = probe.read(Path(str(_fetched(model))), configs)
+        inspection, descriptions = probe.read(Path(str(_fetched(request.dag))), configs)
         providers = probe.execution_providers(accelerator.execution_provider)
-    request = (goal or GoalOptions()).apply(GoalRequest(), descriptions.get("evaluation"))
+    goal = request.goal.apply(GoalRequest(), descriptions.get("evaluation"))
     inputs = proposal_inputs(
-        str(model),
+        str(request.dag),
         inspection,
         descriptions.get("evaluation"),
-        bool(configs) or _may_generate(proposal_options, anywhere),
+        # A run of the bare model generates the data that it lacks; a written DAG does not.
+        bool(configs) or (not anywhere and proposal_options.fidelity is not False),
         proposal_options,
         _narrowing(inspection, configs.values(), descriptions.values()),
     )
     if in_set:
         inputs = replace(inputs, evaluation=True, calibration=True)  # a run of a set always has data
     proposal = propose(proposal_options, inputs, infos, Facts(accelerator, inspection, providers))
-    objectives = request.objectives or (default_objective(decodes=inputs.generates_text),)
-    filled, _ = make_goal(replace(request, objectives=objectives), descriptions.get("evaluation"))
+    objectives = goal.objectives or (default_objective(decodes=inputs.generates_text),)
+    filled, _ = make_goal(replace(goal, objectives=objectives), descriptions.get("evaluation"))
     plan = _taught(proposal.plan(infos, anywhere=anywhere), inspection, target.target(), objectives[0])
     plan = replace(plan, goal=_goal_texts(objectives, filled.constraints))
-    return Draft(proposal, plan, objectives, request.constraints)
+    return Draft(proposal, plan, objectives, goal.constraints)
 
 
 def _goal_texts(objectives: Iterable[Objective], constraints: Iterable[Constraint]) -> tuple[str, ...]:
@@ -294,11 +297,6 @@ def _data_configs(data: object, calibration: object) -> dict[str, DataConfig]:
         if source is not None:
             configs[use] = DataConfig.parse(_fetched(source)).resolved(Path.cwd())
     return configs
-
-
-def _may_generate(options: ProposalOptions, anywhere: bool) -> bool:
-    """True if a run of the bare model would generate the data that it lacks; a written DAG does not."""
-    return not anywhere and options.fidelity is not False
 
 
 def _fetched(source: object) -> object:
