@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from autoopt.json_codec import JsonValue
 
 Layout = Literal["NCHW", "NHWC"]
+IMAGE_OPTIONS: Final = ("image_size", "layout", "grayscale")
 Data = Annotated[
     str | None,
-    typer.Option(help="Evaluation data (.npz, .csv, folder of images, ...); labels optional."),
+    typer.Option(help="Evaluation data (.npz, .csv, folder of images or WAV files, ...); labels optional."),
 ]
 Calibration = Annotated[str | None, typer.Option(help="Calibration data [default: the evaluation data].")]
 DataRoot = Annotated[
@@ -34,8 +36,8 @@ class DataOptions:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Column or array of --data with the labels [default: label, target, y, ...]; for a folder of images, "
-            "a CSV file of name and class [default: the sub-folders].",
+            help="Column or array of --data with the labels [default: label, target, y, ...]; for a folder of images "
+            "or WAV files, a CSV file of name and class [default: the sub-folders].",
         ),
     ] = None
     inputs: Annotated[
@@ -55,7 +57,7 @@ class DataOptions:
     scale: Annotated[
         float | None,
         typer.Option(
-            help="Factor on the values of a folder of images [default: 0.00392157, 0..255 to 0..1] or of arrays."
+            help="Factor on the values of images [default: 0.00392157, 0..255 to 0..1], WAV files (-1 to 1) or arrays."
         ),
     ] = None
     mean: Annotated[
@@ -65,6 +67,10 @@ class DataOptions:
         str | None, typer.Option(metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel.")
     ] = None
     layout: Annotated[Layout | None, typer.Option("--layout", help="Axes of images [default: NCHW].")] = None
+    sample_rate: Annotated[
+        int | None,
+        typer.Option(metavar="HZ", min=1, help="Resample WAV files to this rate [default: as they are]."),
+    ] = None
 
     def apply(self, path: str | None) -> str | dict[str, JsonValue] | None:
         """The data configuration of a path with these options; the path itself without any.
@@ -81,11 +87,9 @@ class DataOptions:
         if self.inputs is not None:
             config["input_cols"] = [name.strip() for name in self.inputs.split(",")]
         if Path(path).is_dir():
-            images = self._images()
-            if images:
-                config["load_dataset"] = {"type": "images", "params": images}
-            return config
-        self._refuse_image_options(path)
+            return {**config, **self._folder(Path(path))}
+        self._refuse(IMAGE_OPTIONS, path, "a folder of images")
+        self._refuse(["sample_rate"], path, "a folder of WAV files")
         if self.label is not None:
             config["label_col"] = self.label
         values = self._values()
@@ -101,18 +105,36 @@ class DataOptions:
         """
         return without_nulls({"image_size": _size(self.image_size)})
 
-    def _refuse_image_options(self, path: str) -> None:
-        """Refuse options of images for a path that is no folder.
+    def _refuse(self, names: Iterable[str], path: str, kind: str) -> None:
+        """Refuse options for data that is not of this kind.
 
         Raises:
             InputError: There is such an option.
         """
-        for name in ("image_size", "layout", "grayscale"):
+        for name in names:
             if getattr(self, name) is None:
                 continue
             if "://" not in path and not Path(path).exists():
                 raise InputError("no such data file or folder", where=path)
-            raise InputError("applies to a folder of images", where=f"--{name.replace('_', '-')}")
+            raise InputError(f"applies to {kind}", where=f"--{name.replace('_', '-')}")
+
+    def _folder(self, path: Path) -> dict[str, JsonValue]:
+        """The loader of a folder with its parameters; empty without any.
+
+        Raises:
+            InputError: An option is malformed or is for another kind of folder.
+        """
+        from autoopt.data.folder import folder_loader
+
+        loader = folder_loader(path)
+        if loader == "sounds":
+            self._refuse((*IMAGE_OPTIONS, "mean", "std"), str(path), "images, not to a folder of WAV files")
+            sounds: dict[str, JsonValue] = {"labels": self.label, "scale": self.scale, "sample_rate": self.sample_rate}
+            params: dict[str, JsonValue] = without_nulls(sounds)
+        else:
+            self._refuse(["sample_rate"], str(path), "a folder of WAV files")
+            params = self._images()
+        return {"load_dataset": {"type": loader, "params": params}} if params else {}
 
     def _images(self) -> dict[str, JsonValue]:
         """Parameters of the loader of images."""

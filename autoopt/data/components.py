@@ -27,6 +27,7 @@ BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "csv": "autoopt.data.sources.tables:load_csv",
         "parquet": "autoopt.data.sources.tables:load_parquet",
         "images": "autoopt.data.sources.images:load",
+        "sounds": "autoopt.data.sources.sounds:load",
         "text": "autoopt.data.sources.text:load",
         "huggingface": "autoopt.data.sources.huggingface:load",
         "synthetic": "autoopt.data.sources.synthetic:load",

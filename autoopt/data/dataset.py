@@ -41,6 +41,8 @@ class DataSet:
     uneven: Mapping[str, list[Array]] = field(default_factory=dict)
     """Inputs whose items differ in shape: one complete, model-ready array per item."""
     name: str = "data"
+    reading: str = ""
+    """How files became these items, in words, where that rests on assumptions."""
 
     def __post_init__(self) -> None:
         lengths = {name: len(array) for name, array in self.columns.items() if array.ndim}
@@ -61,7 +63,7 @@ class DataSet:
         """The items at `indices`, in that order."""
         columns, labels = self._select(indices)
         uneven = {name: list(map(arrays.__getitem__, indices)) for name, arrays in self.uneven.items()}
-        return DataSet(columns, labels, uneven, self.name)
+        return DataSet(columns, labels, uneven, self.name, self.reading)
 
     def feeds(self, batch_size: int = 1, limit: int | None = None) -> Iterator[tuple[Feed, Array | None]]:
         """Batches with their labels, of at most `limit` items in total; items that differ in shape come one by one."""

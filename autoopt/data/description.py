@@ -45,6 +45,8 @@ class DataDescription:
     """Number of items whose label is NaN or infinite."""
     loader: str = ""
     """The component that loaded the data, such as `images`."""
+    reading: str = ""
+    """How files became the items, in words, where that rests on assumptions."""
     made_up: bool = False
     """True if the items were made from the model, so that their values and sizes say nothing about its use."""
     assumed: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ import numpy as np
 from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
 from autoopt.data.dataset import Array, Choose, DataSet
+from autoopt.data.folder import folder_loader
 from autoopt.data.next_tokens import next_tokens
 from autoopt.errors import AutooptError, InputError
 from autoopt.script import load_script
@@ -161,7 +162,7 @@ def _default_loader(config: DataConfig) -> ComponentConfig:
     path = Path(config.path or "")
     if path.is_dir():
         has_tensors = any(path.glob("test_data_set_*")) or any(path.glob("input_*.pb"))
-        return ComponentConfig("onnx_test_data" if has_tensors else "images")
+        return ComponentConfig("onnx_test_data" if has_tensors else folder_loader(path))
     if not path.is_file():
         raise InputError("no such data file or folder", where=str(path))
     suffix = path.suffix.lower()

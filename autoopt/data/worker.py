@@ -34,7 +34,7 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     made_up = config.load_dataset is not None and config.load_dataset.type == "synthetic"
     columns = {name: _column(array) for name, array in data.columns.items()}
     columns |= {name: _uneven_column(arrays) for name, arrays in data.uneven.items()}
-    description = DataDescription(len(data), columns, made_up=made_up, loader=loader_of(config))
+    description = DataDescription(len(data), columns, made_up=made_up, loader=loader_of(config), reading=data.reading)
     if made_up and model is not None:
         description = replace(description, assumed=assumed_sizes(str(model), data))
     if data.labels is not None:

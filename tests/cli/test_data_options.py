@@ -33,6 +33,17 @@ def test_a_folder_is_one_of_images(tmp_path: Path) -> None:
     assert DataOptions(image_size="64").apply(str(tmp_path))["load_dataset"]["params"] == {"size": [64, 64]}  # type: ignore[index]
 
 
+def test_a_folder_of_wav_files_is_one_of_sounds(tmp_path: Path) -> None:
+    (tmp_path / "yes").mkdir()
+    (tmp_path / "yes" / "1.WAV").write_bytes(b"")
+    config: Any = DataOptions(label="labels.csv", scale=32768.0, sample_rate=16000).apply(str(tmp_path))
+    params = {"labels": "labels.csv", "scale": 32768.0, "sample_rate": 16000}
+    assert config["load_dataset"] == {"type": "sounds", "params": params}
+    for options in (DataOptions(image_size="8"), DataOptions(mean="1"), DataOptions(grayscale=True)):
+        with pytest.raises(InputError, match="applies to images, not to a folder of WAV files"):
+            options.apply(str(tmp_path))
+
+
 def test_values_of_arrays_are_scaled_as_those_of_images() -> None:
     config: Any = DataOptions(scale=0.5, mean="1", std="2").apply("x.npz")
     params = config["pre_process"]["params"]
@@ -46,6 +57,7 @@ def test_values_of_arrays_are_scaled_as_those_of_images() -> None:
         (DataOptions(label="y"), None, "--label: needs --data"),
         (DataOptions(image_size="3x4"), None, "--image-size: needs --data"),
         (DataOptions(layout="NHWC"), __file__, "--layout: applies to a folder of images"),
+        (DataOptions(sample_rate=8000), ".", "--sample-rate: applies to a folder of WAV files"),
         (DataOptions(grayscale=True), "missing/", "missing/: no such data file or folder"),
         (DataOptions(image_size="big"), ".", "--image-size: must be HEIGHTxWIDTH, not 'big'; write 224x224"),
         (DataOptions(mean="a"), "x.npz", "--mean: must be numbers, not 'a'"),

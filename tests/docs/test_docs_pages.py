@@ -6,7 +6,6 @@ import ast
 import io
 import re
 import shlex
-import wave
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import cache
@@ -102,21 +101,17 @@ def test_the_arrays_of_the_guide_are_data(tmp_path: Path, monkeypatch: pytest.Mo
     assert data.labels is not None
 
 
-def test_the_loader_of_sounds_of_the_guide_loads_them(tmp_path: Path) -> None:
-    (tmp_path / "speech.py").write_text(named_block("docs/howto/data.md", "python", "speech.py"))
+def test_the_loader_of_the_guide_loads_its_files(tmp_path: Path) -> None:
+    (tmp_path / "vibration.py").write_text(named_block("docs/howto/data.md", "python", "vibration.py"))
     folder = tmp_path / "recordings"
     folder.mkdir()
-    for name in ("yes_1.wav", "no_1.wav"):
-        with wave.open(str(folder / name), "wb") as sound:
-            sound.setnchannels(1)
-            sound.setsampwidth(2)
-            sound.setframerate(16000)
-            sound.writeframes(np.arange(800, dtype=np.int16).tobytes())
-    example = next(block for block in blocks("docs/howto/data.md", "yaml") if "wav_folder" in block)
+    for name in ("good_1.raw", "broken_1.raw"):
+        np.arange(800, dtype=np.int16).tofile(folder / name)
+    example = next(block for block in blocks("docs/howto/data.md", "yaml") if "vibration" in block)
     config = yaml.safe_load(example)["data"]["evaluation"]
     config["load_dataset"]["params"]["path"] = str(folder)
-    config["user_script"] = str(tmp_path / "speech.py")
+    config["user_script"] = str(tmp_path / "vibration.py")
     data = open_data(DataConfig.parse(config))
-    assert data.columns["audio"].shape == (2, 16000)
+    assert data.columns["signal"].shape == (2, 16000)
     assert data.labels is not None
     assert len(set(data.labels)) == 2

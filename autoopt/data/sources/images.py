@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from autoopt.data.dataset import Array, Choose, DataSet, class_ids
+from autoopt.data.folder import IMAGES, files_below
+from autoopt.data.sources.file_labels import classes_by_folder, labels_by_name
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = float | Sequence[float]
 """One number for all channels, or one per channel."""
-SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")
 """Formats by Pillow's names. It goes by the content of a file, and for others it may start programs (Ghostscript)."""
 
@@ -93,10 +93,10 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
         InputError: Pillow is missing, there are no images, an image cannot be read or has no label.
     """
     root = Path(path)
-    files = sorted(file for file in root.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    files = files_below(root, IMAGES)
     if not files:
-        raise InputError(f"holds no images ({', '.join(SUFFIXES)})", where=path)
-    truth = _classes_by_folder(root, files) if labels is None else _classes_by_name(root, files, labels)
+        raise InputError(f"holds no images ({', '.join(IMAGES)}) and no sounds (.wav)", where=path)
+    truth = classes_by_folder(root, files) if labels is None else class_ids(labels_by_name(root, files, labels))
     data = DataSet({"file": np.array(files, object)}, truth, name=path)
     if choose is not None:
         data = data.take(choose(len(data)))
@@ -115,22 +115,3 @@ def _read(file: Path, options: ImageOptions, where: str) -> Array:
             return options.pixels_of(image, where)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(f"not a readable image ({error})", where=str(file)) from error
-
-
-def _classes_by_folder(root: Path, files: Sequence[Path]) -> Array | None:
-    """The classes that sub-folders stand for; None if there is only one folder."""
-    folders = [file.parent.relative_to(root).as_posix() for file in files]
-    names, ids = np.unique(np.array(folders, object), return_inverse=True)
-    return ids.astype(np.int64) if len(names) > 1 else None
-
-
-def _classes_by_name(root: Path, files: Sequence[Path], labels: str) -> Array:
-    with open(labels, newline="", encoding="utf-8") as stream:
-        classes = {row[0]: row[1] for row in csv.reader(stream) if len(row) >= 2}
-    texts = []
-    for file in files:
-        name = file.relative_to(root).as_posix()
-        if name not in classes:
-            raise InputError(f"no label for {name}", where=labels)
-        texts.append(classes[name])
-    return class_ids(texts)

@@ -152,7 +152,7 @@ def signal_items(
     if spec.name in sound_axes(specs):
         samples = sound(rng, count * int(np.prod(shape))).reshape(count, *shape)
         return list(samples.astype(spec.dtype))
-    if spec.dtype.kind in "iu" and _RATE.search(spec.name.lower()):
+    if is_rate(spec):
         return [np.full(shape, SAMPLE_RATE, spec.dtype)] * count
     if spec.name in state_names(specs):
         return [np.zeros(shape, spec.dtype)] * count
@@ -183,13 +183,19 @@ def lengths_of(feed: Mapping[str, Array], specs: Sequence[InputSpec]) -> Feed:
             measured[spec.name] = feed[spec.name].shape[open_axes[-1]]
     lengths: Feed = {}
     for spec in specs:
-        if measured and spec.name in feed and _is_length(spec):
+        if measured and spec.name in feed and is_length(spec):
             closest = max(measured, key=lambda name: len(os.path.commonprefix([name, spec.name])))  # noqa: RUF071  letters
             lengths[spec.name] = np.full_like(feed[spec.name], measured[closest])
     return lengths
 
 
-def _is_length(spec: InputSpec) -> bool:
+def is_rate(spec: InputSpec) -> bool:
+    """True for an input that takes the sample rate."""
+    return spec.dtype is not None and spec.dtype.kind in "iu" and bool(_RATE.search(spec.name.lower()))
+
+
+def is_length(spec: InputSpec) -> bool:
+    """True for an input that takes the length of another one, for each item."""
     has_integers = spec.dtype is not None and spec.dtype.kind in "iu"
     return has_integers and len(spec.shape or ()) < 2 and bool(_LENGTH.search(spec.name.lower()))
 

@@ -55,7 +55,7 @@ def check_data(
     if description is None:
         return []
     place = f"{where}:1: data"
-    notes: list[str] = []
+    notes = [f"data: {description.reading}"] if description.reading else []
     if not named:
         notes += _check_labels(description, inspection, place)
     columns, inputs = description.columns, inspection.inputs

@@ -1,0 +1,27 @@
+"""Folders of images or sounds, told apart by the suffixes of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+FolderLoader: TypeAlias = Literal["images", "sounds"]
+IMAGES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+SOUNDS: Final = (".wav",)
+
+
+def folder_loader(path: Path) -> FolderLoader:
+    """The loader for the first image or sound below a folder; that of images if there is neither."""
+    for file in path.rglob("*"):
+        suffix = file.suffix.lower()
+        if suffix in SOUNDS:
+            return "sounds"
+        if suffix in IMAGES:
+            return "images"
+    return "images"
+
+
+def files_below(root: Path, suffixes: Sequence[str]) -> list[Path]:
+    """The files below a folder that have one of the suffixes, sorted by path."""
+    return sorted(file for file in root.rglob("*") if file.suffix.lower() in suffixes and file.is_file())

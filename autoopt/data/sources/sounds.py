@@ -1,0 +1,262 @@
+"""A folder of WAV files: a waveform for each item; labels by sub-folder, by a file of labels, or none."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from autoopt.data.dataset import Array, Choose, DataSet, class_ids, text_array
+from autoopt.data.fit import InputSpec
+from autoopt.data.folder import SOUNDS, files_below
+from autoopt.data.sources.file_labels import classes_by_folder, labels_by_name
+from autoopt.data.sources.signals import SHORTEST_PIECE, is_length, is_rate, sound_axes, state_names
+from autoopt.errors import InputError, one_line
+
+ZERO_LEVEL: Final = 128
+"""Silence in WAV files of 8 bits, which are unsigned."""
+HIGHEST_RATE: Final = 768_000
+
+
+@dataclass(frozen=True)
+class WaveformInput:
+    """The form in which a model takes a sound."""
+
+    name: str = "audio"
+    shape: tuple[int | None, ...] = (1, None)
+    """With the batch, if there is one; None is an open size."""
+    axis: int = 1
+    """The axis of the samples."""
+
+    @property
+    def samples(self) -> int | None:
+        return self.shape[self.axis]
+
+    @property
+    def channels(self) -> int:
+        others = [size or 1 for axis, size in enumerate(self.shape) if axis not in (0, self.axis)]
+        return math.prod(others)
+
+    def item(self, sound: Array) -> Array:
+        """An array of samples, or of samples and channels, as the complete input of one inference."""
+        sizes = [1 if axis == 0 else size or 1 for axis, size in enumerate(self.shape)]
+        sizes[self.axis] = len(sound)
+        is_last = self.axis == len(sizes) - 1
+        return np.ascontiguousarray(sound.T if is_last else sound).reshape(sizes)
+
+
+def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
+    path: str,
+    *,
+    sample_rate: int | None = None,
+    samples: int | None = None,
+    scale: float = 1.0,
+    labels: str | None = None,
+    model: str | None = None,
+    choose: Choose | None = None,
+) -> DataSet:
+    """Load the WAV files below a folder, in the order of their paths: values from -1 to 1, times `scale`.
+
+    Args:
+        path: The folder.
+        sample_rate: Rate in Hz that files of another rate are resampled to; without it they must have one rate.
+        samples: Length to cut or pad to; by default that of the model's input, or each file's own if that is open.
+        scale: Factor on the values; 32768 for a model that takes 16-bit samples.
+        labels: A CSV file of name and label; by default the sub-folders are the classes, sorted by name.
+        model: The model whose input decides on the channels and the name; without one, mono as `audio`.
+        choose: Selects the files to read.
+
+    Raises:
+        InputError: There are no WAV files, one cannot be read, they do not fit the model, or the model takes no sound.
+    """
+    if sample_rate is not None and not 0 < sample_rate <= HIGHEST_RATE:
+        raise InputError(f"sample_rate must be 1 to {HIGHEST_RATE} Hz, not {sample_rate}", where=path)
+    root = Path(path)
+    files = files_below(root, SOUNDS)
+    if not files:
+        raise InputError("holds no WAV files", where=path, remedy="convert others: ffmpeg -i a.flac a.wav")
+    truth = classes_by_folder(root, files) if labels is None else _labels(labels_by_name(root, files, labels))
+    data = DataSet({"file": np.array(files, object)}, truth, name=path)
+    if choose is not None:
+        data = data.take(choose(len(data)))
+    specs = _specs(model)
+    target = _waveform_input(specs, path) if model is not None else WaveformInput()
+    if samples is not None:
+        shape = tuple(samples if axis == target.axis else size for axis, size in enumerate(target.shape))
+        target = replace(target, shape=shape)
+    sounds, rate = _read_all(list(data.columns["file"]), sample_rate, target.channels, path)
+    lengths = [len(sound) for sound in sounds]
+    if target.samples is not None:
+        sounds = [_of_length(sound, target.samples) for sound in sounds]
+    items = [target.item(sound * np.float32(scale)) for sound in sounds]
+    data = replace(data, columns={}, reading=_reading(target, lengths, rate, is_resampled=sample_rate is not None))
+    return _with_other_inputs(_with_items(data, target, items), specs, [len(sound) for sound in sounds], rate)
+
+
+def _specs(model: str | None) -> tuple[InputSpec, ...]:
+    if model is None:
+        return ()
+    from autoopt.data.sources.synthetic import read_inputs
+
+    return read_inputs(model).specs
+
+
+def _labels(texts: Sequence[str]) -> Array:
+    """Class ids as numbers; names of classes and transcripts as text."""
+    if all(text.lstrip("-").isdecimal() for text in texts):
+        return class_ids(texts)
+    return text_array(texts)
+
+
+def _waveform_input(specs: Sequence[InputSpec], path: str) -> WaveformInput:
+    """The input of a model that takes the sounds: the one that looks like a waveform, or the only one that can.
+
+    Raises:
+        InputError: There is none, there are several, or the model takes a sound piece by piece.
+    """
+    states = state_names(specs)
+    if states:
+        message = f"the model takes a sound piece by piece, with its state in {one_line(states[0])!r}"
+        raise InputError(
+            message, where=path, remedy="give the pieces as arrays in an .npz file, and state: in the data"
+        )
+    axes = sound_axes(specs)
+    if not axes:
+        axes = {spec.name: axis for spec in specs if (axis := _long_axis(spec)) is not None}
+    if len(axes) != 1:
+        shapes = ", ".join(f"{one_line(spec.name)} {_shape_text(spec)}" for spec in specs)
+        raise InputError(
+            f"holds WAV files, but {len(axes) or 'no'} inputs of the model look like a waveform ({shapes})",
+            where=path,
+            remedy="compute what it takes, such as a spectrum, and give an .npz file or a load_dataset of your own",
+        )
+    ((name, axis),) = axes.items()
+    shape = next(spec.shape or () for spec in specs if spec.name == name)
+    return WaveformInput(name, tuple(size if isinstance(size, int) else None for size in shape), axis)
+
+
+def _long_axis(spec: InputSpec) -> int | None:
+    """The last axis of floats if all others are batch and channels and it is open or long; else None."""
+    shape = spec.shape or ()
+    if spec.dtype is None or spec.dtype.kind != "f" or len(shape) not in (1, 2, 3):
+        return None
+    if len(shape) == 3 and shape[1] != 1:
+        return None
+    size = shape[-1]
+    return len(shape) - 1 if not isinstance(size, int) or size >= SHORTEST_PIECE else None
+
+
+def _shape_text(spec: InputSpec) -> str:
+    return "x".join("?" if size is None else str(size) for size in spec.shape or ())
+
+
+def _read_all(files: Sequence[Path], sample_rate: int | None, channels: int, path: str) -> tuple[list[Array], int]:
+    """The samples of files with this number of channels, and their rate.
+
+    Raises:
+        InputError: A file cannot be read, or rates or channels do not fit.
+    """
+    sounds, rates = [], []
+    for file in files:
+        rate, sound = _read(file)
+        rates.append(rate)
+        sound = _with_channels(sound, channels, file)
+        sounds.append(sound if sample_rate in (None, rate) else _resampled(sound, rate, sample_rate or rate))
+    if sample_rate is not None:
+        return sounds, sample_rate
+    if len(set(rates)) > 1:
+        low, high = min(rates), max(rates)
+        remedy = f"add --sample-rate {low} (sample_rate in dag.yaml), or the rate that the model was trained with"
+        raise InputError(f"the files have sample rates from {low} to {high} Hz", where=path, remedy=remedy)
+    return sounds, rates[0]
+
+
+def _read(file: Path) -> tuple[int, Array]:
+    """The rate of a WAV file, and its samples from -1 to 1: (samples, channels).
+
+    Raises:
+        InputError: It cannot be read or is empty.
+    """
+    from scipy.io import wavfile
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about chunks that hold no samples
+            rate, values = wavfile.read(file)
+    except Exception as error:  # the reader raises many kinds of errors for broken files
+        raise InputError(f"not a readable WAV file ({error or type(error).__name__})", where=str(file)) from error
+    if values.size == 0 or not 0 < rate <= HIGHEST_RATE:
+        raise InputError(f"not a readable WAV file ({len(values)} samples at {rate} Hz)", where=str(file))
+    if values.dtype == np.uint8:
+        values = (values.astype(np.float32) - ZERO_LEVEL) / ZERO_LEVEL
+    elif values.dtype.kind == "i":
+        values = values / -float(np.iinfo(values.dtype).min)
+    samples = values.astype(np.float32)
+    return int(rate), samples[:, np.newaxis] if samples.ndim == 1 else samples
+
+
+def _with_channels(sound: Array, channels: int, file: Path) -> Array:
+    """The sound with this number of channels; one is the mean of all.
+
+    Raises:
+        InputError: The model takes another number of channels.
+    """
+    if channels == 1:
+        return np.asarray(sound.mean(axis=1, keepdims=True), np.float32)
+    if sound.shape[1] != channels:
+        raise InputError(f"has {sound.shape[1]} channels, the model takes {channels}", where=str(file))
+    return sound
+
+
+def _resampled(sound: Array, rate: int, to: int) -> Array:
+    from scipy.signal import resample_poly
+
+    divisor = math.gcd(rate, to)
+    return np.asarray(resample_poly(sound, to // divisor, rate // divisor, axis=0), np.float32)
+
+
+def _of_length(sound: Array, samples: int) -> Array:
+    """The start of a sound, or the sound with zeros behind it."""
+    return np.pad(sound[:samples], ((0, max(0, samples - len(sound))), (0, 0)))
+
+
+def _with_items(data: DataSet, target: WaveformInput, items: list[Array]) -> DataSet:
+    """The data with the items: stacked if they have one shape."""
+    if len({item.shape for item in items}) > 1:
+        return replace(data, uneven={target.name: items})
+    stacked = np.stack(items)
+    has_batch = target.axis > 0
+    return replace(data, columns={target.name: stacked[:, 0] if has_batch else stacked})
+
+
+def _with_other_inputs(data: DataSet, specs: Sequence[InputSpec], lengths: Sequence[int], rate: int) -> DataSet:
+    """Add what follows from the sounds: their lengths and the sample rate, where the model takes them."""
+    columns: dict[str, Array] = dict(data.columns)
+    for spec in specs:
+        if spec.dtype is None or spec.dtype.kind not in "iu":
+            continue
+        if is_rate(spec):
+            columns[spec.name] = np.array(rate, spec.dtype)
+        elif is_length(spec):
+            columns[spec.name] = np.array(lengths, spec.dtype)
+    return replace(data, columns=columns)
+
+
+def _reading(target: WaveformInput, lengths: Sequence[int], rate: int, *, is_resampled: bool) -> str:
+    """How the files were read, in words."""
+    channels = "mixed to mono" if target.channels == 1 else f"{target.channels} channels"
+    shortest, longest = f"{min(lengths) / rate:.3g}", f"{max(lengths) / rate:.3g}"
+    seconds = f"{longest} s" if shortest == longest else f"{shortest} to {longest} s"
+    if target.samples is None:
+        length = f"at their own length of {seconds}"
+    else:
+        length = f"cut or padded with zeros from {seconds} to {target.samples} samples ({target.samples / rate:.3g} s)"
+        if set(lengths) == {target.samples}:
+            length = f"{target.samples} samples ({target.samples / rate:.3g} s)"
+    remedy = "" if is_resampled else "; if the model expects another rate, add --sample-rate HZ"
+    return f"WAV files at {rate} Hz, {channels}, {length}, as input {one_line(target.name)!r}{remedy}"
