@@ -127,6 +127,15 @@ def test_no_trial_starts_that_would_end_after_the_time_limit(simulation: Simulat
     assert loop.stopped == "stopped at the time limit (--minutes)"
 
 
+def test_the_first_candidate_may_use_the_time_set_aside_for_deciding(simulation: Simulation) -> None:
+    loop = make_loop(simulation, until=10.0, deadline=30.0)
+    simulation.pool.limits.clear()
+    assert len(loop.run(AtOnce())) == 3
+    first, *later = [limit for limit in simulation.pool.limits if limit is not None]
+    assert first > 30.0
+    assert later[-1] < 20.0
+
+
 def test_the_incumbent_is_the_best_feasible_ratio_so_far(simulation: Simulation) -> None:
     recorder = Recorder()
     loop = make_loop(simulation, observer=recorder)

@@ -13,7 +13,14 @@ from autoopt.data import DataConfig
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.quality import predictions as module
-from autoopt.measure.quality.predictions import outputs_of, predictions_of, same_outputs, stack_or_list, subset
+from autoopt.measure.quality.predictions import (
+    more_outputs_of,
+    outputs_of,
+    predictions_of,
+    same_outputs,
+    stack_or_list,
+    subset,
+)
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
@@ -45,6 +52,23 @@ def test_outputs_have_items_along_the_first_axis(model: ModelFile) -> None:
     a, b = predictions(MeasureRequest(model), model, DATA)
     np.testing.assert_array_equal(a, -DATA.columns["x"])
     np.testing.assert_array_equal(b, DATA.columns["x"])
+
+
+@pytest.mark.parametrize("count", [5, 8, 10])
+@pytest.mark.parametrize("is_source", [False, True])
+def test_more_outputs_are_those_of_the_larger_subset(model: ModelFile, count: int, is_source: bool) -> None:
+    request = MeasureRequest(model, source=model if is_source else None)
+    data = DataSet({"x": normal_rows(8)})
+    few = outputs_of(request, model, subset(request, data, 3))
+    more = more_outputs_of(request, model, data, count, few)
+    expected = subset(request, data, count).columns["x"]
+    np.testing.assert_array_equal(np.concatenate([item[0] for item in more]), -expected)
+    if is_source:
+        assert outputs_of(request, model, subset(request, data, count)) is more
+
+
+def normal_rows(count: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(count, 2)).astype(np.float32)
 
 
 @pytest.mark.parametrize("chosen", ["b", 1])

@@ -48,6 +48,13 @@ def test_a_free_first_dimension_takes_batches(tmp_path):
     np.testing.assert_array_equal(stack([i[0] for i in items]), -data.columns["x"])
 
 
+def test_large_items_are_run_one_by_one(tmp_path):
+    image = np.zeros((3, 3, 640, 640), np.float32)
+    running = start(tmp_path, one_node("Neg", ["n", 3, "h", "w"]))
+    assert running.batch_size(DataSet({"x": image})) == 1
+    assert running.batch_size(DataSet({"x": image[..., :320, :320]})) == 3
+
+
 def test_a_model_that_mixes_items_is_run_one_by_one(tmp_path):
     data = DataSet({"x": np.random.default_rng(0).standard_normal((10, 8)).astype(np.float32)})
     running = start(tmp_path, one_node("Softmax", ["n", 8], axis=0))

@@ -10,8 +10,9 @@ import pytest
 from micro_models import made, normal
 
 from autoopt.passes.base import PassContext
+from autoopt.passes.quantize import layer_errors
 from autoopt.passes.quantize.activation_ranges import calibrate
-from autoopt.passes.quantize.layer_errors import layer_ratios
+from autoopt.passes.quantize.layer_errors import few_items, layer_ratios
 from autoopt.target import Accelerator
 
 
@@ -36,3 +37,21 @@ def test_a_layer_with_an_outlier_among_its_weights_has_a_lower_ratio(tmp_path: P
     ratios = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path)
     assert 30 < ratios["first"] < 60
     assert (ratios["second"] < ratios["first"] - 10) == (outlier > 1), ratios
+
+
+def test_layers_whose_values_do_not_fit_into_memory_together_run_in_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds = [{"x": normal(1, 16, seed=seed)} for seed in range(4)]
+    proto = model(10.0)
+    context = PassContext(tmp_path / "model.onnx", tmp_path, Accelerator(), calibration=lambda: iter(feeds))
+    ranges = calibrate(proto, context, "MinMax", ["MatMul"], {"moving_average": False})
+    together = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path)
+    monkeypatch.setattr(layer_errors, "GROUP_BYTES", 1)
+    assert layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path) == together
+
+
+@pytest.mark.parametrize(("side", "count"), [(8, 4), (1000, 2), (3000, 2)])
+def test_few_items_are_fewer_if_they_are_large(side: int, count: int) -> None:
+    image = np.broadcast_to(np.float32(0), (1, side, side))
+    assert len(few_items([{"x": image}] * 16, 4)) == count

@@ -90,7 +90,8 @@ class SearchLoop:
             self.ctx.attempt.observer.on_work(span)
             if not proposals:
                 return
-            window.append((proposals[0], self._submit(executor, proposals[0])))
+            until = self.until if window or self._has_candidate() else self.ctx.attempt.deadline
+            window.append((proposals[0], self._submit(executor, proposals[0], until)))
             if not self.completed and len(window) == 1:
                 wait([window[0][1]], HEAD_START)
 
@@ -100,7 +101,11 @@ class SearchLoop:
             self.stopped = "stopped at the time limit (--minutes)"
         return bool(self.stopped or self.study.finished)
 
-    def _submit(self, executor: Executor, proposal: Proposal) -> Future[TrialResult]:
+    def _has_candidate(self) -> bool:
+        """True if a candidate was measured that meets the constraints; without one, nothing has to be decided."""
+        return any(trial.result.outcome is Outcome.OK and trial.result.feasible for trial in self.completed)
+
+    def _submit(self, executor: Executor, proposal: Proposal, until: float) -> Future[TrialResult]:
         ctx, chain = self.ctx, self.chains[proposal.chain]
         trial = TrialRecord(
             run=ctx.run,
@@ -115,7 +120,7 @@ class SearchLoop:
 
         def work() -> TrialResult:
             began = ctx.attempt.clock()
-            result = execute_trial(ctx.until(min(self.until, ctx.attempt.deadline)), chain, trial).result
+            result = execute_trial(ctx.until(min(until, ctx.attempt.deadline)), chain, trial).result
             self._durations.append(ctx.attempt.clock() - began)
             return result
 

@@ -31,10 +31,39 @@ def subset(request: MeasureRequest, data: DataSet, count: int) -> DataSet:
     """
     if count >= len(data):
         return data
-    is_recurrent = request.settings.state or (request.data is not None and request.data.state)
-    if is_recurrent:
-        return data.take(np.arange(count))
-    return data.take(np.random.default_rng(0).permutation(len(data))[:count])
+    return data.take(_chosen(request, data, count))
+
+
+def _chosen(request: MeasureRequest, data: DataSet, count: int) -> np.ndarray:
+    """The indices of the items that `subset` selects; a smaller number selects some of them."""
+    if count >= len(data) or _is_recurrent(request):
+        return np.arange(min(count, len(data)))
+    return np.random.default_rng(0).permutation(len(data))[:count]
+
+
+def _is_recurrent(request: MeasureRequest) -> bool:
+    return bool(request.settings.state or (request.data is not None and request.data.state))
+
+
+def more_outputs_of(
+    request: MeasureRequest, model: ModelFile, data: DataSet, count: int, known: Sequence[Item]
+) -> list[Item]:
+    """The outputs of `subset(request, data, count)`; runs only items that are not `known`, those of a smaller subset.
+
+    All items run again if recurrent state is fed back, and those of the source if they are in the cache.
+    """
+    selected = subset(request, data, count)
+    is_source = request.source is not None and model.same_as(request.source)
+    if _is_recurrent(request) or (is_source and _cache_key(request, model, len(selected)) in _cache):
+        return outputs_of(request, model, selected)
+    outputs = dict(zip(_chosen(request, data, len(known)).tolist(), known, strict=True))
+    indices = _chosen(request, data, count)
+    missing = np.array([index for index in indices if index not in outputs])
+    outputs.update(zip(missing.tolist(), _run(request, model, data.take(missing)), strict=True))
+    complete = [outputs[index] for index in indices]
+    if is_source:
+        _remember(_cache_key(request, model, len(selected)), complete)
+    return complete
 
 
 def outputs_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[Item]:
@@ -44,11 +73,14 @@ def outputs_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> list
         return _run(request, model, data)
     key = _cache_key(request, model, len(data))
     if key not in _cache:
-        outputs = _run(request, model, data)
-        while _cache and sum(map(_bytes, _cache.values())) + _bytes(outputs) > CACHE_BYTES:
-            del _cache[next(iter(_cache))]
-        _cache[key] = outputs
+        _remember(key, _run(request, model, data))
     return _cache[key]
+
+
+def _remember(key: str, outputs: list[Item]) -> None:
+    while _cache and sum(map(_bytes, _cache.values())) + _bytes(outputs) > CACHE_BYTES:
+        del _cache[next(iter(_cache))]
+    _cache[key] = outputs
 
 
 def _run(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[Item]:

@@ -19,7 +19,7 @@ from autoopt.measure.inference.runner import Item, ModelRunner
 from autoopt.measure.quality.agreement import PartAgreement, compare_parts, estimate
 from autoopt.measure.quality.fidelity import as_array, compare_output
 from autoopt.measure.quality.output_kinds import Part, parts_of
-from autoopt.measure.quality.predictions import outputs_of, same_outputs, subset
+from autoopt.measure.quality.predictions import more_outputs_of, outputs_of, same_outputs, subset
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.metrics import AGREEMENT, METRICS, Estimate
 from autoopt.model.candidate import digest_json
@@ -91,7 +91,7 @@ def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
         return items
     for count, most_seconds in MORE_ITEMS:
         if min(count, len(data)) * seconds_per_item <= most_seconds:
-            return outputs_of(request, request.candidate, subset(request, data, count))
+            return more_outputs_of(request, request.candidate, data, count, items)
     return items
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.data import DataConfig
+from autoopt.data.components import BUILT_IN
+from autoopt.data.dataset import DataSet
+from autoopt.data.digest import digest
 from autoopt.data.fit import InputSpec, batch_limit, fit
-from autoopt.data.opening import open_data
+from autoopt.data.opening import loader_of, open_data
 from autoopt.data.sources.synthetic import input_spec
+from autoopt.model.candidate import digest_json
 from autoopt.model.session import make_session
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 
@@ -18,6 +23,11 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 Feed: TypeAlias = "dict[str, np.ndarray]"
+CACHED_BYTES: Final = 256 << 20
+"""Largest data set that a worker keeps: one pass reads its data up to ten times, and the next pass the same again."""
+
+_cache: dict[str, DataSet] = {}
+"""The last data set, by its content and the inputs of the model."""
 
 
 def calibration_source(config: object, model: ModelProto, path: Path) -> Callable[[], Iterator[Feed]]:
@@ -39,7 +49,7 @@ def calibration_source(config: object, model: ModelProto, path: Path) -> Callabl
             specs.append(spec)
 
     def feeds() -> Iterator[Feed]:
-        data = open_data(parsed, path)
+        data = _opened(parsed, path, [*specs, *states])
         batch = batch_limit(specs, data.columns)
         size = batch or parsed.batch_size or 1
         full = (feed for feed, _ in data.feeds(size) if batch in (None, 1) or _item_count(feed) == batch)
@@ -48,6 +58,25 @@ def calibration_source(config: object, model: ModelProto, path: Path) -> Callabl
         return _fit_all(full, specs)
 
     return feeds
+
+
+def _opened(config: DataConfig, path: Path, specs: list[InputSpec]) -> DataSet:
+    """The data set of a config, for the model in `path` with these inputs."""
+    key = digest(config) + digest_json([repr(specs)])
+    if loader_of(config) not in BUILT_IN["load_dataset"]:  # it may read anything from the model
+        key += str(path)
+    if key not in _cache:
+        _cache.clear()
+        data = open_data(config, path)
+        if _bytes(data) > CACHED_BYTES:
+            return data
+        _cache[key] = data
+    return _cache[key]
+
+
+def _bytes(data: DataSet) -> int:
+    arrays = [*data.columns.values(), *chain.from_iterable(data.uneven.values())]
+    return sum(array.nbytes for array in arrays)
 
 
 def _item_count(feed: Mapping[str, np.ndarray]) -> int:

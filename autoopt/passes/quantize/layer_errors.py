@@ -24,6 +24,10 @@ STEPS: Final = 255
 COMPARED_VALUES: Final = 1 << 16
 """Values of the outputs from which ratios are well known."""
 FEWEST_COMPARED: Final = 4
+FEW_ELEMENTS: Final = 1 << 21
+"""Input elements from which noise is well known."""
+GROUP_BYTES: Final = 512 << 20
+"""Most memory for the activations of layers that run by themselves."""
 
 
 def layer_ratios(
@@ -70,8 +74,7 @@ def output_ratios(
     session = make_session(io.save(disturbed, work / "disturbed"))
     silent = dict.fromkeys(errors.values(), np.array(0, np.float32))
     values = sum(np.size(value) for value in session.run(None, {**feeds[0], **silent}))
-    count = max(FEWEST_COMPARED, -(-COMPARED_VALUES // max(1, values)))
-    feeds = feeds[:: -(-len(feeds) // count)]
+    feeds = few_items(feeds, max(FEWEST_COMPARED, -(-COMPARED_VALUES // max(1, values))))
     exact_feeds = [{**feed, **silent} for feed in feeds]
     expected = [session.run(None, feed) for feed in exact_feeds]
     ratios = {}
@@ -147,21 +150,53 @@ def run_alone(
     bounds = {name: data.range_value for name, data in load_tensors_data(ranges.path).items()}
     measurable = bounds.keys() | weights.keys()
     usable = [node for node in layers if measurable.issuperset((*node.input, *node.output))]
-    items = list(run_values(model, [name for node in usable for name in (*node.input, *node.output)], feeds, work))
-    for node in usable:
-        session = _alone(model, node, work)
-        own_bounds = dict(bounds)
-        for name in weights.keys() & set(node.input):
-            own_bounds.setdefault(name, _symmetric(weights[name], node, per_channel))
-        exact, noisy = [], []
-        for values in items:
-            known = {**values, **weights}
-            inputs = {name: known[name] for name in node.input}
-            for name in node.input[:2]:
-                inputs[name] = _rounded(inputs[name], *own_bounds[name])
-            exact.append(values[node.output[0]])
-            noisy.append(session.run(None, inputs)[0])
-        yield node, exact, noisy
+    for group in _groups(model, usable, feeds, work):
+        items = list(run_values(model, _values_of(group), feeds, work))
+        for node in group:
+            session = _alone(model, node, work)
+            own_bounds = dict(bounds)
+            for name in weights.keys() & set(node.input):
+                own_bounds.setdefault(name, _symmetric(weights[name], node, per_channel))
+            exact, noisy = [], []
+            for values in items:
+                known = {**values, **weights}
+                inputs = {name: known[name] for name in node.input}
+                for name in node.input[:2]:
+                    inputs[name] = _rounded(inputs[name], *own_bounds[name])
+                exact.append(values[node.output[0]])
+                noisy.append(session.run(None, inputs)[0])
+            yield node, exact, noisy
+
+
+def _values_of(nodes: Iterable[NodeProto]) -> list[str]:
+    return [name for node in nodes for name in (*node.input, *node.output)]
+
+
+def _groups(
+    model: ModelProto, nodes: Sequence[NodeProto], feeds: Sequence[Mapping[str, np.ndarray]], work: Path
+) -> Iterator[list[NodeProto]]:
+    """Divide nodes into groups whose values of all items need at most `GROUP_BYTES`."""
+    values = next(run_values(model, _values_of(nodes), feeds[:1], work))
+    sizes = {name: value.nbytes * len(feeds) for name, value in values.items()}
+    del values
+    group: list[NodeProto] = []
+    size = 0
+    for node in nodes:
+        own_size = sum(sizes.get(name, 0) for name in (*node.input, *node.output))
+        if group and size + own_size > GROUP_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(node)
+        size += own_size
+    if group:
+        yield group
+
+
+def few_items(feeds: Sequence[Mapping[str, np.ndarray]], most: int) -> Sequence[Mapping[str, np.ndarray]]:
+    """Choose at most `most` of the items, evenly; fewer if they are large, such as images, but at least two."""
+    elements = sum(np.size(value) for value in feeds[0].values())
+    count = max(2, min(most, FEW_ELEMENTS // max(1, elements)))
+    return feeds[:: -(-len(feeds) // count)]
 
 
 def expose(model: ModelProto, values: Iterable[str]) -> tuple[ModelProto, list[str]]:

@@ -42,7 +42,7 @@ class LayerSensitivity(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("sensitivity",)
 
-    version = 6
+    version = 7
 
     samples: Annotated[int, Unit("items"), "maximum number of calibration items to compare"] = 16
     layers: Annotated[int, "maximum number of layers, those with the largest weights first"] = 128
@@ -55,7 +55,7 @@ class LayerSensitivity(Pass):
         self.context.reports["layer_sensitivity"] = {"ranking": ranking}
 
     def _ranking(self, model: ModelProto) -> list[dict[str, str | float]]:
-        from autoopt.passes.quantize.layer_errors import layer_ratios, output_ratios
+        from autoopt.passes.quantize.layer_errors import few_items, layer_ratios, output_ratios
 
         # With the ranges of all items, which the quantization needs anyway.
         static = StaticQuantization(activation_type="QInt8", op_types=list(QUANTIZABLE_OPS))
@@ -67,7 +67,7 @@ class LayerSensitivity(Pass):
             layers = largest_layers(prepared, self.layers)
             others: dict[str, float] = {}
             if len(layers) > self.measured:
-                others = layer_ratios(prepared, layers, ranges, feeds[:FEEDS_OF_ONE], work)
+                others = layer_ratios(prepared, layers, ranges, few_items(feeds, FEEDS_OF_ONE), work)
                 most_disturbed = sorted(others, key=lambda name: (others[name], name))[: self.measured]
                 layers = [node for node in layers if node.name in most_disturbed]
             measured = output_ratios(prepared, layers, ranges, feeds, work)

@@ -1,0 +1,50 @@
+"""Calibration data as the workers of passes read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from micro_models import made
+
+from autoopt.data import DataConfig, register_load_dataset
+from autoopt.data.dataset import DataSet
+from autoopt.model import io
+from autoopt.passes.execution.calibration import calibration_source
+
+READ: list[str] = []
+"""The models for which `counted_items` was read."""
+
+
+@register_load_dataset("counted_items")
+def counted_items(model: str) -> DataSet:
+    READ.append(model)
+    return DataSet({"x": np.zeros((2, 3), np.float32)})
+
+
+@pytest.fixture
+def model() -> onnx.ModelProto:
+    return made("g (float[n, 3] x) => (float[n, 3] y) { y = Neg (x) }")
+
+
+def values(config: object, model: onnx.ModelProto, path: Path) -> list[float]:
+    return [float(feed["x"][0, 0]) for feed in calibration_source(config, model, path)()]
+
+
+def test_a_changed_file_is_read_again(model: onnx.ModelProto, tmp_path: Path) -> None:
+    path = io.save(model, tmp_path)
+    file = tmp_path / "items.npz"
+    for value in (1.0, 2.0):
+        np.savez(file, x=np.full((2, 3), value, np.float32))
+        assert values({"path": str(file)}, model, path) == [value, value]
+
+
+def test_a_loader_of_the_user_sees_each_model_once(model: onnx.ModelProto, tmp_path: Path) -> None:
+    config = DataConfig.parse({"load_dataset": {"type": "counted_items"}})
+    paths = [io.save(model, tmp_path / name) for name in "ab"]
+    for path in paths:
+        for _ in range(2):
+            assert values(config, model, path) == [0.0, 0.0]
+    assert list(map(str, paths)) == READ
