@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnxruntime.quantization.calibrate import HistogramCollector
 
-from autoopt.passes.quantize.histograms import Histogram, entropy_range, percentile_range
+from autoopt.passes.quantize.histograms import Histogram, entropy_ranges, percentile_range
 
 
 def histogram(values: np.ndarray, bins: int = 4096) -> Histogram:
@@ -22,14 +22,20 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("kind", VALUES)
-@pytest.mark.parametrize("bins", [512, 300])
-def test_the_entropy_range_is_the_library_s(kind: str, bins: int) -> None:
-    found = histogram(VALUES[kind], bins)
-    counts, edges = found.rebinned(bins)
+@pytest.mark.parametrize("bins", [512, 300, 128])
+def test_the_entropy_ranges_are_the_library_s(bins: int) -> None:
+    found = {kind: histogram(values, bins) for kind, values in VALUES.items()}
+    ranges = entropy_ranges(found, bins)
     library = HistogramCollector("entropy", False, bins, 128, 99.9, "same")
-    expected = library.get_entropy_threshold((counts, edges, found.low, found.high, found.bound), 128)
-    assert entropy_range(found, bins) == pytest.approx(tuple(map(float, expected)))
+    for kind, one in found.items():
+        counts, edges = one.rebinned(bins)
+        expected = library.get_entropy_threshold((counts, edges, one.low, one.high, one.bound), 128)
+        assert ranges[kind] == pytest.approx(tuple(map(float, expected)))
+
+
+def test_tensors_without_values_have_an_entropy_range() -> None:
+    empty = Histogram(np.zeros(512, np.int64), np.float32(1), np.float32(0), np.float32(0))
+    assert entropy_ranges({"empty": empty}, 512) == {"empty": (0.0, 0.0)}
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -21,7 +21,14 @@ from autoopt.model.session import make_plain_session
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large
 from autoopt.passes.quantize.calibration import MAX_ITEMS, CalibrationReader, Ranges, enough_items
-from autoopt.passes.quantize.histograms import BINS, QUANTIZED_BINS, Histogram, collect, entropy_range, percentile_range
+from autoopt.passes.quantize.histograms import (
+    BINS,
+    QUANTIZED_BINS,
+    Histogram,
+    collect,
+    entropy_ranges,
+    percentile_range,
+)
 from autoopt.passes.quantize.shared_statistics import Statistics, shared
 
 if TYPE_CHECKING:
@@ -139,14 +146,12 @@ class _Collector:
         histograms = self._histograms(2 * bins if symmetric else bins)
         if method == "Distribution":
             return _distribution(histograms, bins, str(settings["scenario"]))
-        ranges: dict[str, TensorData] = {}
-        for name, histogram in histograms.items():
-            if method == "Entropy":
-                low, high = entropy_range(histogram, bins)
-            else:
-                low, high = percentile_range(histogram, float(settings["percentile"]), bins, symmetric)
-            ranges[name] = _range(low, high)
-        return ranges
+        if method == "Entropy":
+            ranges = entropy_ranges(histograms, bins)
+        else:
+            percentile = float(settings["percentile"])
+            ranges = {name: percentile_range(one, percentile, bins, symmetric) for name, one in histograms.items()}
+        return {name: _range(low, high) for name, (low, high) in ranges.items()}
 
     def _histograms(self, bins: int) -> dict[str, Histogram]:
         """Histograms that can be rebinned to `bins`."""

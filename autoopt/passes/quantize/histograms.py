@@ -24,6 +24,10 @@ COUNTED_AT_ONCE: Final = 1 << 14
 """Values of a tensor that wait to be counted together."""
 QUANTIZED_BINS: Final = 128
 """Levels that the entropy method compares with."""
+SMOOTHING: Final = 1e-4
+"""Count that onnxruntime's entropy method gives to an empty bin."""
+COUNTS_AT_ONCE: Final = 1 << 17
+"""Counts of several tensors that the entropy method computes with at once: each call of numpy has its price."""
 
 
 @dataclass(frozen=True)
@@ -116,19 +120,34 @@ def percentile_range(histogram: Histogram, percentile: float, bins: int, symmetr
     return _clipped(histogram, edges[low], edges[high])
 
 
-def entropy_range(histogram: Histogram, bins: int) -> tuple[float, float]:
-    """The range whose quantized distribution is closest to the true one, by the Kullback-Leibler divergence.
+def entropy_ranges(histograms: Mapping[str, Histogram], bins: int) -> dict[str, tuple[float, float]]:
+    """The range of each tensor whose quantized distribution is closest to the true one, by Kullback-Leibler divergence.
 
     The method of S. Migacz, "8-bit inference with TensorRT" (GTC 2017), as onnxruntime's Entropy has it.
     """
-    counts, edges = histogram.rebinned(bins)
-    middle = bins // 2
-    best, best_range = np.inf, (edges[0], edges[-1])
-    for start, end in reversed(list(_windows(middle, bins))):
-        divergence = _divergence(counts, start, end)
-        if divergence <= best:
-            best, best_range = divergence, (edges[start], edges[end])
-    return _clipped(histogram, *best_range)
+    names = list(histograms)
+    at_once = max(1, COUNTS_AT_ONCE // bins)
+    ranges: dict[str, tuple[float, float]] = {}
+    for first in range(0, len(names), at_once):
+        batch = names[first : first + at_once]
+        rebinned = [histograms[name].rebinned(bins) for name in batch]
+        windows = _closest_windows(np.array([counts for counts, _ in rebinned]))
+        for name, (_, edges), (start, end) in zip(batch, rebinned, windows, strict=True):
+            ranges[name] = _clipped(histograms[name], edges[start], edges[end])
+    return ranges
+
+
+def _closest_windows(counts: np.ndarray) -> np.ndarray:
+    """Start and end of the window with the least divergence, for each row of counts; the smallest of equal ones."""
+    bins = counts.shape[1]
+    best = np.full(len(counts), np.inf)
+    windows = np.tile((0, bins), (len(counts), 1))
+    for start, end in reversed(list(_windows(bins // 2, bins))):
+        divergences = _divergences(counts, start, end)
+        better = divergences <= best
+        best[better] = divergences[better]
+        windows[better] = start, end
+    return windows
 
 
 def _windows(middle: int, bins: int) -> Iterator[tuple[int, int]]:
@@ -136,27 +155,39 @@ def _windows(middle: int, bins: int) -> Iterator[tuple[int, int]]:
         yield middle - half, min(middle + half + 1, bins)
 
 
-def _divergence(counts: np.ndarray, start: int, end: int) -> float:
-    """The divergence of a window in `QUANTIZED_BINS` levels from the window with all outliers at its ends."""
-    from onnxruntime.quantization.calibrate import entropy, smooth_distribution
-
-    window = counts[start:end]
+def _divergences(counts: np.ndarray, start: int, end: int) -> np.ndarray:
+    """The divergence of a window in `QUANTIZED_BINS` levels from the window with all outliers at its ends, by row."""
+    window = counts[:, start:end]
+    rows, size = window.shape
     true = window.copy()
-    true[0] += counts[:start].sum()
-    true[-1] += counts[end:].sum()
-    filled = (true != 0).astype(np.int64)
-    width = window.size // QUANTIZED_BINS
+    true[:, 0] += counts[:, :start].sum(axis=1)
+    true[:, -1] += counts[:, end:].sum(axis=1)
+    width = size // QUANTIZED_BINS
     whole = width * QUANTIZED_BINS
-    levels = window[:whole].reshape(QUANTIZED_BINS, width).sum(axis=1)
-    levels[-1] += window[whole:].sum()
-    sizes = filled[:whole].reshape(QUANTIZED_BINS, width).sum(axis=1)
-    quantized = np.zeros(window.size, np.int64)
-    means = np.divide(levels, sizes, out=np.zeros(QUANTIZED_BINS), where=sizes != 0)
-    quantized[:whole] = np.repeat(means, width)
-    p, q = smooth_distribution(true), smooth_distribution(quantized)
-    if p is None or q is None:
-        return float("inf")
-    return float(entropy(p, q))
+    levels = window[:, :whole].reshape(rows, QUANTIZED_BINS, width).sum(axis=2)
+    levels[:, -1] += window[:, whole:].sum(axis=1)
+    filled = np.count_nonzero(true[:, :whole].reshape(rows, QUANTIZED_BINS, width), axis=2)
+    quantized = np.zeros(window.shape, np.int64)
+    means = np.divide(levels, filled, out=np.zeros(levels.shape), where=filled != 0)
+    quantized[:, :whole] = np.repeat(means, width, axis=1)
+    p, q = _smoothed(true), _smoothed(quantized)
+    divergences: np.ndarray = np.sum(p * np.log(p / q), axis=1)
+    divergences[np.isnan(divergences)] = np.inf
+    return divergences
+
+
+def _smoothed(counts: np.ndarray) -> np.ndarray:
+    """Each row of counts as a distribution without zeros, as onnxruntime smooths it; NaN if that is impossible."""
+    is_zero = counts == 0
+    zeros = np.count_nonzero(is_zero, axis=1)
+    share = np.full(len(counts), np.nan)
+    np.divide(SMOOTHING * zeros, counts.shape[1] - zeros, out=share, where=zeros < counts.shape[1])
+    share[share >= 1] = np.nan
+    smoothed = counts.astype(np.float32) - share.astype(np.float32)[:, np.newaxis]
+    smoothed[is_zero] = SMOOTHING
+    smoothed[np.isnan(share)] = np.nan
+    distributions: np.ndarray = smoothed / smoothed.sum(axis=1, keepdims=True)
+    return distributions
 
 
 def _clipped(histogram: Histogram, low: float, high: float) -> tuple[float, float]:
