@@ -10,7 +10,7 @@ from bench import outputs
 from micro_models import made, normal
 
 from autoopt.passes.onnx_tools.graphs import replace_items
-from autoopt.passes.onnx_tools.opsets import import_domain
+from autoopt.passes.onnx_tools.opsets import import_ort_domain
 from autoopt.passes.quantize.block_grid import BlockGrid, BlockWeights
 from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
 
@@ -40,5 +40,5 @@ def test_the_operator_computes_with_the_stored_levels(tmp_path: Path, bits: int,
     node, tensors = weights.matmul(model.graph.node[0], 0)
     replace_items(model.graph.node, [node])
     replace_items(model.graph.initializer, tensors)
-    import_domain(model, "com.microsoft")
+    import_ort_domain(model)
     np.testing.assert_allclose(outputs(model, tmp_path, UNIT)[0], weights.values, rtol=1e-5, atol=1e-6)

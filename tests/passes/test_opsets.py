@@ -12,7 +12,7 @@ from micro_models import MODELS, made
 
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools import opsets
-from autoopt.passes.onnx_tools.opsets import at_least_opset, convert_opset, import_domain, ir_version_for, opset
+from autoopt.passes.onnx_tools.opsets import at_least_opset, convert_opset, import_ort_domain, ir_version_for, opset
 
 RELU = "g (float[2] x) => (float[2] y) { y = Relu (x) }"
 
@@ -57,11 +57,11 @@ def test_a_model_that_cannot_be_converted_is_refused() -> None:
 
 def test_a_missing_domain_is_imported_once_if_it_is_used() -> None:
     model = made(RELU)
-    import_domain(model, "com.microsoft")
+    import_ort_domain(model)
     assert [entry.domain for entry in model.opset_import] == [""]
     model.graph.node[0].domain = "com.microsoft"
-    import_domain(model, "com.microsoft")
-    import_domain(model, "com.microsoft")
+    import_ort_domain(model)
+    import_ort_domain(model)
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 17), ("com.microsoft", 1)]
 
 

@@ -12,6 +12,7 @@ from autoopt.model.tensors import bodies, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import (
+    RANDOM_OPS,
     attribute_values,
     constant_tensors,
     consumers,
@@ -28,8 +29,6 @@ from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
-RANDOM_OPS: Final = frozenset(("Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike"))
-"""Operators whose result differs from one run to the next for equal inputs."""
 BEFORE_CARRIED: Final = 2
 """Inputs of a Loop and of its body in front of the carried values: trip count or number of the iteration, condition."""
 
@@ -159,11 +158,11 @@ def _products_of_rows(body: GraphProto) -> Iterator[tuple[NodeProto, NodeProto]]
     reads = Counter(name for node in walk_nodes(body) for name in node.input)
     reads.update(value.name for value in body.output)
     readers = consumers(body)
-    for node in body.node:
-        if node.op_type != "Gather" or node.input[0] in inner or node.input[1] not in numbers:
-            continue
+    rows = [node for node in body.node if node.op_type == "Gather" and not attribute_values(node).get("axis", 0)]
+    for node in rows:
         row = node.output[0]
-        if attribute_values(node).get("axis", 0) or reads[row] != 1 or row not in readers:
+        is_of_outer = node.input[0] not in inner and node.input[1] in numbers
+        if not is_of_outer or reads[row] != 1 or row not in readers:
             continue
         reader = readers[row][0]
         if _is_product_of(reader, [row]) and reader.input[1] not in inner:

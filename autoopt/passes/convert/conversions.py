@@ -6,18 +6,11 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from autoopt.model.lazy_imports import helper, onnx
+from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import (
-    caller_inputs,
-    is_standard,
-    new_name,
-    rename_inputs,
-    replace_items,
-    value_names,
-    walk_nodes,
-)
+from autoopt.passes.onnx_tools.casts import cast_input
+from autoopt.passes.onnx_tools.graphs import caller_inputs, is_standard, rename_inputs, walk_nodes
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import convert_opset, ir_version_for, opset
@@ -144,17 +137,11 @@ class Int64InputsToInt32(Pass):
     aliases = ("int64_to_int32",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        casts = []
-        for value in caller_inputs(model):
-            if value.type.tensor_type.elem_type != onnx.TensorProto.INT64:
-                continue
-            value.type.tensor_type.elem_type = onnx.TensorProto.INT32
-            wide = new_name(f"{value.name}_int64", value_names(model))
-            rename_inputs(walk_nodes(model.graph), {value.name: wide})
-            casts.append(helper.make_node("Cast", [value.name], [wide], name=f"{wide}_cast", to=onnx.TensorProto.INT64))
-        if not casts:
+        wide = [v for v in caller_inputs(model) if v.type.tensor_type.elem_type == onnx.TensorProto.INT64]
+        if not wide:
             return None
-        replace_items(model.graph.node, [*casts, *model.graph.node])
+        for value in wide:
+            cast_input(model, value, onnx.TensorProto.INT32)
         return model
 
 

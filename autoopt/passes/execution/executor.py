@@ -99,11 +99,22 @@ class PassExecutor:
         self._check_usable(info)
         self._run_required_analyses(info)
         self._run_and_accept(info, config, folder)
-        if self._reply.outcome is Outcome.FAILED and self._opens_wrong_output_shapes():
+        if self._reply.outcome is Outcome.FAILED and self.check and self.current.path.suffix == ".onnx":
+            self._examine_input(info, config, folder)
+
+    def _examine_input(self, info: PassInfo, config: JsonObject, folder: Path) -> None:
+        """Look for the cause of a failure in the input model.
+
+        Runs the pass again if the model declares wrong output shapes, and refuses a model that the runtime cannot run.
+        """
+        reference = self._input_reference()
+        reference.run()
+        if reference.outputs is None:
+            message = f"the runtime cannot run the input model: {reference.failure}"
+            self._update_reply(outcome=Outcome.REFUSED, message=f"{message}; the pass reports: {self._reply.message}")
+        elif self.current.open_wrong_output_shapes(reference.outputs):
             shutil.rmtree(folder, ignore_errors=True)
             self._run_and_accept(info, config, folder)
-        if self._reply.outcome is Outcome.FAILED:
-            self._refuse_unrunnable_input()
 
     def _run_and_accept(self, info: PassInfo, config: JsonObject, folder: Path) -> None:
         attempts: tuple[Attempt, ...] = ()
@@ -124,29 +135,8 @@ class PassExecutor:
             attempts = (*run.attempts, Attempt(run.params, retry.reason))
             config = full_config(info, {**run.params, **retry.params})
 
-    def _opens_wrong_output_shapes(self) -> bool:
-        """Open output shapes that the input model declares wrongly, a cause of failures; False if all fit."""
-        if not self.check or self.current.path.suffix != ".onnx":
-            return False
-        reference = self._input_reference()
-        reference.run()
-        return reference.outputs is not None and self.current.open_wrong_output_shapes(reference.outputs)
-
     def _update_reply(self, **changes: object) -> None:
         self._reply = replace(self._reply, **changes)  # type: ignore[arg-type]  # fields of StepReply
-
-    def _refuse_unrunnable_input(self) -> None:
-        """Turn a failure into a refusal if the runtime cannot run the input model either."""
-        if not self.check or self.current.path.suffix != ".onnx":
-            return
-        reference = self._input_reference()
-        reference.run()
-        if reference.outputs is None:
-            self._update_reply(
-                outcome=Outcome.REFUSED,
-                message=f"the runtime cannot run the input model: {reference.failure}; "
-                f"the pass reports: {self._reply.message}",
-            )
 
     def _input_reference(self) -> Reference:
         if self.current.reference is None:

@@ -15,9 +15,17 @@ from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.cached_attention import fuse_cached_attention
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
-from autoopt.passes.onnx_tools.graphs import is_large, is_standard, replace_items, sort_nodes, to_ir, walk_nodes
+from autoopt.passes.onnx_tools.graphs import (
+    ORT_DOMAIN,
+    is_large,
+    is_standard,
+    replace_items,
+    sort_nodes,
+    to_ir,
+    walk_nodes,
+)
 from autoopt.passes.onnx_tools.libraries import loads, quiet
-from autoopt.passes.onnx_tools.opsets import import_domain
+from autoopt.passes.onnx_tools.opsets import import_ort_domain
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
@@ -28,8 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ORT_DOMAIN = "com.microsoft"
-"""Domain of onnxruntime's own operators."""
 MODEL_TYPES = Literal[
     "bert", "bert_tf", "gpt2", "bart", "t5", "vit", "swin", "clip", "sam2", "unet", "vae", "conformer", "phi"
 ]
@@ -121,7 +127,7 @@ class TransformerFusion(Pass):
         # The fusers also make changes of their own; only fused operators make the result worth keeping.
         if count_ort_operators(fused) == count_ort_operators(model):
             return None
-        import_domain(fused, ORT_DOMAIN)
+        import_ort_domain(fused)
         return fused
 
     def _fuse_with_both(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
@@ -137,7 +143,7 @@ class TransformerFusion(Pass):
             if has_fused_attention(fused) and loads(fused, self.context.work):
                 return fused, counts
         fused, counts = self._fuse_with_onnxscript(model)
-        import_domain(fused, ORT_DOMAIN)
+        import_ort_domain(fused)
         try:
             normalized, more = self._fuse_with_onnxruntime(fused, "bert")
         except Exception as error:
@@ -250,7 +256,7 @@ class GeluApproximation(Pass):
         wrapped = OnnxModel(model)
         with quiet():
             FusionGeluApproximation(wrapped).apply()
-        import_domain(wrapped.model, ORT_DOMAIN)
+        import_ort_domain(wrapped.model)
         return sort_nodes(wrapped.model)  # the tool appends the new nodes at the end
 
 
@@ -271,5 +277,5 @@ class PackingMode(Pass):
         wrapped = OnnxModel(model)
         with quiet():
             Tool(wrapped).convert()
-        import_domain(wrapped.model, ORT_DOMAIN)
+        import_ort_domain(wrapped.model)
         return wrapped.model

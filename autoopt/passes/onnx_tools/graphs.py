@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto
 
+RANDOM_OPS: Final = frozenset(
+    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+)
+"""Operators whose result differs from one run to the next."""
 DEFAULT_DOMAINS: Final = ("", "ai.onnx")
 """Both spellings of the domain of standard operators."""
+ORT_DOMAIN: Final = "com.microsoft"
+"""Domain of onnxruntime's own operators."""
 EXTERNAL_DATA_BYTES: Final = 1_500_000_000
 """Models of this size need external data. protobuf ends at 2 GiB, and libraries add to a model before they save it."""
 
@@ -222,18 +228,21 @@ def is_sorted(graph: GraphProto) -> bool:
     outputs = {name for node in graph.node for name in node.output if name}
     available: set[str] = set()
     for node in graph.node:
-        if any(name in outputs and name not in available for name in _read_names(node)):
+        if any(name in outputs and name not in available for name in values_read(node)):
             return False
         available.update(node.output)
     return True
 
 
-def _read_names(node: NodeProto) -> Iterator[str]:
-    """The names that a node and the nodes of its bodies read."""
-    yield from node.input
+def values_read(node: NodeProto) -> set[str]:
+    """Names of the values that a node reads, and that its bodies read from outside."""
+    read: set[str] = set()
+    inner: set[str] = set()
     for body in bodies(node):
-        for inner in body.node:
-            yield from inner.input
+        inner |= defined_names(body)
+        for inner_node in body.node:
+            read.update(inner_node.input)
+    return {*node.input, *(read - inner)} - {""}
 
 
 def to_ir(model: ModelProto) -> ir.Model:

@@ -106,8 +106,7 @@ def _copy_fields(source: Any, target: Any, but: str) -> None:  # noqa: ANN401  a
 
 def _put_back(large: Iterable[TensorProto], result: ModelProto) -> None:
     """Turn the inputs that stand for weights into these again, and remove those that nothing uses."""
-    used = {name for node in graphs.walk_nodes(result.graph) for name in node.input}
-    used.update(value.name for value in result.graph.output)
+    used = graphs.read_names(result.graph)
     names = set()
     for tensor in large:
         names.add(tensor.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Refused
-from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, is_standard, to_ir, walk_nodes
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, ORT_DOMAIN, is_standard, to_ir, walk_nodes
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights, inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 
@@ -125,8 +125,8 @@ def ir_version_for(version: int) -> int:
     return int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", version)]))
 
 
-def import_domain(model: ModelProto, domain: str) -> None:
-    """Import `domain` if nodes use it and the import is missing, in place. Some libraries forget it."""
-    imported = any(entry.domain == domain for entry in model.opset_import)
-    if not imported and any(node.domain == domain for node in walk_nodes(model.graph)):
-        model.opset_import.add(domain=domain, version=1)
+def import_ort_domain(model: ModelProto) -> None:
+    """Import onnxruntime's domain if nodes use it and the import is missing, in place. Some libraries forget it."""
+    is_imported = any(entry.domain == ORT_DOMAIN for entry in model.opset_import)
+    if not is_imported and any(node.domain == ORT_DOMAIN for node in walk_nodes(model.graph)):
+        model.opset_import.add(domain=ORT_DOMAIN, version=1)

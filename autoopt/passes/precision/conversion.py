@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from autoopt.model.lazy_imports import onnx
-from autoopt.model.tensors import walk_graphs
+from autoopt.model.tensors import tensors, walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
     drop_weight_types,
@@ -137,17 +137,11 @@ def _find_unread(graph: GraphProto, original: set[str]) -> list[NodeProto]:
     return [node for node in graph.node if node.name not in original and names.isdisjoint(node.output)]
 
 
-def has_float32(graph: GraphProto) -> bool:
-    """Tell if a weight, a constant or an input anywhere in the graph is float32."""
-    if any(value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT for value in graph.input):
-        return True
-    for inner in walk_graphs(graph):
-        if any(tensor.data_type == onnx.TensorProto.FLOAT for tensor in inner.initializer):
-            return True
-        for node in inner.node:
-            if any(a.HasField("t") and a.t.data_type == onnx.TensorProto.FLOAT for a in node.attribute):
-                return True
-    return False
+def has_float32(model: ModelProto) -> bool:
+    """Tell if an input, or a weight or constant anywhere in the model, is float32."""
+    types = {value.type.tensor_type.elem_type for value in model.graph.input}
+    types.update(tensor.data_type for tensor in tensors(model))
+    return onnx.TensorProto.FLOAT in types
 
 
 def computes_float16(model: ModelProto) -> bool:

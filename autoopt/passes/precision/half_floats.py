@@ -43,7 +43,7 @@ class Float16(Pass):
     force_fp16_initializers: Annotated[bool, "also convert weights of operators kept in float32; only `ort`"] = False
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        if not has_float32(model.graph):
+        if not has_float32(model):
             return None
         if op_counts(model)["DequantizeLinear"]:
             raise Refused("the model is quantized; remove_qdq turns it into a float model")
@@ -77,7 +77,7 @@ class BFloat16(Pass):
     keep_io_types: Annotated[bool, "keep the model's inputs and outputs in float32"] = True
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        if not has_float32(model.graph):
+        if not has_float32(model):
             return None
         if has_subgraphs(model):
             raise Refused("the model has branches or loops, which the converter leaves in float32")

@@ -44,7 +44,7 @@ class MixedFloat16(Pass):
     attempts: Annotated[int, "maximum number of conversions to try"] = 64
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        if not has_float32(model.graph):
+        if not has_float32(model):
             return None
         if has_subgraphs(model):
             raise Refused("the model has branches or loops, which mixed precision does not support; use float16")

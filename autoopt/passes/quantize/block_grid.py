@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autoopt.model.lazy_imports import helper, numpy_helper
+from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
@@ -93,7 +94,7 @@ class BlockWeights:
             [node.input[0], *(tensor.name for tensor in tensors)],
             list(node.output),
             name=name,
-            domain="com.microsoft",
+            domain=ORT_DOMAIN,
             K=self.inner,
             N=self.scale.shape[2],
             bits=self.grid.bits,

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass
-from autoopt.passes.onnx_tools.bodies import lift_body_constants
-from autoopt.passes.onnx_tools.gemm import split_gemms
-from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
+from autoopt.passes.onnx_tools.graphs import has_more_of, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import import_domain
-from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls
+from autoopt.passes.onnx_tools.opsets import import_ort_domain
+from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls, with_matmuls
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -38,9 +36,7 @@ class Bnb4Quantization(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
-        model = lift_body_constants(model)
-        name_nodes(model)
-        split_gemms(model, self.nodes_to_exclude)
+        model = with_matmuls(model, self.nodes_to_exclude)
         if not weighted_matmuls(model, walk_graphs(model.graph), self.nodes_to_exclude):
             return None
         before = op_counts(model)
@@ -49,7 +45,7 @@ class Bnb4Quantization(Pass):
             quantizer = MatMulBnb4Quantizer(model, kind, self.block_size, list(self.nodes_to_exclude))
             quantizer.process()
         quantized: ModelProto = quantizer.model.model
-        import_domain(quantized, "com.microsoft")
+        import_ort_domain(quantized)
         if not has_more_of(("MatMulBnb4",), before, quantized):
             return None
         return quantized

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.lazy_imports import np, numpy_helper, onnx
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.onnx_tools.gemm import split_gemms
-from autoopt.passes.onnx_tools.graphs import name_nodes, read_names, replace_items
-from autoopt.passes.onnx_tools.large_models import inline_functions
-from autoopt.passes.onnx_tools.opsets import import_domain
+from autoopt.passes.onnx_tools.graphs import read_names, replace_items
+from autoopt.passes.onnx_tools.opsets import import_ort_domain
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.channel_scales import Layers
 from autoopt.passes.quantize.input_scales import InputScales
 from autoopt.passes.quantize.smooth import find_groups
-from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls
+from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls, with_matmuls
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -68,9 +66,7 @@ class CalibratedWeightQuantization(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         if not 0 <= self.sensitive_share <= 1:
             raise Refused(f"sensitive_share must be between 0 and 1, not {self.sensitive_share}")
-        model = inline_functions(model)
-        name_nodes(model)
-        split_gemms(model, self.nodes_to_exclude)
+        model = with_matmuls(model, self.nodes_to_exclude)
         weights = float_matrices(model)
         nodes = weighted_matmuls(model, [model.graph], self.nodes_to_exclude)
         nodes = [node for node in nodes if node.input[1] in weights]
@@ -157,7 +153,7 @@ class CalibratedWeightQuantization(Pass):
         read = read_names(model.graph)
         remaining = [tensor for tensor in model.graph.initializer if tensor.name in read or tensor.name not in matrices]
         replace_items(model.graph.initializer, remaining)
-        import_domain(model, "com.microsoft")
+        import_ort_domain(model)
 
 
 def float_matrices(model: ModelProto) -> dict[str, np.ndarray]:

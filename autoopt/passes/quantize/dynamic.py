@@ -23,7 +23,7 @@ from autoopt.passes.onnx_tools.graphs import (
 )
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain
+from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.ort_quantizer import accept_quantized
 from autoopt.registry import ParameterInfo
@@ -95,7 +95,7 @@ class DynamicQuantization(Pass):
             if not with_bodies:
                 raise
             return Retry(f"the bodies of If, Loop and Scan stay in float: {error!r}", {"bodies": False})
-        import_domain(quantized, "com.microsoft")
+        import_ort_domain(quantized)
         quantized = sort_nodes(quantized)  # the quantizer adds nodes that bodies read behind those
         return accept_quantized(before, quantized)
 

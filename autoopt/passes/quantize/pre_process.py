@@ -12,7 +12,7 @@ from autoopt.model.session import make_options
 from autoopt.model.session_options import OPTIMIZERS
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import drop_metadata, is_large, replace_items
+from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, drop_metadata, is_large, replace_items
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, opset
 from autoopt.passes.verification.checker import find_defect
@@ -27,7 +27,6 @@ LOWEST_OPSET: Final = 13
 PARTS_OF_ACTIVATIONS: Final = ("Erf", "Sigmoid")
 JOINED: Final = ("Gelu", "QuickGelu")
 JOINING_OPTIMIZERS: Final = ("GeluFusionL1", "GeluFusionL2", "QuickGeluFusion")
-ORT_DOMAIN: Final = "com.microsoft"
 _MARKS: Final = ("onnx.infer", "onnx.quant.pre_process")
 """Metadata keys that the tool leaves behind."""
 
@@ -61,18 +60,9 @@ class QuantPreProcess(Pass):
             model = io.save(at_least_opset(source, LOWEST_OPSET), self.context.work / "converted")
         elif not large and io.external_locations(io.parse(model)):
             model = io.save(source, self.context.work / "whole")  # the tool loses external data of its optimizer
-        symbolic = large and not self.skip_symbolic_shape
-        try:
-            self._prepare(model, target, large=large, symbolic=symbolic)
-            prepared = onnx.load(target, load_external_data=False)
-            if not symbolic and not self.skip_symbolic_shape and (_lacks_ranks(prepared) or find_defect(target)):
-                symbolic = True
-                self._prepare(model, target, large=large, symbolic=True)
-                prepared = onnx.load(target, load_external_data=False)
-        except Exception as error:  # symbolic shape inference raises bare exceptions
-            if not symbolic:
-                raise
-            return Retry(f"symbolic shape inference failed: {error}", {"skip_symbolic_shape": True})
+        prepared = self._prepare(model, target, large)
+        if isinstance(prepared, Retry):
+            return prepared
         for value in prepared.graph.value_info:
             for dimension in value.type.tensor_type.shape.dim:
                 if dimension.HasField("dim_param"):
@@ -82,13 +72,27 @@ class QuantPreProcess(Pass):
         onnx.save(drop_metadata(prepared, *_MARKS), target)
         return target
 
+    def _prepare(self, model: Path, target: Path, large: bool) -> ModelProto | Retry:
+        """Write the prepared model and return it without external data; infers symbolic shapes where they are needed.
+
+        For a large model they always are: each attempt takes minutes.
+        """
+        if not large or self.skip_symbolic_shape:
+            prepared = self._run_tool(model, target, large=large, symbolic=False)
+            if self.skip_symbolic_shape or not (_lacks_ranks(prepared) or find_defect(target)):
+                return prepared
+        try:
+            return self._run_tool(model, target, large=large, symbolic=True)
+        except Exception as error:  # symbolic shape inference raises bare exceptions
+            return Retry(f"symbolic shape inference failed: {error}", {"skip_symbolic_shape": True})
+
     def _with_joined_activations(self, model: ModelProto) -> ModelProto:
         """The model with GELU and SiLU as onnxruntime's operators; the same model if it has none."""
         import onnxruntime as ort
 
-        ops = {node.op_type for node in model.graph.node}
-        is_for_cpu = self.context.accelerator.execution_provider == DEFAULT_EP["cpu"]
-        if not is_for_cpu or ops.isdisjoint(PARTS_OF_ACTIVATIONS):
+        if self.context.accelerator.execution_provider != DEFAULT_EP["cpu"]:
+            return model
+        if not any(node.op_type in PARTS_OF_ACTIVATIONS for node in model.graph.node):
             return model
         target = self.context.work / "joined.onnx"
         options = make_options({"graph_optimization_level": "extended"})
@@ -104,8 +108,8 @@ class QuantPreProcess(Pass):
         replace_items(joined.graph.value_info, [value for value in model.graph.value_info if value.name in values])
         return joined
 
-    def _prepare(self, model: Path, target: Path, *, large: bool, symbolic: bool) -> None:
-        """Write the prepared model with onnxruntime's tool."""
+    def _run_tool(self, model: Path, target: Path, *, large: bool, symbolic: bool) -> ModelProto:
+        """Write the prepared model with onnxruntime's tool, and return it without external data."""
         from onnxruntime.quantization.shape_inference import quant_pre_process
 
         external_data = None
@@ -123,6 +127,7 @@ class QuantPreProcess(Pass):
                 all_tensors_to_one_file=large,
                 external_data_location=external_data,
             )
+        return onnx.load(target, load_external_data=False)
 
 
 def _lacks_ranks(model: ModelProto) -> bool:

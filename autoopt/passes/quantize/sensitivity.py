@@ -107,11 +107,7 @@ def _shares_of_work(
 
 def _noise(entry: Mapping[str, Any]) -> float:
     """Power of the noise relative to the signal."""
-    return _power(-float(entry["sqnr_db"]))
-
-
-def _power(decibels: float) -> float:
-    return math.pow(10, decibels / 10)
+    return math.pow(10, -float(entry["sqnr_db"]) / 10)
 
 
 def _noise_for_work(entry: Mapping[str, Any]) -> float:

@@ -14,13 +14,15 @@ from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain
+from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 BLOCK_SIZES: Final = (256, 128, 64, 32, 16)
+SUPPORTED_BITS: Final = {"default": (2, 4, 8), "k_quant": (4, 8), "rtn": (4,), "hqq": (4,)}
+"""Bits per weight that each algorithm supports."""
 WEIGHT_CONFLICTS: Final = (*RUNTIME_BOUND, *WEIGHT_QUANTIZATIONS, *QUANTIZATIONS)
 """Passes after which MatMul weights are no longer float matrices."""
 
@@ -73,29 +75,21 @@ class WeightOnlyQuantization(Pass):
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         self._check_settings()
-        model = inline_functions(model)
-        model = lift_body_constants(model)
-        name_nodes(model)
-        split_gemms(model, self.nodes_to_exclude)
-        graphs: Iterable[GraphProto] = [model.graph]
-        if self.algorithm in ("default", "hqq"):  # the others know only the main graph
-            graphs = walk_graphs(model.graph)
-        matmuls = weighted_matmuls(model, graphs, self.nodes_to_exclude)
+        model = with_matmuls(model, self.nodes_to_exclude)
+        matmuls = weighted_matmuls(model, self._quantized_graphs(model), self.nodes_to_exclude)
         if not matmuls:
             return None
         as_qdq = self.quant_format == "QDQ"
-        with_tables = self.embeddings and self.bits == 4
         # MatMulNBits of the default algorithm pads incomplete blocks; everything else fails on them.
         if self.algorithm != "default" or as_qdq:
             retry = fit_blocks(model, matmuls, self._block_divisors(), self.nodes_to_exclude)
             if retry is not None:
                 return retry
         before = op_counts(model)
-        prepared = model
-        if as_qdq or with_tables:
-            prepared = at_least_opset(model, 21)  # the first with 4-bit types and with blocks in DequantizeLinear
+        if as_qdq or self._has_block_tables():
+            model = at_least_opset(model, 21)  # the first with 4-bit types and with blocks in DequantizeLinear
         with quiet():
-            quantized = self._quantize(prepared)
+            quantized = self._quantize(model)
             if self.embeddings and self.bits == 8:
                 from autoopt.passes.quantize.dynamic import DynamicQuantization
 
@@ -103,6 +97,16 @@ class WeightOnlyQuantization(Pass):
         if not has_more_of(("MatMulNBits", "DequantizeLinear"), before, quantized):
             return None
         return quantized
+
+    def _quantized_graphs(self, model: ModelProto) -> Iterable[GraphProto]:
+        """The graphs that the algorithm reaches."""
+        if self.algorithm in ("default", "hqq"):
+            return walk_graphs(model.graph)
+        return [model.graph]
+
+    def _has_block_tables(self) -> bool:
+        """Tell if the tables of Gather are quantized in blocks."""
+        return self.embeddings and self.bits == 4
 
     def _block_divisors(self) -> dict[int, int]:
         """Block sizes up to `block_size`, largest first, and the number that must divide the inner dimension.
@@ -115,24 +119,24 @@ class WeightOnlyQuantization(Pass):
         return {size: factor * size for size in BLOCK_SIZES if size <= self.block_size}
 
     def _check_settings(self) -> None:
-        if self.quant_format == "QDQ" and self.algorithm != "default":
-            raise Refused(f"algorithm {self.algorithm} supports only quant_format QOperator")
-        if self.channel_wise and self.quant_format != "QDQ":
+        if self.bits not in SUPPORTED_BITS[self.algorithm]:
+            raise Refused(f"algorithm {self.algorithm} does not support {self.bits} bits")
+        if self.quant_format == "QDQ":
+            if self.algorithm != "default":
+                raise Refused(f"algorithm {self.algorithm} supports only quant_format QOperator")
+            if self.bits != 4:
+                raise Refused(f"quant_format QDQ supports only 4 bits, not {self.bits}")
+        elif self.channel_wise:
             raise Refused("channel_wise needs quant_format QDQ")
         if self.embeddings and (self.algorithm != "default" or self.bits == 2 or self.quant_format == "QDQ"):
             raise Refused("embeddings needs algorithm default, 4 or 8 bits and quant_format QOperator")
-        if self.bits != 4:
-            if self.algorithm != "default" and (self.algorithm, self.bits) != ("k_quant", 8):
-                raise Refused(f"algorithm {self.algorithm} does not support {self.bits} bits")
-            if self.quant_format == "QDQ":
-                raise Refused(f"quant_format QDQ supports only 4 bits, not {self.bits}")
 
     def _quantize(self, model: ModelProto) -> ModelProto:
         from onnxruntime.quantization import QuantFormat
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
         op_types: tuple[str, ...] = ("MatMul",)
-        if self.embeddings and self.bits == 4:
+        if self._has_block_tables():
             op_types = ("MatMul", "Gather")
         quantizer = MatMulNBitsQuantizer(
             model,
@@ -148,7 +152,7 @@ class WeightOnlyQuantization(Pass):
         )
         quantizer.process()
         quantized: ModelProto = quantizer.model.model
-        import_domain(quantized, "com.microsoft")
+        import_ort_domain(quantized)
         return quantized
 
     def _algorithm_config(self, model: ModelProto) -> Any:  # noqa: ANN401  onnxruntime's configurations share no public class
@@ -167,6 +171,18 @@ class WeightOnlyQuantization(Pass):
                 raise Refused("algorithm hqq needs torch; pip install 'autoopt[torch]'")
             return library.HQQWeightOnlyQuantConfig(block_size=self.block_size, bits=self.bits)
         return None
+
+
+def with_matmuls(model: ModelProto, excluded: Collection[str]) -> ModelProto:
+    """Return the model in the form that weight quantizers read.
+
+    Functions are inlined, constants of bodies are weights, nodes have names, and Gemm but for the `excluded` nodes is
+    MatMul and Add.
+    """
+    model = lift_body_constants(inline_functions(model))
+    name_nodes(model)
+    split_gemms(model, excluded)
+    return model
 
 
 def weighted_matmuls(

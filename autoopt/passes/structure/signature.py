@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from autoopt.errors import did_you_mean
-from autoopt.model.lazy_imports import helper, onnx
+from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.casts import cast_input, cast_output
 from autoopt.passes.onnx_tools.graphs import (
     caller_inputs,
-    new_name,
     read_names,
     rename_inputs,
     rename_value,
     replace_items,
-    value_names,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
@@ -24,7 +23,7 @@ from autoopt.passes.onnx_tools.opsets import opset
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
 ElementType: TypeAlias = Literal[
     "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool"
@@ -106,7 +105,7 @@ class ConvertInputOutputTypes(Pass):
         inputs, outputs = caller_inputs(model), list(model.graph.output)
         _check_names(self.types, [*inputs, *outputs])
         changed = False
-        for values, convert in ((inputs, _cast_input), (outputs, _cast_output)):
+        for values, convert in ((inputs, cast_input), (outputs, cast_output)):
             for value in values:
                 name = self.types.get(value.name, "")
                 kind = onnx.TensorProto.DataType.Value(_ONNX_NAMES.get(name, name.upper() or "UNDEFINED"))
@@ -118,34 +117,6 @@ class ConvertInputOutputTypes(Pass):
         if opset(model) == 0:
             model.opset_import.add(domain="", version=CAST_OPSET)
         return model
-
-
-def _cast_input(model: ModelProto, value: ValueInfoProto, kind: int) -> None:
-    """Let callers give another type, which a Cast turns into the one that the nodes read."""
-    inner = _inner_name(model, value.name)
-    rename_inputs(walk_nodes(model.graph), {value.name: inner})
-    cast = _cast(value.name, inner, value.type.tensor_type.elem_type)
-    replace_items(model.graph.node, [cast, *model.graph.node])
-    value.type.tensor_type.elem_type = kind
-
-
-def _cast_output(model: ModelProto, value: ValueInfoProto, kind: int) -> None:
-    """Let a Cast turn what the nodes compute into the type that callers get."""
-    inner = _inner_name(model, value.name)
-    if any(value.name == caller_input.name for caller_input in model.graph.input):
-        raise Refused(f"output {value.name!r} is an input, too")
-    rename_inputs(walk_nodes(model.graph), {value.name: inner})
-    rename_value(model.graph, value.name, inner)
-    model.graph.node.append(_cast(inner, value.name, kind))
-    value.type.tensor_type.elem_type = kind
-
-
-def _cast(source: str, target: str, kind: int) -> NodeProto:
-    return helper.make_node("Cast", [source], [target], name=f"{target}/cast", to=kind)
-
-
-def _inner_name(model: ModelProto, name: str) -> str:
-    return new_name(f"{name}/model", value_names(model))
 
 
 def _check_names(names: Iterable[str], values: Iterable[ValueInfoProto]) -> None:

@@ -9,12 +9,12 @@ from autoopt.errors import did_you_mean
 from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import caller_inputs, producers
+from autoopt.passes.onnx_tools.graphs import caller_inputs, producers, values_read
 from autoopt.space import Integer
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
 
 class SplitStages(Pass):
@@ -85,23 +85,8 @@ def _dependencies(graph: GraphProto, names: list[str], stops: set[str]) -> set[s
             continue
         visited.add(name)
         if name not in stops and name in sources:
-            pending += _values_read(sources[name])
+            pending += values_read(sources[name])
     return visited
-
-
-def _values_read(node: NodeProto) -> list[str]:
-    """Names of the values that a node reads, including those that its subgraphs read from outside."""
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        bodies = list(attribute.graphs)
-        if attribute.HasField("g"):
-            bodies.append(attribute.g)
-        for body in bodies:
-            local = {value.name for value in (*body.input, *body.initializer)}
-            for inner in body.node:
-                names += [name for name in _values_read(inner) if name not in local]
-                local.update(inner.output)
-    return names
 
 
 def find_cuts(model: ModelProto, stages: int) -> list[list[str]]:
@@ -141,7 +126,7 @@ def _crossing_values(graph: GraphProto) -> list[list[str]]:
     outputs = {value.name for value in graph.output}
     last_reader = dict.fromkeys(outputs, len(graph.node))
     for index, node in enumerate(graph.node):
-        for name in _values_read(node):
+        for name in values_read(node):
             last_reader[name] = max(last_reader.get(name, 0), index)
     alive: list[str] = []
     places: list[list[str]] = []

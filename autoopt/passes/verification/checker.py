@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base.lifecycle import describe_error
-from autoopt.passes.onnx_tools.graphs import is_standard, walk_nodes
-from autoopt.passes.onnx_tools.opsets import import_domain
+from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, is_standard, walk_nodes
+from autoopt.passes.onnx_tools.opsets import import_ort_domain
 from autoopt.passes.verification.equivalence import Reference, compare
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from autoopt.passes.base import Pass
 
-ORT_DOMAIN: Final = "com.microsoft"
 RUNTIME_OPS: Final = ("LayerNormalization", "SimplifiedLayerNormalization")
 """Operators of onnxruntime that it registers in ONNX's own domain, where ONNX has none of that name, or not yet."""
 
@@ -60,7 +59,7 @@ def _complaint_besides_runtime_ops(path: Path) -> str:
     for node in walk_nodes(model.graph):
         if node.op_type in RUNTIME_OPS and is_standard(node):
             node.domain = ORT_DOMAIN
-    import_domain(model, ORT_DOMAIN)
+    import_ort_domain(model)
     # Beside the model, because external data are looked for there.
     copy = path.with_name(f"{path.stem}.check{path.suffix}")
     try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.model.session import make_plain_session
 from autoopt.passes.base.lifecycle import describe_error
+from autoopt.passes.onnx_tools.graphs import RANDOM_OPS
 from autoopt.passes.verification.output_comparison import Equivalence, Status, compare_outputs
 from autoopt.passes.verification.rounding import NoiseSource, SpreadMeter
 from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds, unusual_feeds
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
     from autoopt.passes.base import Pass
-
-RANDOM_OPS: Final = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
 
 SIZING_OPS: Final = frozenset({"Loop", "If", "NonZero", "NonMaxSuppression", "Compress", "Unique"})
 """Operators whose output's size depends on values."""
