@@ -13,7 +13,7 @@ from autoopt.engine.inputs.sources import data_source, describe_data
 from autoopt.engine.model_sets.part import SetPart
 from autoopt.engine.model_sets.set_run import ModelSetRun
 from autoopt.engine.model_sets.sources import RecordedInputs, SetSources, record_inputs
-from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
+from autoopt.engine.planning.goal import MINIMIZED, GoalOptions, GoalRequest, make_goal
 from autoopt.engine.planning.plan import plans_json
 from autoopt.engine.run.opening import make_attempt, settings_of
 from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
@@ -35,8 +35,6 @@ SHARES: Final = "shares"
 """The entry of a run's settings with the share of the time that each model takes."""
 OWN_FIELDS: Final = ("model", "connections", "pipeline", "data", "objectives", "constraints")
 """Fields of a DAG that are about the set, not about each part."""
-MINIMIZED: Final = {"size": "size", "peak_memory": "memory"}
-"""The figure to minimize in each part, by the objective of the set; else latency."""
 
 
 def prepare_model_set(
@@ -120,47 +118,51 @@ def _record(
 
 
 def _part_request(request: RunRequest, spec: DagSpec, path: str, weight: float) -> RunRequest:
-    """The request for a part: the same search in its share of the minutes, without data.
-
-    Of the limits on quality, a part has those on agreement. The others are about the outputs of the whole set.
-    """
+    """The request for a part: the same search in its share of the minutes, without data."""
     search = dict(request.search)
     minutes = search.get("minutes", spec.search.minutes)
     if minutes:
         search["minutes"] = round(minutes * SEARCH_SHARE * weight, 3)
-    metric = spec.objectives[0].metric if spec.objectives else ""
-    minimize = request.goal.minimize or MINIMIZED.get(metric, "latency")
-    goal = GoalOptions(minimize)  # type: ignore[arg-type]  # one of the three words
-    if request.goal.metric == AGREEMENT:
-        goal = replace(request.goal, minimize=goal.minimize)
     dag: object = path
-    options = request.proposal_options
-    if names_model(request.dag):
-        # What never changes in one recorded step may change in the next one.
-        options = replace(options, keep_signature=True)
-    else:
-        document = spec.document.value
-        assert isinstance(document, dict), "a DAG is a mapping"
-        own = {name: value for name, value in document.items() if name not in OWN_FIELDS}
-        limits = document.get("constraints")
-        assert limits is None or isinstance(limits, list), "a DAG has a list of them"
-        on_agreement: list[Json] = [
-            limit for limit in limits or [] if isinstance(limit, dict) and limit["metric"] == AGREEMENT
-        ]
-        if on_agreement:
-            own["constraints"] = on_agreement
-        dag = load_dag(Document({**own, "model": path}, spec.source))
+    # What never changes in one recorded step may change in the next one.
+    options = replace(request.proposal_options, keep_signature=True)
+    if not names_model(request.dag):
+        dag, options = _part_dag(spec, path), request.proposal_options
     return replace(
         request,
         dag=dag,
         model=None,
         parts={},
         search=search,
-        goal=goal,
+        goal=_part_goal(request.goal, spec),
         proposal_options=options,
         resume=None,
         sweep=None,
     )
+
+
+def _part_goal(goal: GoalOptions, spec: DagSpec) -> GoalOptions:
+    """The goal of a part. Of limits on quality it has those on agreement; others are about the outputs of the set."""
+    metric = spec.objectives[0].metric if spec.objectives else ""
+    minimize = goal.minimize
+    if minimize is None:
+        minimize = next((word for word, minimized in MINIMIZED.items() if minimized == metric), "latency")
+    if goal.metric == AGREEMENT:
+        return replace(goal, minimize=minimize)
+    return GoalOptions(minimize)
+
+
+def _part_dag(spec: DagSpec, path: str) -> DagSpec:
+    """The DAG of the set for one of its models; of the constraints, those on agreement."""
+    document = spec.document.value
+    assert isinstance(document, dict), "a DAG is a mapping"
+    own = {name: value for name, value in document.items() if name not in OWN_FIELDS}
+    limits = document.get("constraints") or []
+    assert isinstance(limits, list), "a DAG has a list of them"
+    on_agreement: list[Json] = [limit for limit in limits if isinstance(limit, dict) and limit["metric"] == AGREEMENT]
+    if on_agreement:
+        own["constraints"] = on_agreement
+    return load_dag(Document({**own, "model": path}, spec.source))
 
 
 def _whole(

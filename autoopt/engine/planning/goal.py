@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from autoopt.data.description import DataDescription
 from autoopt.engine.work.problem import Goal
@@ -35,7 +35,8 @@ DEFAULT_QUALITY = {
 """Default quality constraint by metric; `benchmarks/quality` calibrates that of data without labels."""
 
 
-MINIMIZED: Mapping[str, str] = {"latency": MEDIAN_LATENCY, "size": "size", "memory": "peak_memory"}
+Minimize: TypeAlias = Literal["latency", "size", "memory"]
+MINIMIZED: Mapping[Minimize, str] = {"latency": MEDIAN_LATENCY, "size": "size", "memory": "peak_memory"}
 """Objectives by the word for them on the command line."""
 GENERATES = "a decoder with a cache: maximizing tokens per second; --minimize latency is for prompts alone"
 QUALITY = ("task", "fidelity", "custom")
@@ -78,7 +79,7 @@ class GoalRequest:
 class GoalOptions:
     """Short forms of a goal on the command line; None for what the DAG or the default says."""
 
-    minimize: Literal["latency", "size", "memory"] | None = None
+    minimize: Minimize | None = None
     metric: str | None = None
     """The quality metric that is limited."""
     max_drop: float | None = None

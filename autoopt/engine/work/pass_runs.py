@@ -22,6 +22,7 @@ from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
 from autoopt.passes.request import ModelFile, PassRequest, PassStep, StepReply
+from autoopt.registry import PassInfo
 from autoopt.store import PassRunRecord
 from autoopt.store.records import IMPLEMENTATION, TRANSIENT
 from autoopt.target import Accelerator
@@ -29,6 +30,18 @@ from autoopt.workers.quarantine import SHORT, Subject
 
 Configs = Mapping[str, Mapping[str, JsonValue]]
 """Full configuration of each node, by node id."""
+
+
+@dataclass(frozen=True)
+class ConfiguredNode:
+    """A node of a chain with the full configuration of its pass."""
+
+    node: ChainNode
+    config: Mapping[str, JsonValue]
+
+    @property
+    def info(self) -> PassInfo:
+        return self.node.info
 
 
 @dataclass
@@ -74,65 +87,66 @@ class ChainProgress:
 def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> ChainProgress:
     """Run the nodes on the source model, up to the first failure."""
     progress = ChainProgress(ctx.problem.source)
+    configured = [ConfiguredNode(node, configs[node.id]) for node in nodes]
     while progress.completed < len(nodes) and progress.outcome.good:
-        node = nodes[progress.completed]
+        remaining = configured[progress.completed :]
         try:
-            record = _look_up_or_execute(ctx, nodes, configs, progress)
+            record = _look_up_or_execute(ctx, remaining, progress)
         except TimeUp as error:
             progress.outcome = Outcome.TIMEOUT
-            progress.message = f"{node.info.name}: {error}"
+            progress.message = f"{remaining[0].info.name}: {error}"
             break
         if record is not None:
             ctx.attempt.counts.add_reused("pass_runs")
-            progress.add(node.id, record)
+            progress.add(remaining[0].node.id, record)
     return progress
 
 
 def stored_pass_run(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:
     """The stored run of a node on `candidate`; None if it has to be executed."""
-    return ctx.attempt.reusable(ctx.store.results.pass_run(_key(ctx, node, configs, candidate)))
+    key = _key(ctx, ConfiguredNode(node, configs[node.id]), candidate)
+    return ctx.attempt.reusable(ctx.store.results.pass_run(key))
 
 
 def _look_up_or_execute(
-    ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs, progress: ChainProgress
+    ctx: RunContext, remaining: Sequence[ConfiguredNode], progress: ChainProgress
 ) -> PassRunRecord | None:
-    """The stored run of the next node, or None after executing it, which advances `progress`."""
-    node = nodes[progress.completed]
-    key = _key(ctx, node, configs, progress.candidate)
+    """The stored run of the first remaining node, or None after executing it, which advances `progress`."""
+    node = remaining[0]
+    key = _key(ctx, node, progress.candidate)
     stored = ctx.store.results.pass_run(key)
     record = ctx.attempt.reusable(stored)
     redo = stored is not None and record is None
     if record is None:
-        record = _cpu_pass_run(ctx, node, configs, progress.candidate)
+        record = _cpu_pass_run(ctx, node, progress.candidate)
     if record is not None:
         return record
     with ctx.resources.locks.holding(key):
         if claim_or_wait(ctx.store, ctx.attempt, "pass_run", key, ctx.problem.limits.pass_seconds, redo=redo):
             with released_on_timeout(ctx.store, "pass_run", key):
-                _execute(ctx, nodes, configs, progress)
+                _execute(ctx, remaining, progress)
             return None
     return ctx.store.results.pass_run(key)
 
 
 def _key(
-    ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate, accelerator: Accelerator | None = None
+    ctx: RunContext, configured: ConfiguredNode, candidate: Candidate, accelerator: Accelerator | None = None
 ) -> str:
-    config = configs[node.id]
     work = PassRunInput(
         candidate=candidate,
         accelerator=accelerator or ctx.problem.accelerator,
         calibration=ctx.problem.data.calibration.digest,
-        files=_file_digests(ctx, node, config),
-        runtime=ctx.resources.hosts.runtime_of(node.host),
+        files=_file_digests(ctx, configured),
+        runtime=ctx.resources.hosts.runtime_of(configured.node.host),
     )
-    return pass_run_key(node.info, config, work)
+    return pass_run_key(configured.info, configured.config, work)
 
 
-def _file_digests(ctx: RunContext, node: ChainNode, config: Mapping[str, JsonValue]) -> dict[str, str]:
+def _file_digests(ctx: RunContext, configured: ConfiguredNode) -> dict[str, str]:
     """Digests of the files and folders that the configuration names, by parameter."""
     digests: dict[str, str] = {}
-    for parameter in node.info.parameters:
-        path = config.get(parameter.name)
+    for parameter in configured.info.parameters:
+        path = configured.config.get(parameter.name)
         if not path or not isinstance(path, str) or parameter.category not in ("path", "data"):
             continue
         if parameter.category == "data":
@@ -142,57 +156,56 @@ def _file_digests(ctx: RunContext, node: ChainNode, config: Mapping[str, JsonVal
     return digests
 
 
-def _cpu_pass_run(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:
+def _cpu_pass_run(ctx: RunContext, configured: ConfiguredNode, candidate: Candidate) -> PassRunRecord | None:
     """The good run of the same pass for the CPU, if the pass does not depend on the target.
 
     The CPU's check of the result is the strictest, so its result holds for every target.
     """
     cpu = Accelerator()
-    if node.info.target_bound or ctx.problem.accelerator.execution_provider == cpu.execution_provider:
+    if configured.info.target_bound or ctx.problem.accelerator.execution_provider == cpu.execution_provider:
         return None
-    record = ctx.store.results.pass_run(_key(ctx, node, configs, candidate, cpu))
+    record = ctx.store.results.pass_run(_key(ctx, configured, candidate, cpu))
     if record is None or not record.outcome.good:
         return None
     return record
 
 
-def _execute(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs, progress: ChainProgress) -> None:
-    """Execute the next node, together with the in-memory graph passes that follow it."""
-    group = _group(nodes[progress.completed :])
+def _execute(ctx: RunContext, remaining: Sequence[ConfiguredNode], progress: ChainProgress) -> None:
+    """Execute the first remaining node, together with the in-memory graph passes that follow it."""
+    group = _group(remaining)
     folder = Path(tempfile.mkdtemp(dir=ctx.resources.scratch))
     try:
-        if not _run_group(ctx, group, configs, progress, folder / "group"):
+        if not _run_group(ctx, group, progress, folder / "group"):
             # The worker died somewhere in the group; alone, the first node shows whether it is to blame.
-            _run_group(ctx, group[:1], configs, progress, folder / "one")
+            _run_group(ctx, group[:1], progress, folder / "one")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _group(nodes: Sequence[ChainNode]) -> Sequence[ChainNode]:
+def _group(remaining: Sequence[ConfiguredNode]) -> Sequence[ConfiguredNode]:
     """The first node, and all that can share its load and save of the model."""
-    first = nodes[0]
+    host = remaining[0].node.host
     size = 0
-    for node in nodes:
-        if not node.info.in_memory or node.info.session_only or node.host != first.host:
+    for configured in remaining:
+        info = configured.info
+        if not info.in_memory or info.session_only or configured.node.host != host:
             break
         size += 1
-    return nodes[: max(1, size)]
+    return remaining[: max(1, size)]
 
 
-def _run_group(
-    ctx: RunContext, group: Sequence[ChainNode], configs: Configs, progress: ChainProgress, folder: Path
-) -> bool:
+def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: ChainProgress, folder: Path) -> bool:
     """Run the nodes of `group` in a worker and record their steps.
 
     Returns:
         False if several nodes failed together, so that none can be blamed; nothing is recorded then.
     """
     problem = ctx.problem
-    ctx.attempt.observer.on_pass_start([node.id for node in group])
+    ctx.attempt.observer.on_pass_start([configured.node.id for configured in group])
     candidate = progress.candidate
     request = PassRequest(
         model=ModelFile(Path(ctx.model_path(candidate)), candidate.session_options),
-        steps=tuple(PassStep(node.info.name, configs[node.id], node.id) for node in group),
+        steps=tuple(PassStep(step.info.name, step.config, step.node.id) for step in group),
         output=folder,
         accelerator=problem.accelerator,
         data=problem.data.calibration.config,
@@ -201,35 +214,36 @@ def _run_group(
         reports=dict(progress.reports),
     )
     terms = CallTerms(
-        subject=_subject(ctx, group, configs, candidate),
+        subject=_subject(ctx, group, candidate),
         limit=problem.limits.pass_seconds * len(group),
         phase="passes",
     )
-    answer = run_pass(ctx, ctx.resources.hosts.of(group[0].host), request, terms)
+    answer = run_pass(ctx, ctx.resources.hosts.of(group[0].node.host), request, terms)
     if answer.reply is not None:
-        for node, step in zip(group, answer.reply.steps, strict=False):
-            _record(ctx, node, configs, progress, step)
+        # The reply ends at the first failure.
+        for configured, step in zip(group, answer.reply.steps, strict=False):
+            _record(ctx, configured, progress, step)
         return True
     if len(group) > 1:
         return False
     result, name = answer.result, group[0].info.name
-    failure = StepReply(name, result.outcome, configs[group[0].id], message=result.message, seconds=result.seconds)
+    failure = StepReply(name, result.outcome, group[0].config, message=result.message, seconds=result.seconds)
     if result.transient:
         failure = replace(failure, reports={TRANSIENT: True})
-    _record(ctx, group[0], configs, progress, failure)
+    _record(ctx, group[0], progress, failure)
     return True
 
 
-def _subject(ctx: RunContext, group: Sequence[ChainNode], configs: Configs, candidate: Candidate) -> Subject:
+def _subject(ctx: RunContext, group: Sequence[ConfiguredNode], candidate: Candidate) -> Subject:
     """The passes of a group on this candidate, with their parameters, scripts and library versions."""
-    keys = [_key(ctx, node, configs, candidate) for node in group]
+    keys = [_key(ctx, node, candidate) for node in group]
     names = ", ".join(node.info.name for node in group)
     return Subject(digest_json(keys), f"{names} on model {candidate.artifact[:SHORT]}")
 
 
-def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainProgress, step: StepReply) -> None:
+def _record(ctx: RunContext, configured: ConfiguredNode, progress: ChainProgress, step: StepReply) -> None:
     """Store the result of one step, and advance `progress`."""
-    outcome = step.outcome
+    node, outcome = configured.node, step.outcome
     before = progress.candidate
     after = None
     if outcome.good:
@@ -247,9 +261,9 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainP
     if is_setup_failure(outcome, step.message):
         reports[TRANSIENT] = True
     record = PassRunRecord(
-        key=_key(ctx, node, configs, before),
+        key=_key(ctx, configured, before),
         pass_name=node.info.name,
-        params=_recorded_params(node, configs[node.id], step.params),
+        params=_recorded_params(configured, step.params),
         input=before,
         node=node.id,
         outcome=outcome,
@@ -268,10 +282,10 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainP
     progress.add(node.id, record)
 
 
-def _recorded_params(node: ChainNode, config: Mapping[str, JsonValue], used: Mapping[str, JsonValue]) -> dict[str, Any]:
+def _recorded_params(configured: ConfiguredNode, used: Mapping[str, JsonValue]) -> dict[str, Any]:
     """The parameters as the pass used them, but paths as they are named on this machine."""
-    params = dict(used or config)
-    for parameter in node.info.parameters:
-        if parameter.category == "path" and parameter.name in config:
-            params[parameter.name] = config[parameter.name]
+    params = dict(used or configured.config)
+    for parameter in configured.info.parameters:
+        if parameter.category == "path" and parameter.name in configured.config:
+            params[parameter.name] = configured.config[parameter.name]
     return params

@@ -149,14 +149,16 @@ def _ended_runs(database: Database, connection: Connection) -> list[str]:
 def _delete_runs(connection: Connection, old: list[str]) -> list[str]:
     """Delete runs, but those of releases, and those that other runs have as parts; returns the deleted ones."""
     released = released_runs(connection)
-    users = users_of_parts(connection)
-    runs = [run for run in old if run not in released]
-    remaining_users = {part: [user for user in users[part] if user not in runs] for part in users}
-    heirs = {part: remaining[0] for part, remaining in remaining_users.items() if remaining}
-    runs = [run for run in runs if run not in heirs]
-    for run in runs:
+    old = [run for run in old if run not in released]
+    heirs: dict[str, str] = {}
+    for part, users in users_of_parts(connection).items():
+        remaining = [user for user in users if user not in old]
+        if remaining:
+            heirs[part] = remaining[0]
+    deleted = [run for run in old if run not in heirs]
+    for run in deleted:
         delete_run(connection, run, heirs)
-    return runs
+    return deleted
 
 
 def _delete_artifacts(connection: Connection, digests: set[str]) -> None:

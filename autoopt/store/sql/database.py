@@ -115,10 +115,9 @@ class Database:
                     raise InputError(self._message(error), where=self.safe_url, remedy=remedy) from None
                 if remedy:
                     raise self._failure(error) from None
-                is_transient = self._is_transient(error)
-                if is_transient and (self.sqlite or error.connection_invalidated or _state(error)):
-                    break  # the database was reached
-                if attempt == CONNECT_ATTEMPTS or not is_transient:
+                if self._was_reached(error):
+                    break
+                if attempt == CONNECT_ATTEMPTS or not self._is_transient(error):
                     raise InputError(self._message(error), where=self.safe_url, remedy="see AUTOOPT_DB_URL") from None
             time.sleep(0.1 * random.random())
         return self.write(work)
@@ -210,6 +209,10 @@ class Database:
             return True
         # A server that cannot be reached gives no state.
         return not _state(error) and type(error).__name__ in ("OperationalError", "InterfaceError")
+
+    def _was_reached(self, error: DBAPIError) -> bool:
+        """True for a transient error of a database that answers, so that its address must be right."""
+        return self._is_transient(error) and (self.sqlite or error.connection_invalidated or bool(_state(error)))
 
     def _failure(self, error: DBAPIError) -> SystemFailure:
         return SystemFailure(self._message(error), where=self.safe_url, remedy=_remedy(error))
