@@ -11,8 +11,8 @@ import typer
 
 from autoopt.cli.data_options import DataRoot
 from autoopt.cli.interrupts import ended_by_signals
-from autoopt.cli.output import AsJson, document_stream, print_json
-from autoopt.cli.run import Quiet, Workers, exit_code
+from autoopt.cli.output import AsJson, document_stream, exit_code, print_json
+from autoopt.cli.run import Quiet, Workers
 from autoopt.errors import InputError
 
 

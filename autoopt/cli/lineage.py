@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.run import exit_code
+from autoopt.cli.output import AsJson, exit_code, print_json
 from autoopt.cli.store_access import AllowScript, ModelOrRun, TargetName, best_of, existing_store, models_of_set
 
 if TYPE_CHECKING:

@@ -51,6 +51,11 @@ def print_result(document: object, text: str, as_json: bool) -> None:
         typer.echo(text)
 
 
+def exit_code(success: bool) -> int:
+    """0, or 1 for a result that falls short."""
+    return int(not success)
+
+
 def parse_assignments(options: list[str] | None, option: str) -> dict[str, JsonValue]:
     """`["a=1", "b=text"]` -> `{"a": 1, "b": "text"}`; a value is JSON, or text if it is not.
 

@@ -15,7 +15,7 @@ from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
 from autoopt.cli.goal_options import GoalFlags
 from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.option_groups import with_option_groups
-from autoopt.cli.output import AsJson, document_stream, parse_assignments, print_json
+from autoopt.cli.output import AsJson, document_stream, exit_code, parse_assignments, print_json
 from autoopt.cli.proposal_options import ProposalFlags
 from autoopt.cli.store_access import complete_run
 from autoopt.errors import InputError
@@ -243,11 +243,6 @@ def chosen_engine(requested: Engine | None) -> Engine:
     if requested is None:
         return "prefect" if os.environ.get("PREFECT_API_URL") else "inline"
     return requested
-
-
-def exit_code(success: bool) -> int:
-    """0, or 1 for a result that falls short."""
-    return int(not success)
 
 
 def _show_result(result: RunResult, out: Path | None, shown_notes: Sequence[str] = ()) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.output import AsJson, print_json, print_result
-from autoopt.cli.run import exit_code
+from autoopt.cli.output import AsJson, exit_code, print_json, print_result
 from autoopt.cli.store_access import RunName, TargetName, existing_store, result_of, target_of
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json

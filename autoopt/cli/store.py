@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli import quarantine
-from autoopt.cli.output import AsJson, example_text, print_json, print_result
-from autoopt.cli.run import exit_code
+from autoopt.cli.output import AsJson, example_text, exit_code, print_json, print_result
 from autoopt.cli.store_access import AllowScript, RunName, existing_store
 from autoopt.errors import InputError
 

@@ -12,8 +12,8 @@ import typer
 
 from autoopt.cli.data_options import DataRoot
 from autoopt.cli.interrupts import ended_by_signals
-from autoopt.cli.output import AsJson, document_stream, print_json, print_result
-from autoopt.cli.run import Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine, exit_code
+from autoopt.cli.output import AsJson, document_stream, exit_code, print_json, print_result
+from autoopt.cli.run import Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine
 from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
 

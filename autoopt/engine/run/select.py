@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from autoopt.engine.run.measurement_summary import stored_summary, summarize
+from autoopt.engine.run.measurement_summary import Summary, stored_summary, summarize
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements
@@ -13,7 +14,7 @@ from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.results import SOURCE, ModelResult, values_of
+from autoopt.results import SOURCE, ModelResult, TrialResult, values_of
 from autoopt.store import Store
 
 UNVERIFIED: Final = "unverified: compared on generated inputs only"
@@ -70,28 +71,17 @@ def source_model(ctx: RunContext, baseline: Measurements) -> ModelResult:
 
 def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
     """The model of a feasible trial."""
-    result = trial.result
+    result, nodes = trial.result, trial.chain.nodes
     candidate = result.candidate or ctx.problem.source
-    configs = trial.chain.space.configs(result.point)
-    summary, caveats = stored_summary(ctx, result.evaluations)
-    flags = [*result.reasons, *caveats]
+    summary = stored_summary(ctx, result.evaluations)
+    model = _model_of(result, candidate, ctx.model_path(candidate), trial.chain.name, summary)
     if ctx.problem.unverified and trial.chain.lossy:
-        flags.insert(0, UNVERIFIED)
-    return ModelResult(
-        artifact=candidate.artifact,
-        path=ctx.model_path(candidate),
-        session_options=dict(candidate.session_options),
-        chain=trial.chain.name,
-        passes=tuple(node.id for node in trial.chain.nodes if not node.inserted),
-        params={node.id: dict(configs[node.id]) for node in trial.chain.nodes},
-        metrics=values_of(result.metrics),
-        intervals=dict(result.metrics),
-        ratios=dict(result.ratios),
-        point=result.point,
-        flags=tuple(flags),
-        measured=summary,
-        intermediate=result.intermediate,
-        steps=result.steps,
+        model = replace(model, flags=(UNVERIFIED, *model.flags))
+    configs = trial.chain.space.configs(result.point)
+    return replace(
+        model,
+        passes=tuple(node.id for node in nodes if not node.inserted),
+        params={node.id: dict(configs[node.id]) for node in nodes},
         trial=trial.number,
     )
 
@@ -108,23 +98,38 @@ def recorded_model(store: Store, run: str, number: int) -> ModelResult:
         raise InputError(
             f"trial {number} of run {run} has no model ({reason})", remedy="'autoopt report' lists the trials"
         )
-    chains = {record.id: record for record in store.runs.chains(run)}
+    names = {record.id: record.name for record in store.runs.chains(run)}
     evaluations = store.results.evaluations(trial.evaluations)
-    summary, caveats = summarize([evaluations[key] for key in trial.evaluations if key in evaluations])
+    summary = summarize([evaluations[key] for key in trial.evaluations if key in evaluations])
+    path = str(store.artifacts.path(trial.candidate.artifact))
+    model = _model_of(trial.result, trial.candidate, path, names.get(trial.chain, trial.chain), summary)
+    return replace(model, trial=number)
+
+
+def _model_of(result: TrialResult, candidate: Candidate, path: str, chain: str, summary: Summary) -> ModelResult:
+    """The candidate of a trial with its figures.
+
+    Args:
+        result: The result of the trial.
+        candidate: Its candidate.
+        path: File of the model.
+        chain: Name of the chain.
+        summary: The measurements of the candidate.
+    """
+    measured, caveats = summary
     return ModelResult(
-        artifact=trial.candidate.artifact,
-        path=str(store.artifacts.path(trial.candidate.artifact)),
-        session_options=dict(trial.candidate.session_options),
-        chain=chains[trial.chain].name if trial.chain in chains else trial.chain,
-        metrics=values_of(trial.metrics),
-        intervals=dict(trial.metrics),
-        ratios=dict(trial.ratios),
-        point=trial.point,
-        flags=(*trial.result.reasons, *caveats),
-        measured=summary,
-        intermediate=trial.result.intermediate,
-        steps=trial.result.steps,
-        trial=number,
+        artifact=candidate.artifact,
+        path=path,
+        session_options=dict(candidate.session_options),
+        chain=chain,
+        metrics=values_of(result.metrics),
+        intervals=dict(result.metrics),
+        ratios=dict(result.ratios),
+        point=result.point,
+        flags=(*result.reasons, *caveats),
+        measured=measured,
+        intermediate=result.intermediate,
+        steps=result.steps,
     )
 
 

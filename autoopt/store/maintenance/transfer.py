@@ -100,7 +100,7 @@ def import_run(store: Store, file: Path, *, reuse: bool = False) -> str:
         row["present"] = int(row["digest"] in existing)
     try:
         sql.database.write(lambda connection: _insert(connection, rows))
-    except (IntegrityError, StatementError):
+    except (IntegrityError, StatementError, OverflowError):  # the last is SQLite's for an integer of more than 8 bytes
         raise InputError("its rows do not fit together", where=str(file)) from None
     return sql.runs.get(run).id
 
