@@ -221,11 +221,11 @@ def test_unified_finds_the_best_where_random_does_not() -> None:
     assert max(unified) < sorted(drawn)[5]
 
 
-def test_small_spaces_load_no_numeric_library() -> None:
+def test_a_search_loads_no_library_of_machine_learning() -> None:
     code = (
         "import sys; from search_cases import *; from autoopt.search import *;"
         "drive(create_study(SearchConfig(), SIX, LATENCY));"
-        "print(sorted(m for m in ('numpy', 'sklearn', 'scipy', 'optuna') if m in sys.modules))"
+        "print(sorted(m for m in ('sklearn', 'scipy', 'optuna') if m in sys.modules))"
     )
     path = f"import sys; sys.path.insert(0, {str(__file__).rsplit('/', 1)[0]!r});"
     shown = subprocess.run([sys.executable, "-c", path + code], capture_output=True, text=True, check=True)

@@ -51,8 +51,8 @@ def test_the_distance_from_the_limit_tells_more_than_its_side() -> None:
     violation = seen[:, 0] - 1.4
     labels = (violation <= 0).astype(float)
     loss = np.ones(len(seen))
-    graded = expect(Observations(seen, loss, labels, violation), line, "gp", 0).log_feasible
-    plain = expect(Observations(seen, loss, labels), line, "gp", 0).log_feasible
+    graded = expect(Observations(seen, loss, labels, violation), line).log_feasible
+    plain = expect(Observations(seen, loss, labels), line).log_feasible
     within, beyond = line[:, 0] < 1.3, line[:, 0] > 1.5
     assert graded[within].mean() > plain[within].mean()
     assert graded[beyond].mean() < plain[beyond].mean()

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.search.history import History
 from autoopt.search.losses import feasible, rank_key
-from autoopt.search.points import POOL, PointTable, random_sample, sample, total_points
+from autoopt.search.points import POOL, PointTable, sample, total_points
 from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion
 from autoopt.search.samplers.initial_points import first_untried, initial_points
-from autoopt.search.samplers.small_surrogate import SmallSurrogateSampler
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
 from autoopt.search.surrogates.scalarization import Single, improvement_below, may_stop, single_losses
@@ -24,29 +23,18 @@ from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
 from autoopt.space import Point
 
 if TYPE_CHECKING:
-    from autoopt.search.surrogates.models import Array, Expected, Kind, Observations
+    from autoopt.search.surrogates.gaussian_process import Array
+    from autoopt.search.surrogates.models import Expected, Observations
 
-SMALL: Final = 30
-"""Largest space, in points, that `SmallSurrogateSampler` searches."""
 BEST: Final = 5
 """Best points whose neighbourhood is sampled in spaces that are too large to enumerate."""
 MAX_REPEATS: Final = 100
 """Points that repeat a known candidate from which the models learn too; more cost time and teach little."""
-MIN_INITIAL: Final = 4
-"""Points that the models need at least."""
 
 
 def create(inputs: SamplerInputs) -> Sampler:
-    """Create the sampler: in plain Python for a small space, because loading numeric libraries costs more."""
+    """Create the sampler."""
     config = inputs.config
-    if total_points(inputs.chains) <= SMALL:
-        return SmallSurrogateSampler(
-            inputs.chains,
-            seed=config.seed,
-            threshold=config.min_expected_improvement,
-            stops_early=config.stop_early,
-            cost=inputs.cost,
-        )
     return SurrogateSampler(
         inputs.chains,
         budget=inputs.budget,
@@ -60,9 +48,10 @@ def create(inputs: SamplerInputs) -> Sampler:
 class SurrogateSampler:
     """Suggests initial points, then by expected improvement times P(feasible).
 
-    A Gaussian process and a random forest (as in F. Hutter, H. Hoos, K. Leyton-Brown: Sequential model-based
-    optimization for general algorithm configuration, 2011) take turns as the model. Spaces of more than `POOL` points
-    are sampled at each step. Several objectives are weighted at random each time.
+    Expected improvement is that of D. R. Jones, M. Schonlau, W. J. Welch: Efficient global optimization of expensive
+    black-box functions, 1998. A running point counts as what the model predicts of it (D. Ginsbourger, R. Le Riche,
+    L. Carraro: Kriging is well-suited to parallelize optimization, 2010). Spaces of more than `POOL` points are sampled
+    at each step. Several objectives are weighted at random each time.
     """
 
     def __init__(
@@ -94,12 +83,7 @@ class SurrogateSampler:
         initial = first_untried(self._initial, history)
         if initial is not None:
             return Suggestion(*initial)
-        if asked >= MIN_INITIAL:
-            return self._best_scored(history, rng)
-        while True:
-            chain, point = random_sample(self._chains, rng)
-            if history.find(chain, point) is None:
-                return Suggestion(chain, point)
+        return self._best_scored(history, rng)
 
     def _best_scored(self, history: History, rng: Random) -> Decision:
         from autoopt.search.surrogates.models import chance_of_gain, expect
@@ -113,16 +97,9 @@ class SurrogateSampler:
             return Stop(f"all {self._total} points tried")
         single = single_losses(pool.trials, history.objectives, rng)
         observations = _observations(pool, single)
-        kind: Kind = "gp"
-        other: Kind = "rf"
-        if len(trials) % 2:
-            kind, other = other, kind
-        expected = expect(observations, pool.rows, kind, rng.getrandbits(31))
+        expected = expect(observations, pool.rows)
         if self._promises_too_little(expected, single, trials):
-            # The other model has to agree.
-            second = expect(observations, pool.rows, other, rng.getrandbits(31))
-            if self._promises_too_little(second, single, trials):
-                return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
+            return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
         if self._stops_early and len(history.objectives) == 1:
             gain = gain_in_losses(single)
             chance = partial(chance_of_gain, observations, pool.rows, gain, seed=len(trials))

@@ -1,37 +1,27 @@
-"""Regressions with uncertainty, by scikit-learn, and the expected improvement of candidates under them."""
+"""What a Gaussian process expects of candidates: improvement, feasibility, and the chance of any gain."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final
+
+from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess, Scales
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from sklearn.ensemble import RandomForestRegressor
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import Kernel
     from threadpoolctl import ThreadpoolController
 
-Array: TypeAlias = "NDArray[np.float64]"
-Kind: TypeAlias = Literal["gp", "rf"]
-
-TREES: Final = 32
 MAX_OBSERVATIONS: Final = 300
 """Observations that a model learns from; its cost grows with their cube."""
 DRAWS: Final = 256
 """Draws from a posterior."""
 CONSIDERED: Final = 300
 """Points that may be the best of all; the others are too unlikely to matter."""
-JITTER: Final = 1e-6
-"""Variance that keeps a covariance positive definite."""
-OPTIMIZER_STEPS: Final = 8
-"""Steps towards the most likely scales of a Gaussian process; more cost time and suggest nothing better."""
+LABEL_SCALES: Final = Scales(length=2.0, noise=0.1)
+"""Of the model of labels 0 and 1, which are too few to find the most likely scales."""
 MIN_CERTAINTY: Final = 0.02
 MAX_CERTAINTY: Final = 0.98
 """Bounds of P(feasible)."""
@@ -65,99 +55,10 @@ class Expected:
         return self.log_improvement + self.log_feasible
 
 
-class Model(Protocol):
-    """A regression that knows how uncertain it is."""
-
-    def fit(self, x: Array, y: Array) -> None:
-        """Learn `y`, which is about standardised. A second call keeps the scales of the first."""
-
-    def predict(self, x: Array) -> tuple[Array, Array]:
-        """Return mean and standard deviation at each row."""
-
-
-class GaussianProcess:
-    """A Gaussian process with a Matern 5/2 kernel and noise.
-
-    The first `fit` finds the most likely scales, unless `fixed_scales` keeps the initial ones.
-    """
-
-    def __init__(self, *, noise: float = 0.01, fixed_scales: bool = False) -> None:
-        self._noise = noise
-        self._fixed_scales = fixed_scales
-        self._kernel: Kernel | None = None
-        self._model: GaussianProcessRegressor | None = None
-
-    def fit(self, x: Array, y: Array) -> None:
-        """Learn `y` at the rows `x`."""
-        from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
-
-        optimizer = None if self._fixed_scales else _optimize
-        if self._kernel is None:
-            self._kernel = ConstantKernel(1.0, (0.05, 20.0)) * Matern(2.0, (0.3, 30.0), nu=2.5)
-            self._kernel += WhiteKernel(self._noise, (1e-4, 0.3))
-        self._model = GaussianProcessRegressor(self._kernel, alpha=1e-8, optimizer=optimizer)
-        self._model.fit(x, y)
-        self._kernel = self._model.kernel_
-        self._fixed_scales = True
-
-    def predict(self, x: Array) -> tuple[Array, Array]:
-        """Return mean and standard deviation, without the noise of a measurement, at each row."""
-        import numpy as np
-
-        assert self._model is not None
-        assert self._kernel is not None
-        mean, deviation = self._model.predict(x, return_std=True)
-        noise = self._kernel.k2.noise_level
-        return mean, np.sqrt(np.maximum(deviation**2 - noise, 1e-10))
-
-    def draw(self, x: Array, count: int, seed: int) -> Array:
-        """Draw values, without the noise of a measurement, at all rows together: [count, rows]."""
-        import numpy as np
-
-        assert self._model is not None
-        assert self._kernel is not None
-        mean, covariance = self._model.predict(x, return_cov=True)
-        covariance[np.diag_indices_from(covariance)] += JITTER - self._kernel.k2.noise_level
-        root = np.linalg.cholesky(covariance)
-        drawn: Array = mean + np.random.default_rng(seed).standard_normal((count, len(x))) @ root.T
-        return drawn
-
-
-class Forest:
-    """A random forest; its uncertainty is the disagreement of its trees."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._model: RandomForestRegressor | None = None
-
-    def fit(self, x: Array, y: Array) -> None:
-        """Learn `y` at the rows `x`."""
-        from sklearn.ensemble import RandomForestRegressor
-
-        self._model = RandomForestRegressor(TREES, max_features=0.6, min_samples_leaf=1, random_state=self._seed)
-        self._model.fit(x, y)
-
-    def predict(self, x: Array) -> tuple[Array, Array]:
-        """Return mean and standard deviation of the trees at each row."""
-        import numpy as np
-
-        assert self._model is not None
-        # Straight from the trees: scikit-learn's own predict checks the input once for each of them.
-        narrow = np.asarray(x, dtype=np.float32)
-        of_trees = np.stack([tree.tree_.predict(narrow)[:, 0] for tree in self._model.estimators_])
-        return of_trees.mean(axis=0), np.maximum(of_trees.std(axis=0), 0.03)
-
-
 @contextmanager
-def _plain_sklearn() -> Iterator[None]:
-    """Run scikit-learn without its checks, warnings and threads."""
-    import sklearn
-
-    checks = sklearn.config_context(assume_finite=True, skip_parameter_validation=True)
-    # One thread: on matrices this small more of them only disturb measurements on other cores.
-    with checks, _thread_pools().limit(limits=1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn warns of a scale at its bound
+def _one_thread() -> Iterator[None]:
+    """Keep numpy to one thread: on matrices this small more of them only disturb measurements on other cores."""
+    with _thread_pools().limit(limits=1):
         yield
 
 
@@ -169,8 +70,8 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@_plain_sklearn()
-def expect(observations: Observations, candidates: Array, kind: Kind, seed: int) -> Expected:
+@_one_thread()
+def expect(observations: Observations, candidates: Array) -> Expected:
     """Compute expected improvement over the best feasible loss, and P(feasible), of each candidate.
 
     A running point counts as what the model predicts of it (kriging believer). Before anything feasible is known,
@@ -185,7 +86,7 @@ def expect(observations: Observations, candidates: Array, kind: Kind, seed: int)
         return Expected(np.zeros(len(candidates)), certainty)
     scale = Standardization.of(measured.loss)
     y = scale.standardized(measured.loss)
-    model: Model = GaussianProcess() if kind == "gp" else Forest(seed)
+    model = GaussianProcess()
     model.fit(measured.x, y)
     best = float(_feasible_first(y, measured.feasible == 1).min())
     running = observations.x[np.isnan(observations.feasible)]
@@ -197,7 +98,7 @@ def expect(observations: Observations, candidates: Array, kind: Kind, seed: int)
     return Expected(log_expected_improvement(mean, deviation, best) + math.log(scale.unit), certainty)
 
 
-@_plain_sklearn()
+@_one_thread()
 def chance_of_gain(observations: Observations, candidates: Array, gain: float, seed: int) -> float:
     """Estimate the chance that any candidate is feasible and better than all feasible observations by `gain`.
 
@@ -225,13 +126,10 @@ def chance_of_gain(observations: Observations, candidates: Array, gain: float, s
     return float((best < known.min(axis=1) - limit).mean())
 
 
-def _chances_below(limit: float, model: Model, x: Array) -> Array:
+def _chances_below(limit: float, model: GaussianProcess, x: Array) -> Array:
     """The probability of a value below the limit at each row."""
-    import numpy as np
-    from scipy.special import ndtr
-
     mean, deviation = model.predict(x)
-    return np.asarray(ndtr((limit - mean) / deviation))
+    return _normal_distribution((limit - mean) / deviation)
 
 
 @dataclass(frozen=True)
@@ -294,7 +192,7 @@ def _probability(x: Array, labels: Array, candidates: Array) -> Array:
     if known.all():
         return np.ones(len(candidates))
     base = float(known.sum() + 1) / (len(known) + 2)
-    model = GaussianProcess(noise=0.1, fixed_scales=True)
+    model = GaussianProcess(scales=LABEL_SCALES)
     model.fit(x[finished], known - base)
     mean, _ = model.predict(candidates)
     probability: Array = np.clip(mean + base, MIN_CERTAINTY, MAX_CERTAINTY)
@@ -316,20 +214,16 @@ def _probability_within(x: Array, violation: Array, candidates: Array) -> Array:
 def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
     """Compute log E[max(0, best - Y)] of Y ~ N(mean, deviation^2), finite also where it is almost 0."""
     import numpy as np
-    from scipy.special import log_ndtr, ndtr
 
     z = (best - mean) / deviation
-    density = np.exp(-0.5 * np.minimum(z * z, 1400.0)) / math.sqrt(2 * math.pi)
-    near = np.log(np.maximum(density + z * ndtr(z), 1e-300))
-    far = log_ndtr(z) - np.log(np.maximum(-z, 1.0))  # about density / z^2, and ndtr(z) is about density / -z
+    log_density = -0.5 * np.square(z) - 0.5 * math.log(2 * math.pi)
+    near = np.log(np.maximum(np.exp(log_density) + z * _normal_distribution(z), 1e-300))
+    far = log_density - 2 * np.log(np.maximum(-z, 1.0))  # the first term of the asymptotic series
     return np.asarray(np.where(z > -6, near, far) + np.log(deviation))
 
 
-def _optimize(objective: Callable[[Array], tuple[float, Array]], start: Array, bounds: Array) -> tuple[Array, float]:
-    """Approach the most likely scales in a few steps."""
-    from scipy.optimize import minimize
+def _normal_distribution(z: Array) -> Array:
+    """P(Z < z) of a standard normal Z."""
+    import numpy as np
 
-    result = minimize(
-        objective, start, method="L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": OPTIMIZER_STEPS}
-    )
-    return result.x, result.fun
+    return np.array([0.5 * math.erfc(value) for value in (-z / math.sqrt(2)).tolist()])

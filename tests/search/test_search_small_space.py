@@ -1,4 +1,4 @@
-"""The surrogate sampler of small spaces."""
+"""The surrogate sampler on a space of two dozen points."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from search_cases import LATENCY, SIX, best_value, chain, found, measure
 from autoopt.search import Feedback, Proposal
 from autoopt.search.history import History
 from autoopt.search.samplers.base import Stop, Suggestion
-from autoopt.search.samplers.small_surrogate import SmallSurrogateSampler
+from autoopt.search.samplers.surrogate import SurrogateSampler
 
 
 def run(chains, outcome=measure, trials: int = 100, **options) -> tuple[list[Proposal], str]:
-    sampler = SmallSurrogateSampler(chains, seed=1, **options)
+    sampler = SurrogateSampler(chains, budget=24, seed=1, **options)
     history = History(chains, LATENCY)
     for number in range(trials):
         decision = sampler.next(history, Random(number))
@@ -49,7 +49,7 @@ def test_points_that_promise_to_be_infeasible_come_late() -> None:
 
 def test_a_running_point_is_not_asked_again() -> None:
     one = [chain("pass2", "pass5")]
-    sampler = SmallSurrogateSampler(one, seed=0)
+    sampler = SurrogateSampler(one, budget=9, seed=0)
     history = History(one, LATENCY)
     for number in range(9):
         decision = sampler.next(history, Random(number))

@@ -1,0 +1,118 @@
+"""A Gaussian process for a few hundred points.
+
+It follows C. E. Rasmussen, C. K. I. Williams: Gaussian Processes for Machine Learning, 2006. Only numpy is loaded:
+libraries of machine learning take seconds to import, longer than the whole search of a small space.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[np.float64]"
+
+LENGTHS: Final = (0.5, 0.8, 1.25, 2.0, 3.2, 5.0, 8.0)
+"""Length scales that are tried, in units of the features."""
+NOISES: Final = (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)
+"""Variances of the noise that are tried, relative to that of the function."""
+MIN_VARIANCE: Final = 0.05
+MAX_VARIANCE: Final = 20.0
+"""Bounds of the function's variance, of standardised values."""
+JITTER: Final = 1e-6
+"""Variance that keeps a covariance positive definite."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Hyperparameters: the length scale, the noise relative to the function's variance, and that variance."""
+
+    length: float
+    noise: float
+    variance: float = 1.0
+
+
+class GaussianProcess:
+    """A Gaussian process with a Matern 5/2 kernel and noise.
+
+    The first `fit` finds the most likely scales unless they are given.
+    """
+
+    def __init__(self, scales: Scales | None = None) -> None:
+        self._scales = scales
+
+    def fit(self, x: Array, y: Array) -> None:
+        """Learn `y`, which is about standardised, at the rows `x`. A second call keeps the scales of the first."""
+        import numpy as np
+
+        distances = _distances(x, x)
+        if self._scales is None:
+            self._scales = _most_likely(distances, y)
+        values, vectors = np.linalg.eigh(_correlation(distances, self._scales.length))
+        self._x = x
+        # The inverse of the covariance is the product of this matrix and its transpose, divided by the variance.
+        self._root = vectors / np.sqrt(np.maximum(values, 0.0) + self._scales.noise)
+        self._weights = self._root @ (self._root.T @ y)
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Return mean and standard deviation, without the noise of a measurement, at each row."""
+        import numpy as np
+
+        assert self._scales is not None
+        across = _correlation(_distances(x, self._x), self._scales.length)
+        explained = np.square(across @ self._root).sum(axis=1)
+        deviation = np.sqrt(self._scales.variance * np.maximum(1.0 - explained, 1e-10))
+        return across @ self._weights, deviation
+
+    def draw(self, x: Array, count: int, seed: int) -> Array:
+        """Draw values, without the noise of a measurement, at all rows together: [count, rows]."""
+        import numpy as np
+
+        assert self._scales is not None
+        across = _correlation(_distances(x, self._x), self._scales.length)
+        projected = across @ self._root
+        covariance = _correlation(_distances(x, x), self._scales.length) - projected @ projected.T
+        covariance[np.diag_indices_from(covariance)] += JITTER
+        root = math.sqrt(self._scales.variance) * np.linalg.cholesky(covariance)
+        drawn: Array = across @ self._weights + np.random.default_rng(seed).standard_normal((count, len(x))) @ root.T
+        return drawn
+
+
+def _most_likely(distances: Array, y: Array) -> Scales:
+    """The scales of the grid under which `y` is most likely, with the best variance for each."""
+    import numpy as np
+
+    highest, best = -math.inf, Scales(LENGTHS[0], NOISES[0])
+    for length in LENGTHS:
+        values, vectors = np.linalg.eigh(_correlation(distances, length))
+        squares = np.square(vectors.T @ y)
+        for noise in NOISES:
+            spectrum = np.maximum(values, 0.0) + noise
+            fit = float((squares / spectrum).sum())
+            variance = min(MAX_VARIANCE, max(MIN_VARIANCE, fit / len(y)))
+            likelihood = -0.5 * (fit / variance + len(y) * math.log(variance) + float(np.log(spectrum).sum()))
+            if likelihood > highest:
+                highest, best = likelihood, Scales(length, noise, variance)
+    return best
+
+
+def _correlation(distances: Array, length: float) -> Array:
+    """The Matern 5/2 kernel."""
+    import numpy as np
+
+    scaled = math.sqrt(5.0) / length * distances
+    correlation: Array = (1.0 + scaled + np.square(scaled) / 3.0) * np.exp(-scaled)
+    return correlation
+
+
+def _distances(a: Array, b: Array) -> Array:
+    """Euclidean distances of all rows of `a` from all rows of `b`."""
+    import numpy as np
+
+    squares = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2.0 * a @ b.T
+    distances: Array = np.sqrt(np.maximum(squares, 0.0))
+    return distances
