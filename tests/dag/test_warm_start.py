@@ -121,6 +121,15 @@ def test_only_the_same_search_on_the_same_graph_is_expected_to_repeat(plan: Plan
     assert "(resnet)" not in repeated[0].evidence
 
 
+def test_the_known_best_of_the_same_search_comes_before_all_other_points(plan: Plan) -> None:
+    before = next(chain for chain in plan.chains() if chain.prior and "static" in chain.passes)
+    passes = frozenset(node.pass_name for node in before.nodes)
+    known = replace(GOOD, passes=passes, values={"static_quantization": {"per_channel": False}}, same_search=True)
+    (after,) = [chain for chain in learn(plan, known).chains() if chain.passes == before.passes]
+    assert after.prior[0]["static"]["per_channel"] is False
+    assert after.prior[1:] == before.prior
+
+
 def test_at_most_three_chains_are_preferred_in_any_order_of_the_examples(plan: Plan) -> None:
     passes = [("simplify",), ("constant_folding",), ("simplify", "batchnorm_folding"), ("dynamic_quantization",)]
     examples = [Example(f"m{i}", 0.95 - i / 100, frozenset(p), {}, 0.5) for i, p in enumerate(passes)]

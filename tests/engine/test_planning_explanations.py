@@ -39,3 +39,7 @@ def test_what_was_learned_is_one_short_line() -> None:
     assert explanations(replace(plan(), learned=tuple(chains))) == [
         "learned from similar models: pass1 -> pass2 -> pass5 and 1 other chain first ('autoopt plan' says why)"
     ]
+    known = Learned(("pass1", "pass2", "pass5"), 2.0, expected=0.5)
+    assert explanations(replace(plan(), learned=(known,))) == [
+        "learned from an earlier run of the same graph: pass1 -> pass2 -> pass5 first ('autoopt plan' says why)"
+    ]

@@ -125,10 +125,16 @@ class Plan:
         return self._tree.graph
 
     def with_learned(self, learned: Sequence[Learned]) -> Plan:
-        """The plan with these preferences; they change weights and first points, not the digest."""
-        priors = list(self._builder.priors)
+        """The plan with these preferences; they change weights and first points, not the digest.
+
+        Points that are only to be confirmed come before all others.
+        """
+        confirmed: list[Prior] = []
+        others: list[Prior] = []
         for preference in learned:
-            priors += preference.priors()
+            target = others if preference.expected is None else confirmed
+            target += preference.priors()
+        priors = [*confirmed, *self._builder.priors, *others]
         return replace(self, learned=tuple(learned), _builder=replace(self._builder, priors=priors))
 
     @property
