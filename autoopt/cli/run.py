@@ -234,7 +234,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
             typer.echo(f"no run was interrupted or cancelled{_cancelled_sweep()}")
         else:
             for result in results:
-                _show_result(result, _shortest(result.out))
+                _show_result(result, _shortest(result.out), shown_notes=progress.notes)
     return exit_code(all(result.best for result in results))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +25,7 @@ def view(
 
     Netron has no password; it listens on this machine only. Needs autoopt[view].
     """
-    file = Path(what)
+    file, name = Path(what), Path(what).name
     if not file.is_file():
         with existing_store() as store:
             models = models_of_set(store, what)
@@ -31,16 +33,19 @@ def view(
                 digests = ", ".join(f"{name} {candidate.artifact[:12]}" for name, candidate in models.items())
                 raise InputError(f"run {what} has several models", remedy=f"name one by its digest: {digests}")
             artifact = resolve(store, what, target)
+            name = f"model {what}"
             if isinstance(artifact, Candidate):
+                name = f"best model of run {what}"
                 artifact = artifact.artifact
             file = store.artifacts.path(store.artifacts.get(artifact).digest)
     try:
         import netron
     except ImportError:
         raise InputError("Netron is not installed", remedy="pip install 'autoopt[view]'") from None
-    host, port = netron.start(str(file), ("localhost", port), browse=False)
+    with redirect_stdout(StringIO()):  # its line names a file of the store
+        host, port = netron.start(str(file), ("localhost", port), browse=False)
     url = f"http://{host}:{port}"
-    typer.echo(f"{file.name} at {url} (this machine only, no password); Ctrl-C ends")
+    typer.echo(f"{name} at {url} (this machine only, no password); Ctrl-C ends")
     if browser:
         typer.launch(url)
     netron.wait()

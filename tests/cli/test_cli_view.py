@@ -34,5 +34,7 @@ def test_the_best_model_of_a_run_is_served_on_this_machine(
     monkeypatch.setattr(netron, "wait", read_page)
     said = call("view", "--no-browser")
     assert said.code == 0, said.err
+    assert said.out.count("\n") == 1
+    assert said.out.startswith("best model of run latest at http://localhost:")
     assert "this machine only, no password" in said.out
     assert pages == [("localhost", b"best")]
