@@ -52,10 +52,7 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
     Where the interval holds 1, there is no change to speak of: `same speed (0.97x to 1.04x)`,
     or `speed undecided (0.80x to 1.33x)` if it leaves room for one that people would notice.
     """
-    words = words_of(metric)
-    better = ratio
-    if words not in (THROUGHPUT, TOKENS):
-        better = _inverse(ratio)
+    words, better = words_of(metric), improvement(metric, ratio)
     if ratio.low == ratio.high:
         return _exact_change(words, better.value)
     if better.low > 1:
@@ -65,6 +62,11 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
     if better.high > NOTICED or better.low < 1 / NOTICED:
         return f"{words.noun} undecided ({better.low:.2f}x to {better.high:.2f}x)"
     return f"same {words.noun} ({better.low:.2f}x to {better.high:.2f}x)"
+
+
+def improvement(metric: str, ratio: Estimate) -> Estimate:
+    """How many times better a candidate is than the source: 2 for twice as fast, or half the size."""
+    return ratio if words_of(metric) in (THROUGHPUT, TOKENS) else _inverse(ratio)
 
 
 def quality_change(metric: str, before: float | None, after: float) -> str:
@@ -125,6 +127,16 @@ def trial_change(metric: str, result: TrialResult) -> str:
     if metric not in result.ratios:
         return ""
     return _named(metric, ratio_change(metric, result.ratios[metric]).removeprefix("speed "))
+
+
+def metric_cells(metric: str, values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> dict[str, str]:
+    """The cells of a table for a metric: its value, and for one that is compared by its ratio also the change."""
+    value = values.get(metric)
+    cells = {metric: "" if value is None else figure_text(metric, value, decimals=2)}
+    if is_ratio_metric(metric):
+        ratio = ratios.get(metric)
+        cells[f"{metric} change"] = "" if ratio is None else ratio_change(metric, ratio)
+    return cells
 
 
 def _named(metric: str, text: str) -> str:

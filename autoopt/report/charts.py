@@ -5,17 +5,18 @@ They are Altair charts, which notebooks show as they are; `drawing` turns them i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics, is_ratio_metric, known_metric
+from autoopt.report.axes import is_log, metric_axis
 from autoopt.report.change import estimate_text
 from autoopt.report.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, require_altair
 from autoopt.report.effects import Effect
 from autoopt.report.figures import (
     chain_text,
-    figure_title,
     first_objective,
     is_better,
     is_quality,
@@ -24,7 +25,6 @@ from autoopt.report.figures import (
     trial_estimate,
     trial_title,
 )
-from autoopt.report.formatting import ratio_text
 from autoopt.report.run_facts import Measurement
 from autoopt.results import ModelResult, RunResult, Trial
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 QUALITY_CHARTS = 2
 """Number of quality metrics that get a chart of their own, beside those of objectives and constraints."""
-WIDE = 8.0
-"""Ratio of an axis's ends from which it is logarithmic."""
 FEASIBLE_KIND, INFEASIBLE_KIND, FRONT_KIND = "meets the constraints", "breaks a constraint", "Pareto front"
 SOURCE_KIND, BEST_KIND = "source", "best"
 KINDS = {
@@ -55,6 +53,8 @@ class Axis:
     title: str
     low: float
     high: float
+    metric: str = ""
+    """Empty for the numbers of trials."""
 
     def clip(self, value: float) -> float:
         return min(max(value, self.low), self.high)
@@ -62,8 +62,16 @@ class Axis:
     def scale(self) -> alt.Scale:
         import altair as alt
 
-        kind = "log" if self.low > 0 and self.high / self.low > WIDE else "linear"
+        kind = "log" if is_log(self.low, self.high) else "linear"
         return alt.Scale(type=kind, domain=[self.low, self.high], nice=False)
+
+    def labels(self, count: int, *, vertical: bool = True) -> alt.Axis:
+        import altair as alt
+
+        if not self.metric:
+            step = max(1, math.ceil((self.high - self.low) / count))
+            return alt.Axis(values=list(range(math.ceil(self.low), math.floor(self.high) + 1, step)), format="d")
+        return metric_axis(self.metric, self.low, self.high, count, vertical=vertical)
 
 
 @dataclass(frozen=True)
@@ -118,8 +126,8 @@ def trade_off(result: RunResult, trials: Sequence[Trial], metric: str, *, links:
             x_ends += (point.x.low, point.x.high)
     if bound is not None:
         y_ends.append(bound)
-    x = _axis(figure_title(objective), x_ends, [point.x.value for point in points])
-    y = _axis(figure_title(metric), y_ends, [point.y for point in points])
+    x = _axis(objective, x_ends, [point.x.value for point in points])
+    y = _axis(metric, y_ends, [point.y for point in points])
     layers = _point_layers(points, x, y, links=links)
     if bound is not None:
         layers.insert(0, _constraint_rule(bound, y))
@@ -141,7 +149,7 @@ def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: bool = 
     limits = [step["y"] for step in steps] or [point.y for point in points]
     if is_ratio_metric(objective.metric):
         limits.append(1.0)
-    y = _axis(figure_title(objective.metric), limits, [point.y for point in points])
+    y = _axis(objective.metric, limits, [point.y for point in points])
     return _layered([_step_line(steps, x, y), *_point_layers(points, x, y, links=links)])
 
 
@@ -157,8 +165,8 @@ def _best_steps(points: Iterable[Point], objective: Objective) -> list[dict[str,
     return steps
 
 
-def measurements_chart(measurements: Sequence[Measurement], pooled: Estimate) -> alt.LayerChart | None:
-    """Chart the ratio of each measurement of one model with its interval, and the pooled one as a band."""
+def measurements_chart(metric: str, measurements: Sequence[Measurement], pooled: Estimate) -> alt.LayerChart | None:
+    """Chart the change of a metric in each measurement of one model with its interval, and the pooled one as a band."""
     if not measurements:
         return None
     require_altair()
@@ -170,12 +178,12 @@ def measurements_chart(measurements: Sequence[Measurement], pooled: Estimate) ->
         ends += (measurement.ratio.low, measurement.ratio.high)
         if not measurement.busy:
             undisturbed_ends += (measurement.ratio.low, measurement.ratio.high)
-    y = _axis("ratio", undisturbed_ends, ends)
+    y = _axis(metric, undisturbed_ends, ends)
     rows: list[dict[str, object]] = []
     for number, measurement in enumerate(measurements, start=1):
         ratio = measurement.ratio
         state = ACTIVE if measurement.busy else IDLE
-        text = f"measurement {number}: {ratio_text(ratio)}, {state}"
+        text = f"measurement {number}: {estimate_text(metric, ratio)}, {state}"
         bounds = {"value": y.clip(ratio.value), "low": y.clip(ratio.low), "high": y.clip(ratio.high)}
         rows.append({"number": number, "state": state, "text": text, **bounds})
     colours = alt.Scale(domain=[IDLE, ACTIVE], range=[FEASIBLE, FRONT])
@@ -183,7 +191,7 @@ def measurements_chart(measurements: Sequence[Measurement], pooled: Estimate) ->
         x=alt.X("number:O", title="measurement", axis=alt.Axis(labelAngle=0)),
         color=alt.Color("state:N", scale=colours, legend=None),
     )
-    low = alt.Y("low:Q", title="ratio", scale=y.scale(), axis=alt.Axis(tickCount=5))
+    low = alt.Y("low:Q", title=y.title, scale=y.scale(), axis=y.labels(5))
     intervals = base.mark_rule(strokeWidth=2).encode(y=low, y2="high:Q")
     dots = base.mark_point(filled=True, size=70).encode(
         y=alt.Y("value:Q", scale=y.scale()),
@@ -291,8 +299,8 @@ def _pair_text(objective: str, x: Estimate, metric: str, y: Estimate) -> str:
     return f"{objective} {estimate_text(objective, x)}, {metric} {estimate_text(metric, y)}"
 
 
-def _axis(title: str, important: Sequence[float], values: Sequence[float]) -> Axis:
-    """An axis for the important values and all others near them."""
+def _axis(metric: str, important: Sequence[float], values: Sequence[float]) -> Axis:
+    """The axis of a metric for the important values and all others near them."""
     important = important or values
     low, high = min(important), max(important)
     reach = max(high - low, 0.02 * max(abs(low), abs(high)))
@@ -303,7 +311,7 @@ def _axis(title: str, important: Sequence[float], values: Sequence[float]) -> Ax
         lowest = min(low / 2, *(value for value in values if value > 0))
     if not highest > lowest:
         lowest, highest = lowest - 0.5, highest + 0.5
-    return Axis(title, lowest, highest)
+    return Axis(metric, lowest, highest, metric)
 
 
 def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: bool) -> list[alt.Chart]:
@@ -317,8 +325,8 @@ def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: bool) -> 
     colours = alt.Scale(domain=kinds, range=[KINDS[kind][0] for kind in kinds])
     shapes = alt.Scale(domain=kinds, range=[KINDS[kind][1] for kind in kinds])
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("x:Q", title=x.title, scale=x.scale(), axis=alt.Axis(tickCount=6)),
-        y=alt.Y("y:Q", title=y.title, scale=y.scale(), axis=alt.Axis(tickCount=5)),
+        x=alt.X("x:Q", title=x.title, scale=x.scale(), axis=x.labels(6, vertical=False)),
+        y=alt.Y("y:Q", title=y.title, scale=y.scale(), axis=y.labels(5)),
     )
     coloured = base.encode(color=alt.Color("kind:N", scale=colours, legend=None))
     intervals = coloured.mark_rule(opacity=0.35).encode(x=alt.X("low:Q", title=x.title, scale=x.scale()), x2="high:Q")

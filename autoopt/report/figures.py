@@ -136,22 +136,3 @@ def figure(metric: str, values: Mapping[str, float], ratios: Mapping[str, Estima
     if metric in values:
         return metric_text(metric, values[metric])
     return ""
-
-
-def rounded_figure(metric: str, values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> float | str:
-    """A metric's figure as a number, for tables that people sort; empty if it was not measured."""
-    if is_ratio_metric(metric):
-        ratio = ratios.get(metric)
-        if ratio is None:
-            return ""
-        return round(ratio.value, 4)
-    if metric in values:
-        return round(values[metric], 4)
-    return ""
-
-
-def figure_title(metric: str) -> str:
-    """The column title of a metric's figures."""
-    if is_ratio_metric(metric):
-        return f"{metric} ratio"
-    return metric

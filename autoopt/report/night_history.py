@@ -13,6 +13,7 @@ from typing import Final
 
 from autoopt.metrics import Direction, Estimate, is_ratio_metric
 from autoopt.report.bisection import sentence
+from autoopt.report.change import improvement
 from autoopt.report.change_points import change_points
 from autoopt.report.figures import first_objective, is_quality
 from autoopt.results import SweepEntry, SweepResult
@@ -206,17 +207,18 @@ def _night(stored: StoredNight) -> Night:
 
 
 def _gain(entries: Sequence[SweepEntry]) -> float | None:
-    """The geometric mean of the ratios best / source; None if no model has one."""
-    ratios: list[float] = []
+    """The geometric mean of the improvements from source to best; None if no model has one."""
+    factors: list[float] = []
     for entry in entries:
         if entry.best is None or entry.result is None:
             continue
-        ratio = entry.best.ratios.get(first_objective(entry.result).metric)
+        metric = first_objective(entry.result).metric
+        ratio = entry.best.ratios.get(metric)
         if ratio is not None and ratio.value > 0:
-            ratios.append(ratio.value)
-    if not ratios:
+            factors.append(improvement(metric, ratio).value)
+    if not factors:
         return None
-    return geometric_mean(ratios)
+    return geometric_mean(factors)
 
 
 def _course(name: str, stored: Sequence[StoredNight], releases: Sequence[ReleaseMark]) -> Course:

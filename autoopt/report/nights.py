@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
-from autoopt.report.change import ratio_change
+from autoopt.metrics import Estimate
+from autoopt.report.change import improvement, ratio_change
 from autoopt.report.formatting import metric_text, plural, short
 from autoopt.report.night_history import Course, History, LastingChange, Night
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry
@@ -27,14 +28,14 @@ def write_nights(history: History, stream: TextIO) -> None:
 def nights_table(history: History) -> Table:
     """One row for each night, newest first."""
     rows = [_night_row(night) for night in reversed(history.nights)]
-    columns = ("night", "sweep", "models", "ok", "regressions", "better", "mean ratio", "host", "machine")
+    columns = ("night", "sweep", "models", "ok", "regressions", "better", "mean gain", "host", "machine")
     return Table(columns, tuple(rows), title=f"nights of {history.zoo}", right=frozenset({2, 3, 6}))
 
 
 def _night_row(night: Night) -> tuple[str, ...]:
     gain = "-"
     if night.gain is not None:
-        gain = f"{night.gain:.3f}x"
+        gain = f"{night.gain:.2f}x"
     machine = "quiet"
     if night.busy:
         machine = f"busy for {plural(night.busy, 'model')}"
@@ -67,16 +68,17 @@ def courses_table(history: History) -> Table:
         released = "-"
         if course.releases:
             released = str(course.releases[-1].number)
-        rows.append((course.model, last.status, last.verdict, values, ratio, _ratio_range(course), released))
-    columns = ("model", "last night", "since last good", "source -> best", "change", "ratios of all nights", "released")
+        rows.append((course.model, last.status, last.verdict, values, ratio, _gain_range(course), released))
+    columns = ("model", "last night", "since last good", "source -> best", "change", "gain on all nights", "released")
     return Table(columns, tuple(rows))
 
 
-def _ratio_range(course: Course) -> str:
-    ratios = [night.ratio.value for night in course.nights if night.ratio is not None]
+def _gain_range(course: Course) -> str:
+    ratios = [night.ratio for night in course.nights if night.ratio is not None]
     if not ratios:
         return "-"
-    return f"{min(ratios):.3f}x to {max(ratios):.3f}x in {plural(len(ratios), 'night')}"
+    gains = [improvement(course.metric, ratio).value for ratio in ratios]
+    return f"{min(gains):.2f}x to {max(gains):.2f}x in {plural(len(gains), 'night')}"
 
 
 def releases_of(course: Course) -> list[str]:
@@ -106,14 +108,12 @@ def notable(history: History) -> list[str]:
 
 
 def change_text(course: Course, change: LastingChange) -> str:
-    """`latency_p50 of the source 1.12x since 2026-11-22 02:00 (a lasting change, for the worse)`."""
-    subject = f"{course.metric} of the source"
+    """`the source is 12 % slower since 2026-11-22 02:00 (a lasting change)`."""
+    subject = "the source"
     if change.what == "gain":
-        subject = f"{course.metric} ratio of the best model"
-    direction = "better"
-    if change.worse:
-        direction = "worse"
-    return f"{subject} {change.factor:.2f}x since {day_text(change.time)} (a lasting change, for the {direction})"
+        subject = "the best model, compared with the source,"
+    text = ratio_change(course.metric, Estimate.exact(change.factor))
+    return f"{subject} is {text} since {day_text(change.time)} (a lasting change)"
 
 
 def compare_nights(before: SweepResult, after: SweepResult, *, worse: bool = False) -> dict[str, EntryComparison]:

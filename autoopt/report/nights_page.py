@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from autoopt.metrics import Estimate
+from autoopt.report.axes import metric_axis
+from autoopt.report.change import estimate_text, figure_text, improvement
 from autoopt.report.drawing import BEST, FRONT, TEXT, require_altair
-from autoopt.report.formatting import metric_text, plural, ratio_text, short
+from autoopt.report.formatting import plural, short
 from autoopt.report.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
 from autoopt.report.night_history import Course, History, ModelNight, Night, relative_values
 from autoopt.report.nights import change_text, courses_table, day_text, nights_table, notable, releases_of
@@ -23,6 +25,12 @@ SATURATED: Final = math.log(1.3)
 """Logarithm of the deviation that has the strongest colour."""
 HEIGHT: Final = 130
 """Height of a plot, in pixels."""
+TICKS: Final = 4
+"""Labels of a vertical axis."""
+DATES: Final = 8
+"""Labels of an axis of nights."""
+CHANGE: Final = "change"
+"""Name of the figure that is the change from the source to the best model."""
 
 
 def nights_html(history: History) -> str:
@@ -101,13 +109,16 @@ def _heat_map(history: History) -> str:
     for course in history.models:
         relative = relative_values(course)
         entries = {night.sweep: night for night in course.nights}
-        cells = [_heat_cell(entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
+        cells = [_heat_cell(course.metric, entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
         link = f'<a href="#plots-{text_html(course.model)}">{text_html(course.model)}</a>'
         facts = f'data-model="{text_html(course.model)}" data-tags="{text_html(" ".join(course.tags))}"'
         if course.is_worse:
             facts += " data-worse"
         rows.append(f"<tr {facts}><th>{link}</th>{''.join(cells)}</tr>")
-    note = "Each night's ratio best / source, relative to the model's median: green is lower, red is higher."
+    note = (
+        "How many times better than the source the best model was each night: 2x is twice as fast, or half the size, "
+        "by the goal. Compared with the model's median, green is better, red is worse."
+    )
     body = "\n".join(rows)
     return (
         f'<p class="muted small">{note}</p><div class="scroll"><table class="heat"><thead><tr><th>model</th>{head}</tr>'
@@ -115,7 +126,7 @@ def _heat_map(history: History) -> str:
     )
 
 
-def _heat_cell(night: ModelNight | None, relative: float | None) -> str:
+def _heat_cell(metric: str, night: ModelNight | None, relative: float | None) -> str:
     if night is None:
         return "<td></td>"
     if night.status != OK:
@@ -127,11 +138,10 @@ def _heat_cell(night: ModelNight | None, relative: float | None) -> str:
     if relative < 1:
         colour = "--good"
     style = f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
-    title = f"{ratio_text(night.ratio)}, {night.verdict}, run {night.run[:12]}"
-    bounds = (
-        f'data-low="{night.ratio.low:.6g}" data-high="{night.ratio.high:.6g}" data-night="{text_html(night.sweep)}"'
-    )
-    return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{night.ratio.value:.2f}</td>'
+    title = f"{estimate_text(metric, night.ratio)}, {night.verdict}, run {night.run[:12]}"
+    gain = improvement(metric, night.ratio)
+    bounds = f'data-low="{gain.low:.6g}" data-high="{gain.high:.6g}" data-night="{text_html(night.sweep)}"'
+    return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{gain.value:.2f}x</td>'
 
 
 def _plots(courses: Sequence[Course]) -> str:
@@ -153,7 +163,7 @@ def _model_plots(course: Course) -> str:
     releases = [mark.time for mark in course.releases]
     sources = [change.time for change in course.changes if change.what == "source"]
     figures = [
-        _figure(course, "ratio", f"{course.metric}: best / source", lambda night: night.ratio, gains, releases),
+        _figure(course, CHANGE, f"{course.metric} of the best model", lambda night: night.ratio, gains, releases),
         _figure(course, course.metric, f"{course.metric} of the source", lambda night: _exact(night.source), sources),
         _figure(course, "size", "size of the best model", lambda night: _exact(night.size), []),
         _figure(course, course.quality_metric, f"{course.quality_metric} of the best model", _quality, []),
@@ -185,16 +195,21 @@ def _figure(
     if len(values) < 2 or not metric:
         return ""
     last = values[-1][1].value
-    text = metric_text(metric, last)
-    if metric == "ratio":
-        text = f"{last:.3f}x"
+    text = figure_text(metric, last)
+    labelled = ""
+    if metric == CHANGE:
+        labelled = course.metric
+        text = estimate_text(course.metric, Estimate.exact(last))
     if len({value.value for _, value in values}) == 1:
         return paragraphs([f"{caption}: {text} on all nights"], "small")
-    return figure(course_chart(values, changes, releases), f"{caption}, {text} last night", HEIGHT)
+    return figure(course_chart(values, changes, releases, labelled), f"{caption}, {text} last night", HEIGHT)
 
 
 def course_chart(
-    values: Sequence[tuple[float, Estimate]], changes: Sequence[float] = (), releases: Sequence[float] = ()
+    values: Sequence[tuple[float, Estimate]],
+    changes: Sequence[float] = (),
+    releases: Sequence[float] = (),
+    metric: str = "",
 ) -> alt.LayerChart:
     """Chart one figure over the nights, with intervals, lasting changes (dashed) and releases (dotted).
 
@@ -202,16 +217,20 @@ def course_chart(
         values: Time in seconds since 1970 and figure of each night, oldest first.
         changes: Times of the nights that begin a new level.
         releases: Times of promotions and rollbacks.
+        metric: The metric whose ratios the figures are; empty for figures that are values.
     """
     require_altair()
     import altair as alt
 
     rows = [{"night": 1000 * seconds, **vars(value)} for seconds, value in values]
     scale = alt.Scale(zero=False)
-    base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:T", title=None, axis=alt.Axis(format="%m-%d")))
-    y = alt.Y("value:Q", title=None, scale=scale)
+    base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:T", title=None, axis=_night_axis(values)))
+    axis = metric_axis(metric, min(value.low for _, value in values), max(value.high for _, value in values), TICKS)
+    y = alt.Y("value:Q", title=None, scale=scale, axis=axis)
     layers = [
-        base.mark_rule(color=TEXT, opacity=0.5).encode(y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q"),
+        base.mark_rule(color=TEXT, opacity=0.5).encode(
+            y=alt.Y("low:Q", title=None, scale=scale, axis=axis), y2="high:Q"
+        ),
         base.mark_line(color=BEST).encode(y=y),
         base.mark_point(color=BEST, filled=True, size=30).encode(y=y),
     ]
@@ -220,3 +239,15 @@ def course_chart(
             marks = alt.Chart(alt.Data(values=[{"night": 1000 * seconds} for seconds in times]))
             layers.append(marks.mark_rule(color=FRONT, strokeDash=dashes).encode(x="night:T"))
     return alt.layer(*layers)
+
+
+def _night_axis(values: Sequence[tuple[float, Estimate]]) -> alt.Axis:
+    """The axis of nights, with each date once; with times of day where all lie within one."""
+    import altair as alt
+
+    first_of_day = {day_text(seconds)[:10]: 1000 * seconds for seconds, _ in reversed(values)}
+    if len(first_of_day) == 1:
+        return alt.Axis(format="%H:%M", labelOverlap=True)
+    times = sorted(first_of_day.values())
+    step = math.ceil(len(times) / DATES)
+    return alt.Axis(values=times[::-step], format="%m-%d", labelOverlap=True)

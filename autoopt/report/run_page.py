@@ -13,7 +13,6 @@ from autoopt.report.charts import best_so_far, effects_chart, measurements_chart
 from autoopt.report.effects import Effect, chain_levels, effects
 from autoopt.report.failures import failure_groups, outcome_text, plain_reason
 from autoopt.report.figures import (
-    figure_title,
     first_objective,
     is_quality,
     metrics_of,
@@ -171,11 +170,11 @@ def _found(result: RunResult, trials: Sequence[Trial], table: Table) -> str:
         figures = []
         for metric, chart in trade_offs(result, trials, links=True).items():
             caption = (
-                f"{figure_title(objective.metric)} against {figure_title(metric)}, with 95 % intervals. A ratio is "
-                "model / source. Points beyond the edge are drawn at the edge. Click a point for its trial."
+                f"{objective.metric} against {metric}, with 95 % intervals. "
+                "Points beyond the edge are drawn at the edge. Click a point for its trial."
             )
             figures.append(figure_html(chart, caption))
-        caption = f"{figure_title(objective.metric)} of each trial as first measured, and the best feasible one so far."
+        caption = f"{objective.metric} of each trial as first measured, and the best feasible one so far."
         figures.append(figure_html(best_so_far(trials, objective, links=True), caption, 260))
         return figures
 
@@ -202,9 +201,10 @@ def _evidence(result: RunResult, facts: RunFacts) -> str:
         if ratio is None or len(facts.measurements) < 2:
             return []
         caption = (
-            f"The best model's {metric} ratio in each measurement, with its 95 % interval. Band: the pooled result."
+            f"The best model's {metric} in each measurement, compared with the source, with its 95 % interval. "
+            "Band: the pooled result."
         )
-        return [figure_html(measurements_chart(facts.measurements, ratio), caption, 240)]
+        return [figure_html(measurements_chart(metric, facts.measurements, ratio), caption, 240)]
 
     tables = "\n".join(table_html(table) for table in measured_tables(best, outputs=True))
     if facts.operator_times is not None:

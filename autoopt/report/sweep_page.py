@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from autoopt.metrics import Estimate
+from autoopt.metrics import MEDIAN_LATENCY, Estimate
+from autoopt.report.axes import metric_axis
 from autoopt.report.bisection import remarks, sentence, tables
+from autoopt.report.change import estimate_text
 from autoopt.report.drawing import BEST, TEXT, require_altair
-from autoopt.report.formatting import ratio_text, short
+from autoopt.report.formatting import short
 from autoopt.report.html import charts, code, figure, page, paragraphs, section, table_html, text_html
 from autoopt.report.sweep import changes_table, models_table, summary, sweep_title
 from autoopt.report.table import Table
@@ -25,6 +27,8 @@ MOST_CHAINS = 16
 """Columns of the heat map: the chains of the most models."""
 MOST_HISTORIES = 40
 """Models whose history is drawn, those with changes first."""
+TINY = 1e-9
+"""Smallest ratio that is inverted."""
 SATURATED = math.log(3)
 """Logarithm of the ratio that has the strongest colour."""
 
@@ -38,6 +42,8 @@ class Night:
     ratio: Estimate
     """Best model / source, for the first objective that is compared by its ratio."""
     run: str = ""
+    metric: str = MEDIAN_LATENCY
+    """That objective."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,10 @@ def heat_map(chains: Mapping[str, Mapping[str, Estimate]]) -> str:
         cells = "".join(_heat_cell(ratios.get(name)) for name in columns)
         link = f'<a href="#model-{text_html(model)}">{text_html(model)}</a>'
         rows.append(f"<tr><th>{link}</th>{cells}</tr>")
-    note = "The best ratio model / source of each chain among the trials that meet the constraints; below 1 is better."
+    note = (
+        "How many times better than the source the best model of each chain is, among the trials that meet the "
+        "constraints: 2x is twice as fast, or half the size, by the goal."
+    )
     if len(counts) > len(columns):
         note += f" {len(columns)} of {len(counts)} chains."
     body = "\n".join(rows)
@@ -122,7 +131,8 @@ def _heat_cell(ratio: Estimate | None) -> str:
     strength = min(1.0, abs(math.log(ratio.value)) / SATURATED)
     colour = "--good" if ratio.value < 1 else "--bad"
     style = f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
-    return f'<td class="right" style="{style}" title="{text_html(ratio_text(ratio))}">{ratio.value:.2f}</td>'
+    title = f"{1 / ratio.high:.2f}x to {1 / max(ratio.low, TINY):.2f}x"
+    return f'<td class="right" style="{style}" title="{title}">{1 / ratio.value:.2f}x</td>'
 
 
 def _histories(result: SweepResult, facts: SweepFacts) -> str:
@@ -153,24 +163,28 @@ def _day(night: Night) -> str:
 
 
 def history_chart(nights: Sequence[Night]) -> alt.LayerChart:
-    """Chart the ratio of one model's best over the nights, with its intervals."""
+    """Chart the change from one model's source to its best over the nights, with its intervals."""
     require_altair()
     import altair as alt
 
     rows = []
     for night in nights:
         day = _day(night)
-        rows.append({"night": day, "text": f"{day}: {ratio_text(night.ratio)}", **vars(night.ratio)})
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("night:O", title=None, axis=alt.Axis(labelAngle=0, labelExpr="slice(datum.value, 5, 10)"))
-    )
+        rows.append({"night": day, "text": f"{day}: {estimate_text(night.metric, night.ratio)}", **vars(night.ratio)})
+    days = [_day(night) for night in nights]
+    end = 10 if len({day[:10] for day in days}) == len(days) else 16
+    labels = alt.Axis(labelAngle=0, labelOverlap=True, labelExpr=f"slice(datum.value, 5, {end})")
+    base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:O", title=None, axis=labels))
     scale = alt.Scale(zero=False)
+    metric = nights[-1].metric
+    low, high = min(night.ratio.low for night in nights), max(night.ratio.high for night in nights)
+    axis = metric_axis(metric, low, high)
     intervals = base.mark_rule(color=TEXT, opacity=0.5).encode(
-        y=alt.Y("low:Q", title="ratio", scale=scale), y2="high:Q"
+        y=alt.Y("low:Q", title=metric, scale=scale, axis=axis), y2="high:Q"
     )
-    line = base.mark_line(color=BEST).encode(y=alt.Y("value:Q", title="ratio", scale=scale))
+    line = base.mark_line(color=BEST).encode(y=alt.Y("value:Q", title=metric, scale=scale, axis=axis))
     dots = base.mark_point(color=BEST, filled=True, size=60).encode(
-        y=alt.Y("value:Q", title="ratio", scale=scale), tooltip="text:N", description="text:N"
+        y=alt.Y("value:Q", title=metric, scale=scale, axis=axis), tooltip="text:N", description="text:N"
     )
     return alt.layer(intervals, line, dots)
 

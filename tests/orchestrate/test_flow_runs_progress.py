@@ -45,8 +45,9 @@ def finished(best: bool = True) -> SweepEntry:
 def test_a_finished_model_shows_its_objectives_and_its_size() -> None:
     row = entry_row(finished())
     assert (row["model"], row["state"], row["since last good"]) == ("cnn", "ok", "better")
-    assert (row["throughput ratio"], row["size ratio"], row["artifact"]) == (2.0, 0.5, "b" * 12)
-    assert "latency_p50 ratio" not in row
+    assert (row["throughput change"], row["size change"]) == ("2.0x higher throughput", "2.0x smaller")
+    assert row["artifact"] == "b" * 12
+    assert "latency_p50" not in row
 
 
 def test_a_failed_model_shows_the_reason_in_one_line() -> None:

@@ -123,5 +123,5 @@ def test_models_of_a_zoo_are_filtered_and_two_nights_compared(chromium: webdrive
         Select(chromium.find_element(By.ID, name)).select_by_value(night)
     rows = chromium.find_elements(By.CSS_SELECTOR, "#compared tbody tr")
     assert [row.text.split()[0] for row in rows] == ["cnn", "rnn"]
-    assert rows[0].text.endswith("higher")
+    assert rows[0].text.endswith("-28.6 % worse")
     assert rows[1].text.endswith("within the noise")

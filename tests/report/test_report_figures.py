@@ -11,14 +11,12 @@ from autoopt.outcome import Outcome
 from autoopt.report.figures import (
     chain_text,
     figure,
-    figure_title,
     first_objective,
     is_better,
     is_quality,
     kind,
     metrics_of,
     model_estimate,
-    rounded_figure,
     trial_figures,
     trial_title,
 )
@@ -76,14 +74,6 @@ def test_a_size_without_a_ratio_is_shown_as_a_value() -> None:
     assert figure("size", VALUES, {}) == "1 kB"
 
 
-def test_titles_say_which_columns_are_ratios() -> None:
-    assert [figure_title(name) for name in ("throughput", "size", "accuracy")] == [
-        "throughput ratio",
-        "size ratio",
-        "accuracy",
-    ]
-
-
 def test_a_trial_shows_its_headlines_then_size_and_one_quality_metric() -> None:
     metrics = {name: Estimate.exact(value) for name, value in {**VALUES, "cosine": 0.9}.items()}
     result = TrialResult("c", {}, Outcome.OK, metrics=metrics, ratios=RATIOS)
@@ -92,12 +82,6 @@ def test_a_trial_shows_its_headlines_then_size_and_one_quality_metric() -> None:
         "size 0.500x",
         "accuracy 0.7500",
     ]
-
-
-def test_rounded_figures_are_numbers() -> None:
-    assert rounded_figure("latency_p50", VALUES, RATIOS) == 0.25
-    assert rounded_figure("accuracy", VALUES, RATIOS) == 0.75
-    assert rounded_figure("cosine", VALUES, RATIOS) == rounded_figure("peak_memory", VALUES, RATIOS) == ""
 
 
 def test_a_chain_shows_its_searched_parameters_and_a_star_for_caveats() -> None:

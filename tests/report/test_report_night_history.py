@@ -15,7 +15,7 @@ from autoopt.results import SweepResult
 def test_a_night_counts_its_models_and_averages_their_ratios() -> None:
     [night] = history_of("production", nights_of({"cnn": [0.25], "mlp": [1.0], "bad": [None]})).nights
     assert (night.models, night.ok, night.host, night.time) == (3, 2, "forge", FIRST)
-    assert night.gain == pytest.approx(0.5)
+    assert night.gain == pytest.approx(2.0)
 
 
 def test_a_course_holds_the_figures_of_each_night() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -33,8 +34,8 @@ def test_text_shows_the_newest_night_first_and_losses_before_gains() -> None:
     assert (first[1], first[2], first[3], first[4]) == ("000000000017", "3", "2", "rnn")
     lines = notable(history)
     assert [line.partition(":")[0] for line in lines] == ["<cnn>", "rnn", "mlp"]
-    assert lines[0].startswith("<cnn>: latency_p50 ratio of the best model 1.20x since ")
-    assert lines[0].endswith("for the worse)")
+    assert lines[0].startswith("<cnn>: the best model, compared with the source, is ")
+    assert re.search(r"is (1\.2x|\d+ %) slower since .* \(a lasting change\)$", lines[0])
     assert notable(history_of("production", nights[:1])) == ["no lasting change over the nights"]
 
 

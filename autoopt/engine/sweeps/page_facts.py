@@ -51,5 +51,5 @@ def _nights(store: Store, sweeps: Sequence[tuple[str, SweepEntry]], metric: str)
     nights = []
     for sweep, entry in sweeps:
         if entry.best is not None and metric in entry.best.ratios:
-            nights.append(Night(store.sweeps.get(sweep).created, entry.best.ratios[metric], entry.run))
+            nights.append(Night(store.sweeps.get(sweep).created, entry.best.ratios[metric], entry.run, metric))
     return nights

@@ -11,14 +11,15 @@ from prefect.runtime import flow_run
 
 from autoopt.errors import one_line
 from autoopt.json_codec import from_json
-from autoopt.metrics import Constraint, Objective, headline_metrics, is_ratio_metric
+from autoopt.metrics import Constraint, Objective, headline_metrics
 from autoopt.orchestrate.flow_runs.naming import artifact_key
 from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.outages import best_effort
+from autoopt.report.change import metric_cells
 from autoopt.report.charts import best_so_far, trade_offs
 from autoopt.report.drawing import can_draw, picture
-from autoopt.report.figures import figure_title, first_objective, rounded_figure
-from autoopt.report.formatting import metric_text, params_text
+from autoopt.report.figures import first_objective
+from autoopt.report.formatting import params_text
 from autoopt.report.run import caveats, run_tables
 from autoopt.report.table import markdown
 from autoopt.report.verdict import verdict
@@ -115,10 +116,7 @@ def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, object]:
     row: dict[str, object] = {"trial": trial.number}
     values = values_of(result.metrics)
     for name in metrics:
-        if is_ratio_metric(name):
-            value = values.get(name)
-            row[name] = "" if value is None else metric_text(name, value)
-        row[figure_title(name)] = rounded_figure(name, values, result.ratios)
+        row |= metric_cells(name, values, result.ratios)
     row["outcome"] = str(result.outcome)
     row["feasible"] = trial.feasible
     row["parameters"] = params_text(result.point)

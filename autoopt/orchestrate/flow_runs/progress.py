@@ -13,12 +13,11 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from autoopt.errors import one_line
-from autoopt.metrics import headline_metrics, is_ratio_metric
+from autoopt.metrics import headline_metrics
 from autoopt.observer import Observer
 from autoopt.orchestrate.flow_runs.naming import artifact_key
 from autoopt.orchestrate.server.outages import best_effort, client_retries
-from autoopt.report.figures import figure_title, rounded_figure
-from autoopt.report.formatting import metric_text
+from autoopt.report.change import metric_cells
 from autoopt.report.verdict import gains
 from autoopt.results import SweepEntry, Trial
 
@@ -117,9 +116,7 @@ def entry_row(entry: SweepEntry) -> Row:
         if result is not None:
             row["result"] = ", ".join(gains(result, best))
             for metric in dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]):
-                if is_ratio_metric(metric) and metric in best.metrics:
-                    row[metric] = metric_text(metric, best.metrics[metric])
-                row[figure_title(metric)] = rounded_figure(metric, best.metrics, best.ratios)
+                row |= metric_cells(metric, best.metrics, best.ratios)
     row["run"] = entry.run
     row["artifact"] = artifact
     row["reason"] = one_line(entry.reason)

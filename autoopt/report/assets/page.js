@@ -78,7 +78,7 @@ function compareNights(rows, before, after, place) {
     const row = section.insertRow();
     for (const text of texts) row.insertCell().textContent = text;
   };
-  add(table.createTHead(), ["model", "ratio before", "ratio after", "after / before", "verdict"]);
+  add(table.createTHead(), ["model", "before", "after", "change", "verdict"]);
   const body = table.createTBody();
   for (const row of rows.filter((one) => !one.hidden)) {
     const [first, second] = [before, after].map((night) => row.querySelector(`td[data-night="${night}"]`));
@@ -86,9 +86,10 @@ function compareNights(rows, before, after, place) {
     const [one, other] = [first, second].map((cell) => [Number(cell.dataset.low), Number(cell.dataset.high)]);
     const factor = Math.sqrt((other[0] * other[1]) / (one[0] * one[1]));
     let verdict = "within the noise";
-    if (other[0] > one[1]) verdict = "higher";
-    if (other[1] < one[0]) verdict = "lower";
-    add(body, [row.dataset.model, first.textContent, second.textContent, factor.toFixed(3), verdict]);
+    if (other[0] > one[1]) verdict = "better";
+    if (other[1] < one[0]) verdict = "worse";
+    const change = `${factor < 1 ? "" : "+"}${(100 * (factor - 1)).toFixed(1)} %`;
+    add(body, [row.dataset.model, first.textContent, second.textContent, change, verdict]);
   }
   place.append(table);
 }
