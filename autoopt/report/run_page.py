@@ -237,7 +237,8 @@ def operator_table(times: OperatorTimes) -> Table:
 
 def _operator_row(name: str, time: OperatorTime) -> tuple[str, ...]:
     cells = [metric_text(MEDIAN_LATENCY, value) for value in (time.source, time.candidate)]
-    return (name, *cells, f"{time.change:+.3g} ms")
+    change = "+" if time.change >= 0 else ""
+    return (name, *cells, f"{change}{number_text(time.change)} ms")
 
 
 def _effects(trials: Sequence[Trial], objective: Objective) -> str:
