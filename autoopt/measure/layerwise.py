@@ -17,6 +17,7 @@ from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.quality.fidelity import NUMBERS, as_array, compare_output
 from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.model.tensors import return_values
 
 ITEMS = 4
 GROUP = 64
@@ -189,13 +190,10 @@ def _fetch(
 def _fetch_all(
     request: MeasureRequest, model: ModelFile, names: Sequence[str], feeds: Sequence[Feed]
 ) -> dict[str, list[object]]:
-    import onnx
-
     from autoopt.model import io
 
     proto = io.load(model.path)
-    outputs = {output.name for output in proto.graph.output}
-    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
+    return_values(proto.graph, names)
     values: dict[str, list[object]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
         path = io.save(proto, Path(folder))

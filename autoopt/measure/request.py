@@ -78,6 +78,10 @@ class MeasureRequest:
         """The candidate and its rivals."""
         return (self.candidate, *self.rivals)
 
+    def alone(self, number: int) -> MeasureRequest:
+        """The request for one of the models without the others."""
+        return replace(self, candidate=self.models[number], rivals=())
+
     @property
     def is_source(self) -> bool:
         """True if the candidate is the source model itself: this measures the baseline."""

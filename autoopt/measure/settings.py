@@ -81,21 +81,25 @@ class MeasurementSettings:
         except JsonTypeError as error:
             raise InputError(str(error), where="measurement") from None
         for name in ("seconds", "target_width", "replicas", "max_pairs", "margin"):
-            if getattr(settings, name) <= 0:
-                raise InputError(f"{name!r} must be above 0, not {getattr(settings, name)!r}", where="measurement")
-        if settings.concurrency < 1:
-            raise InputError(f"'concurrency' must be at least 1, not {settings.concurrency!r}", where="measurement")
+            value = getattr(settings, name)
+            _check(value > 0, f"{name!r} must be above 0, not {value!r}")
+        for name in ("concurrency", "new_tokens"):
+            value = getattr(settings, name)
+            _check(value >= 1, f"{name!r} must be at least 1, not {value!r}")
         for case in settings.throughput:
-            if case.concurrency < 1 or case.batch_size < 1:
-                reason = "'throughput': batch_size and concurrency must be at least 1"
-                raise InputError(f"{reason}, not {case.batch_size!r} and {case.concurrency!r}", where="measurement")
-        if settings.new_tokens < 1:
-            raise InputError(f"'new_tokens' must be at least 1, not {settings.new_tokens!r}", where="measurement")
-        if len(settings.image_size) not in (0, 2) or any(side < 1 for side in settings.image_size):
-            raise InputError(f"'image_size' must be [height, width], not {settings.image_size}", where="measurement")
-        if settings.rounds < 0:
-            raise InputError(f"'rounds' must be a whole number from 0, not {settings.rounds!r}", where="measurement")
+            problem = "'throughput': batch_size and concurrency must be at least 1"
+            numbers = (case.batch_size, case.concurrency)
+            _check(min(numbers) >= 1, f"{problem}, not {numbers[0]} and {numbers[1]}")
+        sides = settings.image_size
+        is_size = len(sides) in (0, 2) and min(sides, default=1) >= 1
+        _check(is_size, f"'image_size' must be [height, width], not {sides}")
+        _check(settings.rounds >= 0, f"'rounds' must be a whole number from 0, not {settings.rounds}")
         return settings
+
+
+def _check(is_valid: bool, problem: str) -> None:
+    if not is_valid:
+        raise InputError(problem, where="measurement")
 
 
 SETTINGS: Final[Mapping[str, str]] = {f.name: f.metadata["summary"] for f in fields(MeasurementSettings)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,6 +84,14 @@ def _tensors_of(attribute: AttributeProto) -> Iterator[TensorProto]:
         sparse_tensors.append(attribute.sparse_tensor)
     for sparse in sparse_tensors:
         yield from (sparse.values, sparse.indices)
+
+
+def return_values(graph: GraphProto, names: Iterable[str]) -> None:
+    """Let a graph return inner values too, in place. The runtime infers the types of outputs that have none."""
+    outputs = {value.name for value in graph.output}
+    for name in names:
+        if name not in outputs:
+            graph.output.add(name=name)
 
 
 def walk_graphs(graph: GraphProto) -> Iterator[GraphProto]:

@@ -156,20 +156,27 @@ class DagSpec(FileModel):
             reason = f"{' and '.join(kinds)} exclude each other"
             raise FieldError(reason, place=(kinds[1],), remedy="give exactly one of chains, stages, edges")
         self._check_targets()
-        self._check_set()
+        if isinstance(self.model, dict):
+            self._check_set()
+        else:
+            self._check_single()
         if self.user_script is None:  # a script may define any metric
             self._check_metrics()
         self._check_mentions()
         return self
 
-    def _check_set(self) -> None:
+    def _check_single(self) -> None:
+        """Refuse what is only for several models."""
         for field in ("connections", "pipeline"):
-            if getattr(self, field) and not isinstance(self.model, dict):
+            if getattr(self, field):
                 raise FieldError("is for several models", place=(field,), remedy="name them in model")
-        if isinstance(self.model, dict) and len(self.targets) > 1:
+
+    def _check_set(self) -> None:
+        """Refuse what several models do not support."""
+        if len(self.targets) > 1:
             remedy = "keep one; a DAG for each of the others compares them"
             raise FieldError("several models run on one target", place=("targets",), remedy=remedy)
-        if isinstance(self.model, dict) and self.data.latency is not None:
+        if self.data.latency is not None:
             reason = "times of several models are measured on the evaluation data"
             raise FieldError(reason, place=("data", "latency"), remedy="remove it")
         if self.pipeline and self.user_script is None:

@@ -44,18 +44,11 @@ class PathRules:
     _inserted: dict[tuple[str, frozenset[str]], tuple[tuple[PassInfo, ...], str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._forbidden: list[Prior] = []
-        self._required: list[Prior] = []
-        self._required_chains: list[Prior] = []
-        for prior in self.priors:
-            if prior.values or prior.kind == "prefer":
-                continue
-            if prior.kind == "forbid":
-                self._forbidden.append(prior)
-            elif prior.scope.chain is None:
-                self._required.append(prior)
-            else:
-                self._required_chains.append(prior)
+        of_chains = [prior for prior in self.priors if not prior.values]
+        required = [prior for prior in of_chains if prior.kind == "require"]
+        self._forbidden = [prior for prior in of_chains if prior.kind == "forbid"]
+        self._required = [prior for prior in required if prior.scope.chain is None]
+        self._required_chains = [prior for prior in required if prior.scope.chain is not None]
         rules: tuple[Prior | Cut, ...] = (*self._forbidden, *self._required, *self._required_chains, *self.counter.cuts)
         self._scopes = tuple(dict.fromkeys(rule.scope for rule in rules if not rule.scope.everywhere))
         self._relevant = {node: self.requirements.relevant(info) for node, info in self.infos.items()}

@@ -22,8 +22,7 @@ from autoopt.json_codec import to_json
 from autoopt.measure.inference.batches import batch
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
-from autoopt.measure.latency.comparison import Comparison
-from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.measurement import measure_in_turns
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
@@ -171,20 +170,17 @@ def _decoder(runner: ModelRunner) -> Decoder:
 def _measure_steps(request: MeasureRequest, make: MakeCall, *, with_source: bool, busy: bool) -> list[MeasureReply]:
     """Measure calls of all models in turns, on one thread too where that helps; one reply for each."""
     subject_of = partial(_subject, request, evaluation_data(request), make)
-    source = None
-    if with_source and request.source is not None and not all(map(request.source.same_as, request.models)):
-        source = subject_of(request.source)
-    settings = replace(request.settings, incumbent_ratio=None)
-    if source is not None:
-        settings = replace(clock_settings(request, busy=busy), incumbent_ratio=None)
-    comparisons = [Comparison(subject_of(model), source, seed=settings.seed) for model in request.models]
-    measurement = Measurement(comparisons, settings).run()
-    thread_ratios: list[Estimate | None] = [None] * len(comparisons)
-    if source is not None:
+    settings = request.settings
+    if with_source:
+        settings = clock_settings(request, busy=busy)
+    settings = replace(settings, incumbent_ratio=None)
+    measurement = measure_in_turns(request, settings, subject_of, with_source=with_source)
+    thread_ratios: list[Estimate | None] = [None] * len(request.models)
+    if with_source:
         thread_ratios = ratios_on_one_thread(request, measurement, subject_of, busy=busy)
     replies = []
-    for number, comparison in enumerate(comparisons):
-        single = replace(request, candidate=request.models[number], rivals=(), metrics=(MEDIAN_LATENCY, STEP))
+    for number, comparison in enumerate(measurement.comparisons):
+        single = replace(request.alone(number), metrics=(MEDIAN_LATENCY, STEP))
         reply = results(single, comparison, settings.batch_size, measurement.summary(comparison))
         replies.append(_with_both_ratios(with_one_thread(single, reply, thread_ratios[number], busy=busy)))
     return replies

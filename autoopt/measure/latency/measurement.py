@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -18,8 +18,11 @@ from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison, shared_variance
 from autoopt.measure.latency.pairs import Pair, disturbed_share, preempted_share
 from autoopt.measure.latency.subjects import LEAD, LEAD_LONG, Subject
+from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 
+SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
+"""Makes the subject of a model."""
 StopReason: TypeAlias = Literal["narrow", "no narrower", "worse", "time", "max repeats"]
 GAIN = 0.2
 """Share of its width by which an interval that will not become narrow enough must shrink until the time is up, to make
@@ -175,6 +178,17 @@ class Measurement:
             "shared_variance": shared_variance(self.comparisons),
             **comparison.summary(),
         }
+
+
+def measure_in_turns(
+    request: MeasureRequest, settings: MeasurementSettings, subject_of: SubjectOf, *, with_source: bool
+) -> Measurement:
+    """Measure all models of a request in turns, and the source too unless each of them is the source."""
+    source = None
+    if with_source and request.source is not None and not all(map(request.source.same_as, request.models)):
+        source = subject_of(request.source)
+    comparisons = [Comparison(subject_of(model), source, seed=settings.seed) for model in request.models]
+    return Measurement(comparisons, settings).run()
 
 
 @contextmanager

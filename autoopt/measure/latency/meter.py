@@ -21,14 +21,14 @@ from autoopt.measure.latency import machine
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.executed_graph import executed_graphs
 from autoopt.measure.latency.generation import shared_time, with_generation
-from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.measurement import Measurement, measure_in_turns
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.throughput import Throughput, compare_throughput
 from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, MeasureRequest, ModelFile
-from autoopt.measure.settings import MeasurementSettings, ThroughputCase
+from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import Estimate
 from autoopt.model.session import caller
 
@@ -81,7 +81,7 @@ def _replies(request: MeasureRequest, measured: _Measured, source_refusal: str) 
     for number, comparison in enumerate(measurement.comparisons):
         own_details = {**measurement.summary(comparison), **details, **comparison.candidate.outlier_details()}
         own_details["disturbed"] = comparison.disturbed or details["disturbed"]
-        single = _single_request(request, number)
+        single = request.alone(number)
         reply = results(single, comparison, request.settings.batch_size, own_details)
         reply = with_one_thread(single, reply, measured.thread_ratios[number], busy=measured.busy)
         replies.append(_with_throughput(single, reply, measured.tables[number]))
@@ -109,20 +109,16 @@ def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -
     settings = request.settings
     if with_source and one_thread:
         settings = clock_settings(request, busy=waiting["quiet"] is False)
-    measurement = _run(request, data, settings, with_source=with_source)
+    own_subject = partial(subject_of, request, data)
+    measurement = measure_in_turns(request, settings, own_subject, with_source=with_source)
     tables = _throughput_tables(request, measurement)
     load = machine.others_load(before, machine.Reading.now())
     busy = load is not None and load > machine.BUSY
     thread_ratios: list[Estimate | None] = [None] * len(request.models)
     if with_source and one_thread:
-        thread_ratios = ratios_on_one_thread(request, measurement, partial(subject_of, request, data), busy=busy)
+        thread_ratios = ratios_on_one_thread(request, measurement, own_subject, busy=busy)
     state = {**machine.describe(), **waiting, "others_load": None if load is None else round(load, 3)}
     return _Measured(measurement, tables, thread_ratios, state, busy)
-
-
-def _single_request(request: MeasureRequest, number: int) -> MeasureRequest:
-    """The request for one of the models alone."""
-    return replace(request, candidate=request.models[number], rivals=())
 
 
 def _details(request: MeasureRequest, comparison: Comparison) -> dict[str, JsonValue]:
@@ -161,16 +157,6 @@ def is_slow(pace: float | None) -> bool:
     return pace is not None and pace > 1 + PACE
 
 
-def _run(request: MeasureRequest, data: DataSet, settings: MeasurementSettings, *, with_source: bool) -> Measurement:
-    """Run one measurement of a sized request; the source takes part if a candidate is another model."""
-    source = None
-    if with_source and request.source is not None and not all(map(request.source.same_as, request.models)):
-        source = subject_of(request, data, request.source)
-    seed = request.settings.seed
-    comparisons = [Comparison(subject_of(request, data, model), source, seed=seed) for model in request.models]
-    return Measurement(comparisons, settings).run()
-
-
 def subject_of(request: MeasureRequest, data: DataSet, model: ModelFile) -> Subject:
     """Make the subject of a model; each of its sessions runs a batch of its own."""
     options = dict(model.session_options)
@@ -192,7 +178,7 @@ def _throughput_tables(request: MeasureRequest, measurement: Measurement) -> lis
     seconds = request.settings.seconds / (2 * len(request.models))
     tables = []
     for number, comparison in enumerate(measurement.comparisons):
-        tables.append(_throughput_table(_single_request(request, number), comparison, seconds))
+        tables.append(_throughput_table(request.alone(number), comparison, seconds))
     return tables
 
 

@@ -8,23 +8,17 @@ within 1 to 5 %, and differed from that of two threads on the idle machine by le
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
 
 from autoopt import json_codec
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import core_count
-from autoopt.measure.latency.measurement import Measurement
-from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.measurement import Measurement, SubjectOf
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
-
-SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
-"""Makes the subject of a model."""
 
 WIDE = 0.2
 """Relative width of the interval by the clock from which the ratio on one thread is measured too, on any machine."""

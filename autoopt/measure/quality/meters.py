@@ -13,11 +13,12 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.measure.constraints import Observation, judge, share_resolution
 from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.runner import Item
 from autoopt.measure.quality import custom as custom_metrics
 from autoopt.measure.quality import task as task_metrics
 from autoopt.measure.quality.classification import class_names, numbered
 from autoopt.measure.quality.predictions import outputs_of, predictions_of, same_outputs, subset
-from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.metrics import Direction, Estimate, get_metric
 from autoopt.script import load_script
 
@@ -66,25 +67,34 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
     if request.source is None:
         return MeasureReply(metrics, details=details)
     try:
-        source_items = items if request.is_source else outputs_of(request, request.source, data)
-        source_outputs = predictions_of(request, request.source, source_items)
+        source_outputs, are_same = _source_predictions(request, request.source, data, items)
     except Exception as error:  # The runtime refuses the source: the candidate is measured without comparison.
         return MeasureReply(metrics, details={**details, "source_refused": f"{type(error).__name__}: {error}"})
-    are_same = same_outputs(items, source_items)
     source_metrics = {name: _task_metric(name, source_outputs, labels) for name in request.metrics}
-    drops: dict[str, Estimate] = {}
-    for name in request.metrics:
-        drops[name] = Estimate.exact(0.0)
-        if not request.is_source:
-            drops[name] = _finite(task_metrics.drop(name, outputs, source_outputs, labels), "minimize")
-        if are_same:
-            drops[name] = Estimate.exact(drops[name].value)
-    if are_same and not request.is_source:
-        details["identical_outputs"] = True
+    drops = dict.fromkeys(request.metrics, Estimate.exact(0.0))
+    if not request.is_source:
+        for name in request.metrics:
+            drop = _finite(task_metrics.drop(name, outputs, source_outputs, labels), "minimize")
+            drops[name] = Estimate.exact(drop.value) if are_same else drop
     shares = [name for name in request.metrics if get_metric(name).unit == "fraction"]
     details["resolutions"] = dict.fromkeys(shares, share_resolution(len(data)))
-    details["drops"] = to_json(drops)
+    details |= _comparison_details(request, drops, are_same)
     return MeasureReply(metrics, source_metrics, _paired_ratios(drops, source_metrics), details=details)
+
+
+def _source_predictions(
+    request: MeasureRequest, source: ModelFile, data: DataSet, items: Sequence[Item]
+) -> tuple[list[object], bool]:
+    """The predictions of the source, and whether its outputs are the same as `items`, those of the candidate."""
+    source_items = items if request.is_source else outputs_of(request, source, data)
+    return predictions_of(request, source, source_items), same_outputs(items, source_items)
+
+
+def _comparison_details(request: MeasureRequest, drops: Mapping[str, Estimate], are_same: bool) -> dict[str, JsonValue]:
+    details: dict[str, JsonValue] = {"drops": to_json(drops)}
+    if are_same and not request.is_source:
+        details["identical_outputs"] = True
+    return details
 
 
 def _paired_ratios(drops: Mapping[str, Estimate], sources: Mapping[str, Estimate]) -> dict[str, Estimate]:
@@ -137,9 +147,7 @@ def custom(request: MeasureRequest) -> MeasureReply:
     source_outputs: list[object] | None = None
     are_same = False
     if request.source is not None:
-        source_items = outputs_of(request, request.source, data)
-        source_outputs = predictions_of(request, request.source, source_items)
-        are_same = same_outputs(items, source_items)
+        source_outputs, are_same = _source_predictions(request, request.source, data, items)
     metrics: dict[str, Estimate] = {}
     source_metrics: dict[str, Estimate] = {}
     drops: dict[str, Estimate] = {}
@@ -156,9 +164,7 @@ def custom(request: MeasureRequest) -> MeasureReply:
             drop = Estimate.exact(drop.value)
         if drop is not None:
             drops[name] = drop
-    details: dict[str, JsonValue] = {"items": len(data), "drops": to_json(drops)}
-    if are_same and not request.is_source:
-        details["identical_outputs"] = True
+    details = {"items": len(data), **_comparison_details(request, drops, are_same)}
     return MeasureReply(metrics, source_metrics, details=details)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from autoopt.model import io
 from autoopt.model.lazy_imports import helper, numpy_helper, onnx
 from autoopt.model.session import make_plain_session, make_session
+from autoopt.model.tensors import return_values
 from autoopt.passes.onnx_tools.graphs import replace_items, weight_names
 from autoopt.passes.quantize.calibration import Ranges
 
@@ -204,8 +205,7 @@ def expose(model: ModelProto, values: Iterable[str]) -> tuple[ModelProto, list[s
     exposed = deepcopy(model)
     inputs = weight_names(model) | {value.name for value in model.graph.input}
     names = [name for name in dict.fromkeys(values) if name not in inputs]
-    outputs = {value.name for value in model.graph.output}
-    exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
+    return_values(exposed.graph, names)
     return exposed, names
 
 

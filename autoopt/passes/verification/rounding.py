@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import np, onnx
-from autoopt.model.tensors import tensors
+from autoopt.model.tensors import return_values, tensors
+from autoopt.passes.onnx_tools.graphs import producers
 from autoopt.passes.verification.noisy_model import Pool, noisy_model
 from autoopt.passes.verification.output_arrays import is_float, output_arrays
 
@@ -155,11 +156,7 @@ def _computed_types(model: ModelProto, folder: Path) -> dict[str, int]:
         "tensor(bfloat16)": onnx.TensorProto.BFLOAT16,
     }
     copy = deepcopy(model)
-    outputs = {value.name for value in model.graph.output}
-    for node in model.graph.node:
-        for name in node.output:
-            if name and name not in outputs:
-                copy.graph.output.append(onnx.ValueInfoProto(name=name))
+    return_values(copy.graph, producers(model.graph))
     types = {value.name: kinds.get(value.type, 0) for value in _open(copy, folder).get_outputs()}
     return {name: int(kind) for name, kind in types.items() if kind}
 
