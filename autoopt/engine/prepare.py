@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
 from autoopt.engine.run.opening import open_session
@@ -33,6 +34,10 @@ WARM = [
     "autoopt.measure.quality.meters",
 ]
 """Modules that all workers of a run need; they share one import."""
+LIBRARIES = {"onnx-ir": "onnx_ir.passes.common", "onnxslim": "onnxslim", "sympy": "sympy"}
+"""Modules of the libraries that passes name, as far as they take a worker long to import and start no threads."""
+FAMILIES = {"quantize": "onnxruntime.quantization"}
+"""The same for what all passes of a family import."""
 
 
 def prepare(request: RunRequest) -> Prepared:
@@ -76,11 +81,25 @@ def _opened(request: RunRequest, spec: DagSpec, began: float) -> Prepared:
         session.closing.callback(resources.close)
         if session.answer is None:
             # A new search over old results may find all of them in the store.
-            _warm(resources, WARM, workers=1 if request.fresh else None)
+            if request.fresh:
+                _warm(resources, WARM, workers=1)
+            else:
+                _warm(resources, [*WARM, *_pass_modules(session.chains.values())])
             for warning in source_warnings(session.ctx):
                 session.notes.append(warning)
                 request.observer.on_note(warning)
         return session
+
+
+def _pass_modules(chains: Iterable[Chain]) -> list[str]:
+    """Modules that the passes of chains import in workers of this interpreter."""
+    modules: set[str] = set()
+    for chain in chains:
+        for node in chain.nodes:
+            if node.host.type == "local":
+                names = [FAMILIES.get(node.info.family), *map(LIBRARIES.get, node.info.libraries)]
+                modules.update(filter(None, names))
+    return sorted(modules)
 
 
 def _warm(resources: Resources, modules: Sequence[str], workers: int | None = None) -> None:
