@@ -39,6 +39,7 @@ PARAMS: dict[str, Callable[[str, Path], dict[str, Any]]] = {
 BEFORE = {"layer_precision_compare": ["static_quantization"]}
 """Passes that leave what a pass looks for, where its `requires` does not say so."""
 CPU = "CPUExecutionProvider"
+GOOD = ("ok", "unchanged")
 
 
 def main(out: Path, names: list[str], *, check: bool) -> None:
@@ -46,12 +47,10 @@ def main(out: Path, names: list[str], *, check: bool) -> None:
         folder = Path(work)
         for model_name in MODELS:
             prepare(model_name, folder)
-        for name in names:
-            info = registry().info(name)
-            if not info.missing:
-                for result in sweep(info, folder, check=check):
-                    file.write(json.dumps(result) + "\n")
-                    file.flush()
+        infos = [info for info in map(registry().info, names) if not info.missing]
+        for result in sweep(infos, Preparations(folder, check=check)):
+            file.write(json.dumps(result) + "\n")
+            file.flush()
 
 
 def prepare(name: str, folder: Path) -> None:
@@ -72,17 +71,68 @@ def follower(model: str, folder: Path) -> str:
     return str(io.save(proto, folder / f"{model}_follower"))
 
 
-def sweep(info: PassInfo, folder: Path, *, check: bool) -> Iterator[dict[str, Any]]:
-    """Every model with the defaults; then every search value, one at a time, on the first model that changed."""
-    needed = PARAMS.get(info.name, lambda model, folder: {})
-    changed = ""
+class Preparations:
+    """Runs passes on the models as the passes that must run before leave them, which is done once for each list."""
+
+    def __init__(self, folder: Path, *, check: bool = True) -> None:
+        self.folder = folder
+        self.check = check
+        self._replies: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    def run(self, model: str, names: list[str]) -> dict[str, Any]:
+        """Return the `model` of a request, or else, with an outcome, the reply of the pass that failed."""
+        prepared: dict[str, Any] = {"path": str(self.folder / model / "model.onnx"), "session_options": {}}
+        for count, name in enumerate(names, start=1):
+            key = (model, *names[:count])
+            if key not in self._replies:
+                self._replies[key] = self._next(prepared, model, name)
+            prepared = self._replies[key]
+            if "outcome" in prepared:
+                break
+        return prepared
+
+    def _next(self, prepared: dict[str, Any], model: str, name: str) -> dict[str, Any]:
+        out = Path(tempfile.mkdtemp(dir=self.folder))
+        reply = self.call(registry().info(name), model, prepared, {}, out)
+        if reply["outcome"] not in GOOD:
+            return reply
+        path = prepared["path"]
+        if reply["path"]:
+            path = str(next(Path(reply["path"]).glob("model.*")))
+        return {"path": path, "session_options": reply["session_options"]}
+
+    def call(
+        self, info: PassInfo, model: str, prepared: dict[str, Any], params: dict[str, Any], out: Path
+    ) -> dict[str, Any]:
+        """Run one pass on a model that other passes may have prepared; the reply."""
+        provider = CPU if CPU in (info.accelerators or (CPU,)) else info.accelerators[0]
+        payload = {
+            "model": prepared,
+            "steps": [{"node": "n", "pass": info.name, "params": params}],
+            "output": str(out),
+            "check": self.check,
+            "data": str(self.folder / f"{model}.npz"),
+            "accelerator": {"device": "cpu" if provider == CPU else "gpu", "execution_provider": provider},
+        }
+        reply: dict[str, Any] = run(payload)["steps"][-1]
+        return reply
+
+
+def sweep(infos: list[PassInfo], preparations: Preparations) -> Iterator[dict[str, Any]]:
+    """Every model with the defaults; then every search value, one at a time, on the first model that changed.
+
+    A model meets all passes in turn, because a worker keeps the model of its last call.
+    """
+    changed: dict[str, str] = {}
     for model in MODELS:
-        result = step(info, model, needed(model, folder), folder, check=check)
-        changed = changed or (model if result["outcome"] == "ok" else "")
-        yield result
-    for params in variants(info):
-        model = changed or "mlp"
-        yield step(info, model, {**needed(model, folder), **params}, folder, check=check)
+        for info in infos:
+            result = step(info, model, {}, preparations)
+            if result["outcome"] == "ok":
+                changed.setdefault(info.name, model)
+            yield result
+    for info in infos:
+        for params in variants(info):
+            yield step(info, changed.get(info.name, "mlp"), params, preparations)
 
 
 def variants(info: PassInfo) -> Iterator[dict[str, Any]]:
@@ -107,25 +157,20 @@ def required(info: PassInfo) -> list[str]:
     return list(found)
 
 
-def step(info: PassInfo, model: str, params: dict[str, Any], folder: Path, *, check: bool = True) -> dict[str, Any]:
+def step(info: PassInfo, model: str, params: dict[str, Any], preparations: Preparations) -> dict[str, Any]:
     """Run the pass behind those that it requires, as a plan would have it."""
-    out = Path(tempfile.mkdtemp(dir=folder))
-    before = [{"pass": name} for name in [*required(info), *BEFORE.get(info.name, [])]]
-    provider = CPU if CPU in (info.accelerators or (CPU,)) else info.accelerators[0]
-    payload = {
-        "model": {"path": str(folder / model / "model.onnx")},
-        "steps": [*before, {"node": "n", "pass": info.name, "params": params}],
-        "output": str(out),
-        "check": check,
-        "data": str(folder / f"{model}.npz"),
-        "accelerator": {"device": "cpu" if provider == CPU else "gpu", "execution_provider": provider},
-    }
-    result = {**run(payload)["steps"][-1], "pass": info.name}
+    needed = PARAMS.get(info.name, lambda model, folder: {})(model, preparations.folder)
+    asked = {**needed, **params}
+    result = preparations.run(model, [*required(info), *BEFORE.get(info.name, [])])
+    out = Path(tempfile.mkdtemp(dir=preparations.folder))
+    if "outcome" not in result:
+        result = preparations.call(info, model, result, asked, out)
     shutil.rmtree(out)
     return {
         "model": model,
-        "asked": params,
+        "asked": asked,
         **{k: v for k, v in result.items() if k != "path"},
+        "pass": info.name,
         "moved": bool(result["path"]),
     }
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from micro_models import MODELS
-from sweep import prepare, step
+from sweep import Preparations, prepare, step
 
 from autoopt.registry import registry
 
@@ -22,6 +22,8 @@ if __name__ == "__main__":
     info = registry().info("weight_only_quantization")
     with tempfile.TemporaryDirectory() as name, Path(sys.argv[1]).open("w") as out:
         folder = Path(name)
+        preparations = Preparations(folder)
         for model in MODELS:
             prepare(model, folder)
-            out.writelines(json.dumps(step(info, model, params, folder)) + "\n" for params in ASKED)
+            results = (step(info, model, params, preparations) for params in ASKED)
+            out.writelines(json.dumps(result) + "\n" for result in results)
