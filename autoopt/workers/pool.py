@@ -101,6 +101,7 @@ class WorkerPool:
         try:
             return worker.call(line, timeout, cap, self._is_closed)
         except KilledAtStart:
+            # Nothing of the call has run: whatever killed the process, the call is not to blame.
             worker = WorkerProcess(self.python, self._env)
             return worker.call(line, timeout, cap, self._is_closed)
         finally:

@@ -160,6 +160,7 @@ class WorkerProcess:
             if result is None:
                 return self._examine_death(time.monotonic() - started, memory, limits.oom_kills() > oom_kills)
         except BaseException:
+            # Its reply would be taken for the answer to the next call.
             self.kill()
             raise
         if result.outcome is Outcome.OUT_OF_MEMORY:
@@ -194,6 +195,7 @@ class WorkerProcess:
                 message = f"exceeded its memory limit of {memory >> 20} MiB"
                 return self._stop(Outcome.OUT_OF_MEMORY, message, time.monotonic() - started)
             if not self.alive:
+                # It may have replied just before it died.
                 self._transfer(self._out)
                 return self._next_reply()
 

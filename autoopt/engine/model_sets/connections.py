@@ -94,8 +94,11 @@ def _source_of(part: str, name: str, inspections: Inspections, generation: Gener
     Raises:
         FieldError: several parts give it.
     """
-    decoders = () if generation is None else (generation.first, generation.further)
-    others = {other: each for other, each in inspections.items() if other != part and other not in decoders}
+    excluded = {part}
+    if generation is not None:
+        # The generation itself connects what decoders give.
+        excluded |= {generation.first, generation.further}
+    others = {other: inspection for other, inspection in inspections.items() if other not in excluded}
     givers = []
     for other, inspection in others.items():
         output = _output_for(name, inspection)

@@ -60,7 +60,7 @@ class SearchLoop:
     """The expectation that ends the search if it comes true; None to search in any case."""
     patience: int | None = None
     """The number of trials that may fail before the first success; None for any number."""
-    told: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
+    after_trial: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
     """Receives the completed trials after each one."""
     completed: list[CompletedTrial] = field(default_factory=list)
     stopped: str = ""
@@ -139,7 +139,7 @@ class SearchLoop:
             self.stopped = self.confirmation.reason(trial)
         if self._is_hopeless():
             self.stopped = f"the first {self.patience} candidates failed"
-        self.told(self.completed)
+        self.after_trial(self.completed)
 
     def _is_hopeless(self) -> bool:
         if self.patience is None or len(self.completed) < self.patience:

@@ -177,7 +177,7 @@ class Session:
             self._search_deadline(),
             confirmation,
             patience=None if baseline.outcome.good else FAILED_REPAIRS,
-            told=self._record_often,
+            after_trial=self._record_often,
         )
         with self.ctx.attempt.counts.timing("search"):
             try:

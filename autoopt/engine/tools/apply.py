@@ -128,13 +128,11 @@ def apply_pass(
         elif script is None and model.suffix == ".py":
             script = str(model.absolute())
         if options.data is not None:
-            where = options.data if isinstance(options.data, str) else "data"
-            ask_worker(pool, DESCRIBE_DATA, {"data": options.data, "model": str(path)}, where, options.timeout)
-        steps = [PassStep(before.name, full_config(before, {}), before.name) for before in required]
-        steps.append(PassStep(info.name, full_config(info, params or {}), info.name))
+            _check_data(pool, options, path)
+        steps = (*(_step(before, {}) for before in required), _step(info, params or {}))
         request = PassRequest(
             model=ModelFile(path),
-            steps=tuple(steps),
+            steps=steps,
             output=folder / "steps",
             accelerator=options.accelerator,
             data=options.data,
@@ -144,6 +142,22 @@ def apply_pass(
         reply = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(steps))
     step = _step_of(name, reply)
     return AppliedPass(step, step.path or source, tuple(before.name for before in required))
+
+
+def _check_data(pool: WorkerPool, options: PassSettings, model: Path) -> None:
+    """Have a worker read the calibration data.
+
+    Raises:
+        InputError: They cannot be read.
+    """
+    where = "data"
+    if isinstance(options.data, str):
+        where = options.data
+    ask_worker(pool, DESCRIBE_DATA, {"data": options.data, "model": str(model)}, where, options.timeout)
+
+
+def _step(info: PassInfo, params: JsonObject) -> PassStep:
+    return PassStep(info.name, full_config(info, params), info.name)
 
 
 def _step_of(name: str, reply: CallResult) -> StepReply:

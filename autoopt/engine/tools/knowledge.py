@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from autoopt.search.surrogates.effects import Effect, Factor, Scale, pooled_effe
 from autoopt.spec.reader import MAX_BYTES
 from autoopt.store import Store
 from autoopt.target import Target
+from autoopt.working_folder import replacing
 
 SUFFIX: Final = ".json"
 INTERVAL: Final = 1.96
@@ -55,12 +55,8 @@ def export_knowledge(store: Store, file: Path) -> Exported:
     if not lessons:
         raise InputError("the store has no finished run to learn from", remedy="run 'autoopt run model.onnx' first")
     knowledge = Knowledge.of(_fitting(lessons), library_version("autoopt"))
-    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-    try:
-        knowledge.write(temporary)
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(file) as new:
+        knowledge.write(new)
     return Exported(len(knowledge.lessons), len(lessons) - len(knowledge.lessons))
 
 

@@ -123,7 +123,7 @@ def _command(request: Json) -> str:
     dag = request.get("dag_file") or request.get("dag")
     if not isinstance(dag, str):
         return ""
-    parts = [f"{name}={path}" for name, path in (request.get("parts") or {}).items()]
+    parts = [f"{name}={path}" for name, path in _section(request, "parts").items()]
     words = ["autoopt", "run", *(parts or [dag])]
     if request.get("model") not in (None, dag):
         words += ["--model", str(request["model"])]
@@ -131,7 +131,7 @@ def _command(request: Json) -> str:
         text = _data_text(request.get(option))
         if text:
             words += [f"--{option}", text]
-    for name, value in (request.get("search") or {}).items():
+    for name, value in _section(request, "search").items():
         words += ["--search", f"{name}={value}"]
     return shlex.join(words)
 

@@ -172,6 +172,7 @@ class DeployedExecutor:
             chains = {key: chain for key, chain in self._chains.items() if chain.waiting}
         self._new_trials.clear()
         complete = False
+        # Holds back the errors of a server that is away; the rest of the block is skipped then.
         with outage:
             _raise_if_suspended()
             for key, chain in chains.items():

@@ -158,6 +158,7 @@ class PrefectHost(FunctionHost):
         run: WatchedFlowRun | None = None
         while True:
             state = None
+            # Holds back the errors of a server that is away; `state` stays None then.
             with outage:
                 run = run or self._submit(call_id, attempt)
                 state = run.state()

@@ -137,6 +137,7 @@ class ArtifactFiles:
     def _locked(self, kind: int) -> Iterator[None]:
         self.root.mkdir(parents=True, exist_ok=True)
         with open(self.root / ".lock", "a") as file:
+            # Closing the file releases the lock, and so does the end of the process.
             fcntl.flock(file, kind)
             yield
 
@@ -150,6 +151,7 @@ class ArtifactFiles:
         try:
             _copy(source, temporary, consume)
             reached("after copy")
+            # That of the copy: the source may have changed while it was copied.
             actual = digest_folder(temporary)
             if digest is not None and digest != actual:
                 raise SystemFailure(f"has digest {actual}, not {digest} as expected", where=str(source))
@@ -175,6 +177,7 @@ class ArtifactFiles:
                     return False
                 self.remove(digest)
                 _rename(temporary, folder)
+            # A power cut forgets a folder whose parent was not synced; the row that names the artifact comes next.
             sync(folder.parent)
             if is_first:
                 sync(self.root)
@@ -211,6 +214,7 @@ def _copy(source: Path, temporary: Path, consume: bool) -> None:
 
 def _make_durable(temporary: Path) -> None:
     for path in files_in(temporary).values():
+        # Sessions and users open these files where they are: nobody may change what the digest names.
         path.chmod(0o444)
         sync(path)
     for path in temporary.rglob("*"):

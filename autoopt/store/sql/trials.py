@@ -80,6 +80,7 @@ class SqlTrials(TrialStore):
         row = {**_row(record, self._owner), "status": "done", "lease": None, "finished": self._database.now}
         free = (_T.status == "pending") | _T.owner.is_(None) | (_T.owner == self._owner)
         end = update(tables.trial).where(_is(record), _T.status != "done", free).values(row)
+        # The answer to the first commit may have been lost: the same end again is no refusal.
         same = (_T.status == "done", _T.owner == self._owner, _T.outcome == row["outcome"], _T.point == row["point"])
 
         def work(connection: Connection) -> bool:
