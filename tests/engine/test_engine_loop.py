@@ -136,6 +136,22 @@ def test_the_first_candidate_may_use_the_time_set_aside_for_deciding(simulation:
     assert later[-1] < 20.0
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("factor", "trials"), [(0.7, 2), (1.3, 3)])
+def test_the_search_uses_all_the_time_while_nothing_is_faster(
+    simulation: Simulation, workers: int, factor: float, trials: int
+) -> None:
+    loop = make_loop(simulation, until=7.0, deadline=10.0, workers=workers)
+
+    def slow(model: dict[str, object], params: object) -> dict[str, object]:
+        simulation.clock.now += 3.0
+        return {**model, "latency": 10.0 * factor}
+
+    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
+    done = loop.run(AtOnce())
+    assert [trial.result.outcome for trial in done] == [Outcome.OK] * trials
+
+
 def test_the_incumbent_is_the_best_feasible_ratio_so_far(simulation: Simulation) -> None:
     recorder = Recorder()
     loop = make_loop(simulation, observer=recorder)

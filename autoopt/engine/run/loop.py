@@ -90,20 +90,29 @@ class SearchLoop:
             self.ctx.attempt.observer.on_work(span)
             if not proposals:
                 return
-            until = self.until if window or self._has_candidate() else self.ctx.attempt.deadline
+            until = self.until if window and self._ends_before(self.until) else self._deadline()
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
             if not self.completed and len(window) == 1:
                 wait([window[0][1]], HEAD_START)
 
     def _is_over(self) -> bool:
-        usual_seconds = median(self._durations) if self._durations else 0.0
-        if not self.stopped and self.ctx.attempt.clock() + usual_seconds >= self.until:
+        if not self.stopped and not self._ends_before(self._deadline()):
             self.stopped = "stopped at the time limit (--minutes)"
         return bool(self.stopped or self.study.finished)
 
-    def _has_candidate(self) -> bool:
-        """True if a candidate was measured that meets the constraints; without one, nothing has to be decided."""
-        return any(trial.result.outcome is Outcome.OK and trial.result.feasible for trial in self.completed)
+    def _ends_before(self, until: float) -> bool:
+        """True if a trial that starts now usually ends before this time."""
+        usual_seconds = median(self._durations) if self._durations else 0.0
+        return self.ctx.attempt.clock() + usual_seconds < until
+
+    def _deadline(self) -> float:
+        """The end of the search: while nothing is better than the source, no time is set aside for deciding."""
+        if latency_objective(self.ctx.problem.goal.objectives) is None:
+            return self.until
+        ratio = self.incumbent()
+        if ratio is not None and ratio < 1:
+            return self.until
+        return max(self.until, self.ctx.attempt.deadline)
 
     def _submit(self, executor: Executor, proposal: Proposal, until: float) -> Future[TrialResult]:
         ctx, chain = self.ctx, self.chains[proposal.chain]
