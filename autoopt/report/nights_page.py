@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from autoopt.metrics import Estimate
-from autoopt.report.axes import metric_axis
 from autoopt.report.change import estimate_text, figure_text, improvement
-from autoopt.report.drawing import BEST, FRONT, TEXT, require_altair
 from autoopt.report.formatting import plural, short
 from autoopt.report.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
+from autoopt.report.night_charts import chart_over_nights, heat_style, heat_table
 from autoopt.report.night_history import Course, History, ModelNight, Night, relative_values
 from autoopt.report.nights import change_text, courses_table, day_text, nights_table, notable, releases_of
 from autoopt.results.sweep import OK
 
 if TYPE_CHECKING:
-    import altair as alt
+    pass
 
 MOST_COLUMNS: Final = 30
 """Nights of the heat map."""
-SATURATED: Final = math.log(1.3)
-"""Logarithm of the deviation that has the strongest colour."""
+SATURATED: Final = 1.3
+"""Deviation that has the strongest colour."""
 HEIGHT: Final = 130
 """Height of a plot, in pixels."""
-TICKS: Final = 4
-"""Labels of a vertical axis."""
-DATES: Final = 8
-"""Labels of an axis of nights."""
 CHANGE: Final = "change"
 """Name of the figure that is the change from the source to the best model."""
 
@@ -119,11 +113,7 @@ def _heat_map(history: History) -> str:
         "How many times better than the source the best model was each night: 2x is twice as fast, or half the size, "
         "by the goal. Compared with the model's median, green is better, red is worse."
     )
-    body = "\n".join(rows)
-    return (
-        f'<p class="muted small">{note}</p><div class="scroll"><table class="heat"><thead><tr><th>model</th>{head}</tr>'
-        f"</thead><tbody>\n{body}\n</tbody></table></div>"
-    )
+    return heat_table(head, rows, note)
 
 
 def _heat_cell(metric: str, night: ModelNight | None, relative: float | None) -> str:
@@ -133,11 +123,7 @@ def _heat_cell(metric: str, night: ModelNight | None, relative: float | None) ->
         return f'<td style="background: var(--bad)" title="{text_html(night.status)}">{text_html(night.status)}</td>'
     if relative is None or night.ratio is None:
         return "<td>ok</td>"
-    strength = min(1.0, abs(math.log(relative)) / SATURATED)
-    colour = "--bad"
-    if relative < 1:
-        colour = "--good"
-    style = f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
+    style = heat_style(relative, SATURATED)
     title = f"{estimate_text(metric, night.ratio)}, {night.verdict}, run {night.run[:12]}"
     gain = improvement(metric, night.ratio)
     bounds = f'data-low="{gain.low:.6g}" data-high="{gain.high:.6g}" data-night="{text_html(night.sweep)}"'
@@ -202,52 +188,4 @@ def _figure(
         text = estimate_text(course.metric, Estimate.exact(last))
     if len({value.value for _, value in values}) == 1:
         return paragraphs([f"{caption}: {text} on all nights"], "small")
-    return figure(course_chart(values, changes, releases, labelled), f"{caption}, {text} last night", HEIGHT)
-
-
-def course_chart(
-    values: Sequence[tuple[float, Estimate]],
-    changes: Sequence[float] = (),
-    releases: Sequence[float] = (),
-    metric: str = "",
-) -> alt.LayerChart:
-    """Chart one figure over the nights, with intervals, lasting changes (dashed) and releases (dotted).
-
-    Args:
-        values: Time in seconds since 1970 and figure of each night, oldest first.
-        changes: Times of the nights that begin a new level.
-        releases: Times of promotions and rollbacks.
-        metric: The metric whose ratios the figures are; empty for figures that are values.
-    """
-    require_altair()
-    import altair as alt
-
-    rows = [{"night": 1000 * seconds, **vars(value)} for seconds, value in values]
-    scale = alt.Scale(zero=False)
-    base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:T", title=None, axis=_night_axis(values)))
-    axis = metric_axis(metric, min(value.low for _, value in values), max(value.high for _, value in values), TICKS)
-    y = alt.Y("value:Q", title=None, scale=scale, axis=axis)
-    layers = [
-        base.mark_rule(color=TEXT, opacity=0.5).encode(
-            y=alt.Y("low:Q", title=None, scale=scale, axis=axis), y2="high:Q"
-        ),
-        base.mark_line(color=BEST).encode(y=y),
-        base.mark_point(color=BEST, filled=True, size=30).encode(y=y),
-    ]
-    for times, dashes in ((changes, [4, 3]), (releases, [1, 2])):
-        if times:
-            marks = alt.Chart(alt.Data(values=[{"night": 1000 * seconds} for seconds in times]))
-            layers.append(marks.mark_rule(color=FRONT, strokeDash=dashes).encode(x="night:T"))
-    return alt.layer(*layers)
-
-
-def _night_axis(values: Sequence[tuple[float, Estimate]]) -> alt.Axis:
-    """The axis of nights, with each date once; with times of day where all lie within one."""
-    import altair as alt
-
-    first_of_day = {day_text(seconds)[:10]: 1000 * seconds for seconds, _ in reversed(values)}
-    if len(first_of_day) == 1:
-        return alt.Axis(format="%H:%M", labelOverlap=True)
-    times = sorted(first_of_day.values())
-    step = math.ceil(len(times) / DATES)
-    return alt.Axis(values=times[::-step], format="%m-%d", labelOverlap=True)
+    return figure(chart_over_nights(values, changes, releases, labelled), f"{caption}, {text} last night", HEIGHT)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
-from autoopt.report.axes import metric_axis
 from autoopt.report.bisection import remarks, sentence, tables
-from autoopt.report.change import estimate_text
-from autoopt.report.drawing import BEST, TEXT, require_altair
 from autoopt.report.formatting import short
 from autoopt.report.html import charts, code, figure, page, paragraphs, section, table_html, text_html
+from autoopt.report.night_charts import chart_over_nights, heat_style, heat_table
 from autoopt.report.sweep import changes_table, models_table, summary, sweep_title
 from autoopt.report.table import Table
 from autoopt.results import SweepEntry, SweepResult
-
-if TYPE_CHECKING:
-    import altair as alt
 
 MOST_CHAINS = 16
 """Columns of the heat map: the chains of the most models."""
@@ -29,12 +22,12 @@ MOST_HISTORIES = 40
 """Models whose history is drawn, those with changes first."""
 TINY = 1e-9
 """Smallest ratio that is inverted."""
-SATURATED = math.log(3)
-"""Logarithm of the ratio that has the strongest colour."""
+SATURATED = 3.0
+"""Ratio that has the strongest colour."""
 
 
 @dataclass(frozen=True)
-class Night:
+class NightRatio:
     """The best model of one model in one sweep."""
 
     time: float
@@ -52,7 +45,7 @@ class SweepFacts:
 
     chains: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     """The best feasible ratio of each chain, by model and chain."""
-    nights: Mapping[str, Sequence[Night]] = field(default_factory=dict)
+    nights: Mapping[str, Sequence[NightRatio]] = field(default_factory=dict)
     """Earlier good sweeps and this one by model, oldest first."""
     pages: Mapping[str, str] = field(default_factory=dict)
     """Paths of the pages of runs, relative to that of the sweep, by the run's id."""
@@ -118,19 +111,13 @@ def heat_map(chains: Mapping[str, Mapping[str, Estimate]]) -> str:
     )
     if len(counts) > len(columns):
         note += f" {len(columns)} of {len(counts)} chains."
-    body = "\n".join(rows)
-    return (
-        f'<p class="muted small">{note}</p><div class="scroll"><table class="heat"><thead><tr><th>model</th>{head}</tr>'
-        f"</thead><tbody>\n{body}\n</tbody></table></div>"
-    )
+    return heat_table(head, rows, note)
 
 
 def _heat_cell(ratio: Estimate | None) -> str:
     if ratio is None or ratio.value <= 0:
         return "<td></td>"
-    strength = min(1.0, abs(math.log(ratio.value)) / SATURATED)
-    colour = "--good" if ratio.value < 1 else "--bad"
-    style = f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
+    style = heat_style(ratio.value, SATURATED)
     title = f"{1 / ratio.high:.2f}x to {1 / max(ratio.low, TINY):.2f}x"
     return f'<td class="right" style="{style}" title="{title}">{1 / ratio.value:.2f}x</td>'
 
@@ -142,9 +129,16 @@ def _histories(result: SweepResult, facts: SweepFacts) -> str:
         return ""
 
     def draw() -> list[str]:
-        return [figure(history_chart(facts.nights[name]), name, 160) for name in names]
+        return [_history(name, facts.nights[name]) for name in names]
 
     return charts(draw) + _night_links(names, facts)
+
+
+def _history(name: str, nights: Sequence[NightRatio]) -> str:
+    """The chart of the change from one model's source to its best."""
+    metric = nights[-1].metric
+    chart = chart_over_nights([(night.time, night.ratio) for night in nights], metric=metric)
+    return figure(chart, f"{metric} of {name}", 160)
 
 
 def _night_links(names: Sequence[str], facts: SweepFacts) -> str:
@@ -158,35 +152,8 @@ def _night_links(names: Sequence[str], facts: SweepFacts) -> str:
     return "\n".join(lines)
 
 
-def _day(night: Night) -> str:
+def _day(night: NightRatio) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(night.time))
-
-
-def history_chart(nights: Sequence[Night]) -> alt.LayerChart:
-    """Chart the change from one model's source to its best over the nights, with its intervals."""
-    require_altair()
-    import altair as alt
-
-    rows = []
-    for night in nights:
-        day = _day(night)
-        rows.append({"night": day, "text": f"{day}: {estimate_text(night.metric, night.ratio)}", **vars(night.ratio)})
-    days = [_day(night) for night in nights]
-    end = 10 if len({day[:10] for day in days}) == len(days) else 16
-    labels = alt.Axis(labelAngle=0, labelOverlap=True, labelExpr=f"slice(datum.value, 5, {end})")
-    base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:O", title=None, axis=labels))
-    scale = alt.Scale(zero=False)
-    metric = nights[-1].metric
-    low, high = min(night.ratio.low for night in nights), max(night.ratio.high for night in nights)
-    axis = metric_axis(metric, low, high)
-    intervals = base.mark_rule(color=TEXT, opacity=0.5).encode(
-        y=alt.Y("low:Q", title=metric, scale=scale, axis=axis), y2="high:Q"
-    )
-    line = base.mark_line(color=BEST).encode(y=alt.Y("value:Q", title=metric, scale=scale, axis=axis))
-    dots = base.mark_point(color=BEST, filled=True, size=60).encode(
-        y=alt.Y("value:Q", title=metric, scale=scale, axis=axis), tooltip="text:N", description="text:N"
-    )
-    return alt.layer(intervals, line, dots)
 
 
 def _runs(entries: Sequence[SweepEntry], facts: SweepFacts) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from autoopt.metrics import Estimate, is_ratio_metric
 from autoopt.report.figures import first_objective
 from autoopt.report.sweep_comparison import EarlierEntry
-from autoopt.report.sweep_page import Night, SweepFacts
+from autoopt.report.sweep_page import NightRatio, SweepFacts
 from autoopt.results import SweepEntry, Trial
 from autoopt.store import Store
 from autoopt.store.finished import finished_trials
@@ -47,9 +47,9 @@ def _best_by_chain(trials: Sequence[Trial], metric: str) -> dict[str, Estimate]:
     return best
 
 
-def _nights(store: Store, sweeps: Sequence[tuple[str, SweepEntry]], metric: str) -> list[Night]:
+def _nights(store: Store, sweeps: Sequence[tuple[str, SweepEntry]], metric: str) -> list[NightRatio]:
     nights = []
     for sweep, entry in sweeps:
         if entry.best is not None and metric in entry.best.ratios:
-            nights.append(Night(store.sweeps.get(sweep).created, entry.best.ratios[metric], entry.run, metric))
+            nights.append(NightRatio(store.sweeps.get(sweep).created, entry.best.ratios[metric], entry.run, metric))
     return nights
