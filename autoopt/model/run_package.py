@@ -13,7 +13,8 @@ import os
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,24 +54,14 @@ def main(arguments: list[str] | None = None) -> int:
     del session
     source, reason = find_source(recipe, options.source)
     if source is None:
-        blocks = time_alone(model, session_file, feed, options.seconds)
+        blocks = time_alone(make_call(model, session_file, feed), clock_for(session_file), options.seconds)
         print(f"{milliseconds(blocks)} per inference. {reason}")
         return 0
     print(f"source   {source}")
-    return compare(source, model, Recorded(recipe, session_file), feed, options.seconds)
-
-
-class Recorded:
-    """The sessions of both models and the measured ratio, from recipe.json and session.json."""
-
-    def __init__(self, recipe: Mapping[str, Any], session: Mapping[str, Any]) -> None:
-        self.session = session
-        self.source_session: Mapping[str, Any] = recipe.get("source_session") or session
-        self.ratio: Mapping[str, float] | None = None
-        for metric in LATENCIES:
-            if metric in recipe["ratios"]:
-                self.ratio = recipe["ratios"][metric]
-                break
+    source_session = recipe.get("source_session") or session_file
+    openers = (partial(make_call, source, source_session, feed), partial(make_call, model, session_file, feed))
+    ratio = next((recipe["ratios"][metric] for metric in LATENCIES if metric in recipe["ratios"]), None)
+    return compare(openers, clock_for(source_session, session_file), ratio, options.seconds, "this model")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -163,9 +154,7 @@ def inputs_of(session: ort.InferenceSession, feed: Mapping[str, Any]) -> dict[st
 
 def make_call(model: Path, document: Mapping[str, Any], feed: Mapping[str, Any]) -> Callable[[], Any]:
     """Open a session and warm it up; returns the function that runs it once."""
-    # Threads of idle sessions would occupy the cores for longer than a turn of the others takes.
-    entries = {"session.intra_op.spin_duration_us": "1000", **document["session_config_entries"]}
-    session = open_session(model, {**document, "session_config_entries": entries})
+    session = open_session(model, resting(document))
     feed = inputs_of(session, feed)
 
     def run() -> Any:  # noqa: ANN401  outputs of any type
@@ -184,11 +173,22 @@ def make_call(model: Path, document: Mapping[str, Any], feed: Mapping[str, Any])
             return binding.copy_outputs_to_cpu()
 
         call = run_bound
+    warm_up(call)
+    return call
+
+
+def resting(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A session whose idle threads leave the cores to other sessions within a turn."""
+    entries = {"session.intra_op.spin_duration_us": "1000", **document["session_config_entries"]}
+    return {**document, "session_config_entries": entries}
+
+
+def warm_up(call: Callable[[], Any]) -> None:
+    """Call at least once, and until `WARM_UP_SECONDS` have passed."""
     until = time.perf_counter() + WARM_UP_SECONDS
     call()
     while time.perf_counter() < until:
         call()
-    return call
 
 
 def clock_for(*documents: Mapping[str, Any]) -> Callable[[], float]:
@@ -215,9 +215,8 @@ def time_block(call: Callable[[], Any], clock: Callable[[], float]) -> float:
     return float(np.median(times))
 
 
-def time_alone(model: Path, document: Mapping[str, Any], feed: Mapping[str, Any], seconds: float) -> list[float]:
+def time_alone(call: Callable[[], Any], clock: Callable[[], float], seconds: float) -> list[float]:
     """Seconds per inference in each block."""
-    call, clock = make_call(model, document, feed), clock_for(document)
     blocks: list[float] = []
     until = time.perf_counter() + seconds
     while not blocks or time.perf_counter() < until:
@@ -225,22 +224,38 @@ def time_alone(model: Path, document: Mapping[str, Any], feed: Mapping[str, Any]
     return blocks
 
 
-def compare(source: Path, model: Path, recorded: Recorded, feed: Mapping[str, Any], seconds: float) -> int:
-    """Time source and model in turns, in several sessions each, and say if the recorded gain shows."""
+def compare(
+    openers: Sequence[Callable[[], Callable[[], Any]]],
+    clock: Callable[[], float],
+    ratio: Mapping[str, float] | None,
+    seconds: float,
+    noun: str,
+) -> int:
+    """Time source and model in turns, in several sessions each, and say if the recorded gain shows.
+
+    Args:
+        openers: For the source and for the model, a function that opens a session and returns what runs it once.
+        clock: The clock to time them with.
+        ratio: The recorded ratio with its interval; None if no latency was recorded.
+        seconds: The time for all sessions.
+        noun: What the text calls the model.
+
+    Returns:
+        The exit code: 1 if the recorded gain does not show.
+    """
     sources: list[float] = []
     models: list[float] = []
     factors: list[float] = []
-    clock = clock_for(recorded.source_session, recorded.session)
     for _ in range(SESSIONS):
-        calls = make_call(source, recorded.source_session, feed), make_call(model, recorded.session, feed)
+        source, model = (opener() for opener in openers)
         first = len(sources)
         until = time.perf_counter() + seconds / SESSIONS
         while len(sources) < first + 3 or time.perf_counter() < until:
-            sources.append(time_block(calls[0], clock))
-            models.append(time_block(calls[1], clock))
+            sources.append(time_block(source, clock))
+            models.append(time_block(model, clock))
         factors.append(float(np.median(np.array(sources[first:]) / np.array(models[first:]))))
-    print(f"undisturbed: source {milliseconds(sources)}, this model {milliseconds(models)} per inference")
-    sentence, shows = judge(factors, recorded.ratio)
+    print(f"undisturbed: source {milliseconds(sources)}, {noun} {milliseconds(models)} per inference")
+    sentence, shows = judge(factors, ratio)
     print(sentence)
     return 0 if shows else 1
 

@@ -13,8 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,11 +48,21 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"output   {output.name}: {run_package.described(value)}")
     sources, reason = find_sources(description)
     if not sources:
-        call = warm(session, feed)
-        print(f"{run_package.milliseconds(blocks_of(call, options.seconds))} per inference. {reason}")
+        blocks = run_package.time_alone(make_call(lambda: session, feed), time.perf_counter, options.seconds)
+        print(f"{run_package.milliseconds(blocks)} per inference. {reason}")
         return 0
     print(f"source   {', '.join(str(path) for path in sources.values())}")
-    return compare(description, sources, feed, recorded["ratios"].get("latency_p50"), options.seconds)
+    openers = (partial(make_call, partial(source_session, description, sources), feed), partial(make_call, load, feed))
+    ratio = recorded["ratios"].get("latency_p50")
+    code: int = run_package.compare(openers, time.perf_counter, ratio, options.seconds, "these models")
+    return code
+
+
+def make_call(open_session: Callable[[], model_set.ModelSetSession], feed: Mapping[str, Any]) -> Callable[[], Any]:
+    """Open a session and warm it up; returns the function that runs it once."""
+    call = partial(open_session().run, None, feed)
+    run_package.warm_up(call)
+    return call
 
 
 def load() -> model_set.ModelSetSession:
@@ -62,13 +72,7 @@ def load() -> model_set.ModelSetSession:
 
 def open_part(model: Path, _: Mapping[str, Any]) -> ort.InferenceSession:
     """Open a model of the set with the session of its own package."""
-    return run_package.open_session(model, resting(run_package.read(model.parent / "session.json")))
-
-
-def resting(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A session whose idle threads leave the cores to the other models soon."""
-    entries = {"session.intra_op.spin_duration_us": "1000", **document["session_config_entries"]}
-    return {**document, "session_config_entries": entries}
+    return run_package.open_session(model, run_package.resting(run_package.read(model.parent / "session.json")))
 
 
 def find_sources(description: model_set.ModelSet) -> tuple[dict[str, Path], str]:
@@ -89,28 +93,6 @@ def is_unchanged(file: Mapping[str, str]) -> bool:
     return path.is_file() and run_package.sha256(path) == file["sha256"]
 
 
-def warm(session: model_set.ModelSetSession, feed: Mapping[str, Any]) -> Callable[[], Any]:
-    """Warm a session up; returns the function that runs it once."""
-
-    def run() -> Any:  # noqa: ANN401  outputs of any type
-        return session.run(None, feed)
-
-    until = time.perf_counter() + run_package.WARM_UP_SECONDS
-    run()
-    while time.perf_counter() < until:
-        run()
-    return run
-
-
-def blocks_of(call: Callable[[], Any], seconds: float) -> list[float]:
-    """Seconds per inference in each block."""
-    blocks: list[float] = []
-    until = time.perf_counter() + seconds
-    while not blocks or time.perf_counter() < until:
-        blocks.append(run_package.time_block(call, time.perf_counter))
-    return blocks
-
-
 def open_set(description: model_set.ModelSet, open_model: model_set.OpenPart) -> model_set.ModelSetSession:
     """Open all models, with the pipeline of the user's script if they run in one."""
     function = None
@@ -121,40 +103,13 @@ def open_set(description: model_set.ModelSet, open_model: model_set.OpenPart) ->
     )
 
 
-def compare(
-    description: model_set.ModelSet,
-    sources: Mapping[str, Path],
-    feed: Mapping[str, Any],
-    ratio: Mapping[str, float] | None,
-    seconds: float,
-) -> int:
-    """Time source and these models in turns, in several sessions each, and say if the recorded gain shows."""
-    times: tuple[list[float], list[float]] = ([], [])
-    factors: list[float] = []
-    for _ in range(run_package.SESSIONS):
-        source = source_session(description, sources)
-        calls = warm(source, feed), warm(open_set(description, open_part), feed)
-        first = len(times[0])
-        until = time.perf_counter() + seconds / run_package.SESSIONS
-        while len(times[0]) < first + 3 or time.perf_counter() < until:
-            for call, blocks in zip(calls, times, strict=True):
-                blocks.append(run_package.time_block(call, time.perf_counter))
-        pairs = zip(times[0][first:], times[1][first:], strict=True)
-        factors.append(median(before / after for before, after in pairs))
-    source_time, time_here = map(run_package.milliseconds, times)
-    print(f"undisturbed: source {source_time}, these models {time_here} per inference")
-    sentence, shows = run_package.judge(factors, ratio)
-    print(sentence)
-    return 0 if shows else 1
-
-
 def source_session(description: model_set.ModelSet, sources: Mapping[str, Path]) -> model_set.ModelSetSession:
     """Open the source models as one set, each with the session that it was measured with."""
     folders = {str(source): FOLDER / name for name, source in sources.items()}
 
     def open_source(model: Path, _: Mapping[str, Any]) -> ort.InferenceSession:
         recipe = run_package.read(folders[str(model)] / "recipe.json")
-        return run_package.open_session(model, resting(recipe["source_session"]))
+        return run_package.open_session(model, run_package.resting(recipe["source_session"]))
 
     parts = {name: replace(part, file=str(sources[name])) for name, part in description.parts.items()}
     return open_set(replace(description, parts=parts), open_source)

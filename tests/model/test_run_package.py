@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from autoopt.model import run_package
-from autoopt.model.run_package import Recorded, find_source, judge, read_inputs, time_alone
+from autoopt.model.run_package import clock_for, find_source, judge, make_call, read_inputs, time_alone
 from autoopt.model.session_file import session_document
 
 RATIO = {"value": 0.5, "low": 0.48, "high": 0.52}
@@ -43,7 +43,7 @@ def test_a_slower_model_is_called_slower() -> None:
 
 
 def test_without_a_recorded_latency_only_the_gain_here_is_said() -> None:
-    assert judge([2.0], Recorded({"ratios": {}}, {}).ratio) == (
+    assert judge([2.0], None) == (
         "Here 2.00x faster (2.00 to 2.00 in 1 sessions); no latency was recorded.",
         True,
     )
@@ -70,7 +70,8 @@ def test_texts_are_read_as_objects(tmp_path: Path) -> None:
 @pytest.mark.parametrize("io_binding", [False, True])
 def test_a_model_is_timed_in_the_session_of_its_document(model_path: Path, io_binding: bool) -> None:
     document: dict[str, Any] = json.loads(json.dumps(session_document({"io_binding": io_binding})))
-    blocks = time_alone(model_path, document, {"x": np.ones((2, 3), np.float32)}, 0.001)
+    call = make_call(model_path, document, {"x": np.ones((2, 3), np.float32)})
+    blocks = time_alone(call, clock_for(document), 0.001)
     assert blocks
     assert min(blocks) > 0
 
@@ -79,7 +80,7 @@ def test_a_provider_that_is_not_installed_is_named(model_path: Path) -> None:
     document: dict[str, Any] = json.loads(json.dumps(session_document({})))
     document["inference_session"]["providers"] = ["NoSuchExecutionProvider"]
     with pytest.raises(SystemExit, match="NoSuchExecutionProvider is not in the installed onnxruntime"):
-        time_alone(model_path, document, {}, 0.001)
+        make_call(model_path, document, {})
 
 
 def test_missing_libraries_are_named_with_their_remedy() -> None:
