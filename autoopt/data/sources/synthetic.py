@@ -209,13 +209,18 @@ def _shape(spec: InputSpec, sizes: Sizes, assumed: OpenSizes | None) -> tuple[in
             shape.append(dimension)
         elif dimension in sizes.dimensions:
             shape.append(sizes.dimensions[str(dimension)])
-        elif axis == 0:
-            shape.append(known.get(axis, 1))
-        elif sizes.open_size is not None:
-            shape.append(sizes.open_size)
         else:
-            shape.append(known.get(axis) or _symbol_size(str(dimension or "").lower()))
+            shape.append(_open_size(axis, str(dimension or ""), sizes.open_size, known))
     return tuple(shape)
+
+
+def _open_size(axis: int, name: str, open_size: int | None, known: Mapping[int, int]) -> int:
+    """The size of a dimension that neither the model nor the user sizes; `known`: sizes by axis."""
+    if axis == 0:
+        return known.get(axis, 1)
+    if open_size is not None:
+        return open_size
+    return known.get(axis) or _symbol_size(name.lower())
 
 
 def _symbol_size(name: str) -> int:

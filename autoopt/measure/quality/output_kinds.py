@@ -215,14 +215,23 @@ def _separate_readings(
 ) -> Iterator[tuple[Sequence[int], Decode]]:
     """Yield the ways to read an output of boxes with others of scores and classes."""
     count = firsts[boxes].size // 4
-    singles = [index for index, first in enumerate(firsts) if index != boxes and first.size == count]
+    others = [index for index in range(len(firsts)) if index != boxes]
+    singles = [index for index in others if firsts[index].size == count]
     if len(singles) >= 2:
         yield (boxes, *singles), partial(_decoded, indices=(boxes, *singles))
-    for index, first in enumerate(firsts):
-        is_table = index != boxes and first.ndim >= 2 and first.shape[-2] == count and first.dtype.kind == "f"
-        if is_raw and is_table and first.min() >= 0 and first.max() <= 1 and count >= FEWEST_CANDIDATES:
+    if not is_raw or count < FEWEST_CANDIDATES:
+        return
+    for index in others:
+        if _are_class_scores(firsts[index], count):
             decoder = partial(ssd_boxes, nms=RAW_BOXES)
             yield (boxes, index), partial(_raw, decoder=decoder, indices=(boxes, index))
+
+
+def _are_class_scores(output: np.ndarray, count: int) -> bool:
+    """True for probabilities of classes, one row for each of `count` boxes."""
+    if output.dtype.kind != "f" or output.ndim < 2 or output.shape[-2] != count:
+        return False
+    return bool(output.min() >= 0 and output.max() <= 1)
 
 
 def _are_box_rows(items: Sequence[np.ndarray]) -> bool:
@@ -236,17 +245,26 @@ def _are_box_rows(items: Sequence[np.ndarray]) -> bool:
 
 def _is_yolo(items: Sequence[np.ndarray]) -> bool:
     """True for tables of many boxes: four coordinates in pixels each, then scores of classes."""
-    first = items[0]
-    if any(item.dtype.kind != "f" or item.shape != first.shape for item in items) or first.ndim < 2:
+    tables = _tables(items)
+    if not tables or len(tables[0]) < FEWEST_CANDIDATES or tables[0].shape[1] < 5:
         return False
-    rows, columns = sorted(first.shape[-2:], reverse=True)
-    if first.size != rows * columns or rows < FEWEST_CANDIDATES or not 5 <= columns < rows:
-        return False
-    tables = [item.reshape(first.shape[-2:]) for item in items]
-    table = np.concatenate([each if first.shape[-2] > first.shape[-1] else each.T for each in tables])
+    table = np.concatenate(tables)
     scores, sizes = table[:, 4:], table[:, 2:4]
     are_scores = scores.min() >= 0 and scores.max() <= 1
     return bool(are_scores and sizes.min() >= 0 and table[:, :4].max() > LARGEST_COORDINATE)
+
+
+def _tables(items: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Items of one shape as tables of floats with more rows than columns; none if they do not have that form."""
+    shape = items[0].shape
+    if len(shape) < 2 or shape[-2] == shape[-1] or items[0].size != shape[-2] * shape[-1]:
+        return []
+    if any(item.dtype.kind != "f" or item.shape != shape for item in items):
+        return []
+    tables = [item.reshape(shape[-2:]) for item in items]
+    if shape[-2] < shape[-1]:
+        return [table.T for table in tables]
+    return tables
 
 
 def _decoded(outputs: Outputs, item: int, indices: Sequence[int]) -> Boxes:

@@ -117,19 +117,17 @@ class _Loop:
         body = self.body
         inner = defined_names(body)
         returned = {value.name for value in body.output}
-        kept: list[NodeProto] = []
+        remaining: list[NodeProto] = []
         for node in body.node:
             if not inner.isdisjoint(node.input) or not returned.isdisjoint(node.output) or not _is_movable(node):
-                kept.append(node)
+                remaining.append(node)
                 continue
             outer = {name: new_name(f"{name}_of_loop", self.names) for name in node.output if name}
-            moved = helper.make_node(node.op_type, node.input, [outer.get(name, "") for name in node.output])
-            moved.domain = node.domain
-            moved.attribute.extend(node.attribute)
-            self.before.append(moved)
+            node.output[:] = [outer.get(name, "") for name in node.output]
+            self.before.append(node)
             inner.difference_update(outer)
             rename_inputs(walk_nodes(body), outer)
-        replace_items(body.node, kept)
+        replace_items(body.node, remaining)
 
     def move_products(self, matrices: Collection[str]) -> None:
         """Multiply all rows in front of the loop: `(x @ matrix)[i]` in place of `x[i] @ matrix`."""

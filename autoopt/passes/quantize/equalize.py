@@ -53,10 +53,10 @@ class CrossLayerEqualization(Pass):
         pairs = find_pairs(layers)
         changed = False
         for _ in range(self.rounds):
-            moved = [equalize(layers, pair) for pair in pairs]
-            changed |= any(moved)
-            if not any(moved):
+            changes = [equalize(layers, pair) for pair in pairs]
+            if not any(changes):
                 break
+            changed = True
         if not changed:
             return None
         return model

@@ -54,9 +54,12 @@ class InputScales:
         names = [inputs[index] for index in SCALE_INPUTS.get(node.op_type, ()) if inputs.get(index)]
         if node.op_type == "Mul":
             return any(self._scale_channels(name, factors) for name in names)
-        if not names or not all(self._is_vector(name, factors) for name in names):
-            return False
-        return all(self._scale_channels(name, factors) for name in names)
+        # Nothing may change unless all of them can.
+        are_vectors = bool(names) and all(self._is_vector(name, factors) for name in names)
+        if are_vectors:
+            for name in names:
+                self._scale_channels(name, factors)
+        return are_vectors
 
     def _is_vector(self, name: str, factors: np.ndarray) -> bool:
         array = self._layers.weight(name)
