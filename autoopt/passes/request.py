@@ -43,7 +43,7 @@ class PassRequest:
     model: ModelFile
     steps: tuple[PassStep, ...]
     output: Path
-    """Folder for the new models. Step number i writes to `<output>/<i>/`."""
+    """Folder for the new models. Step number i writes to `<output>/<i>/`, and its number to `<output>/step`."""
     accelerator: Accelerator = field(default_factory=Accelerator)
     data: object = None
     """Configuration of the calibration data (JSON); None if there is none."""
@@ -54,6 +54,18 @@ class PassRequest:
     """Check every new model with onnx's checker and against its input."""
     reports: JsonObject = field(default_factory=dict)
     """Reports of analyses that already ran on the input model, by pass name."""
+
+    @property
+    def step_file(self) -> Path:
+        """Holds the number of the step in progress."""
+        return self.output / "step"
+
+    def step_in_progress(self) -> PassStep | None:
+        """The step that a call which was cut off last began; None if that is unknown, as on a remote host."""
+        try:
+            return self.steps[int(self.step_file.read_text())]
+        except (OSError, ValueError, IndexError):
+            return None
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def execute(request: PassRequest) -> PassReply:
         InputError: as in `run`.
     """
     script = user_code.load(request.user_script)
+    request.output.mkdir(parents=True, exist_ok=True)
     replies: list[StepReply] = []
     surroundings = digest_json([request.data, request.data_root, script.digest])
     with (
@@ -54,6 +55,7 @@ def execute(request: PassRequest) -> PassReply:
             reports=dict(request.reports),
         )
         for index, step in enumerate(request.steps):
+            request.step_file.write_text(str(index))
             reply = executor.execute(step, request.output / str(index))
             replies.append(reply)
             if not reply.outcome.good:

@@ -169,6 +169,13 @@ def test_a_pass_cut_off_by_the_deadline_is_not_stored(simulation: Simulation) ->
     assert run(simulation, simulation.context(), nodes=1).outcome is Outcome.OK
 
 
+def test_the_deadline_names_the_pass_of_a_group_that_it_cut_off(simulation: Simulation) -> None:
+    simulation.pool.passes["remove_unused"] = hanging
+    progress = run(simulation, simulation.context(deadline=10.0))
+    assert simulation.pool.passes_run == [["identity_elimination", "remove_unused"]]
+    assert progress.message == "remove_unused: the run's time limit was reached"
+
+
 def test_a_pass_beyond_its_own_limit_is_a_stored_timeout(simulation: Simulation) -> None:
     simulation.pool.passes["identity_elimination"] = hanging
     progress = run(simulation, simulation.context(), nodes=1)

@@ -10,6 +10,7 @@ from script_passes import SCRIPT, steps
 
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
+from autoopt.passes.request import ModelFile, PassRequest, PassStep
 from autoopt.passes.runner import describe, run
 from autoopt.registry import info_from_json
 
@@ -40,6 +41,14 @@ def test_every_changed_step_leaves_its_own_model(tmp_path: Path) -> None:
     assert first["digest"] != second["digest"]
     assert second["equivalence"]["status"] == "same"
     assert second["session_options"] == {"intra_op_num_threads": 1}
+
+
+def test_the_step_in_progress_is_known_while_a_call_goes_on(tmp_path: Path) -> None:
+    steps(tmp_path, "conv_batchnorm", "name_fix", "batchnorm_folding")
+    model = ModelFile(tmp_path / "model.onnx")
+    request = PassRequest(model, (PassStep("name_fix"), PassStep("batchnorm_folding")), tmp_path / "out")
+    assert request.step_in_progress() == PassStep("batchnorm_folding")
+    assert PassRequest(model, (PassStep("name_fix"),), tmp_path / "elsewhere").step_in_progress() is None
 
 
 def test_an_unknown_pass_is_the_users_error(tmp_path: Path) -> None:

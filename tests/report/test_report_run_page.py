@@ -64,7 +64,7 @@ def test_the_time_of_each_operator_is_told_before_and_after(result: RunResult, t
     times = OperatorTimes(20, rows + tuple(OperatorTime(f"Op{i}", 0.1, 0.1) for i in range(8)))
     text = html_report(result, trials, replace(FACTS, operator_times=times))
     assert is_balanced(text)
-    for expected in ("&lt;Conv&gt;", "-3.00 ms", "+0.4 ms", "2 others", "20 inferences of each model"):
+    for expected in ("&lt;Conv&gt;", "-3.00 ms", "+0.4000 ms", "2 others", "20 inferences of each model"):
         assert expected in text
 
 

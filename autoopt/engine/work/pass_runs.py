@@ -84,6 +84,14 @@ class ChainProgress:
             self.transient = record.transient
 
 
+class _PassTimeUp(TimeUp):
+    """The run's time limit passed while a pass ran."""
+
+    def __init__(self, pass_name: str, what: str) -> None:
+        super().__init__(what)
+        self.pass_name = pass_name
+
+
 def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> ChainProgress:
     """Run the nodes on the source model, up to the first failure."""
     progress = ChainProgress(ctx.problem.source)
@@ -95,6 +103,8 @@ def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> 
         except TimeUp as error:
             progress.outcome = Outcome.TIMEOUT
             progress.message = f"{remaining[0].info.name}: {error}"
+            if isinstance(error, _PassTimeUp):
+                progress.message = f"{error.pass_name}: {error}"
             break
         if record is not None:
             ctx.attempt.counts.add_reused("pass_runs")
@@ -218,7 +228,11 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
         limit=problem.limits.pass_seconds * len(group),
         phase="passes",
     )
-    answer = run_pass(ctx, ctx.resources.hosts.of(group[0].node.host), request, terms)
+    try:
+        answer = run_pass(ctx, ctx.resources.hosts.of(group[0].node.host), request, terms)
+    except TimeUp as error:
+        cut_off = request.step_in_progress()
+        raise error if cut_off is None else _PassTimeUp(cut_off.pass_name, str(error)) from None
     if answer.reply is not None:
         # The reply ends at the first failure.
         for configured, step in zip(group, answer.reply.steps, strict=False):
