@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from autoopt.errors import TimeUp
+from autoopt.errors import ErrorRecord, TimeUp
+from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
 from autoopt.workers.environ import child_environment
 from autoopt.workers.fork_server import end_servers, preload
@@ -103,7 +104,11 @@ class WorkerPool:
         except KilledAtStart:
             # Nothing of the call has run: whatever killed the process, the call is not to blame.
             worker = WorkerProcess(self.python, self._env)
-            return worker.call(line, timeout, cap, self._is_closed)
+            try:
+                return worker.call(line, timeout, cap, self._is_closed)
+            except KilledAtStart as error:
+                record = ErrorRecord("SystemFailure", str(error))
+                return CallResult(Outcome.CRASHED, message=str(error), error=record, transient=True)
         finally:
             self._give_back(worker)
 

@@ -116,7 +116,7 @@ def test_idle_worker_that_was_killed_is_replaced(pool: WorkerPool) -> None:
     assert pool.call("jobs:echo", {}).outcome is Outcome.OK
 
 
-def test_a_worker_that_was_killed_at_its_start_is_replaced_once(tmp_path: Path) -> None:
+def test_a_worker_that_was_killed_at_its_start_is_replaced_once_then_the_call_has_crashed(tmp_path: Path) -> None:
     for times, ends_well in ((1, True), (2, False)):
         python = tmp_path / f"python{times}"
         kills = " || ".join(f"mkdir {tmp_path}/{times}.{number} 2>/dev/null" for number in range(times))
@@ -126,8 +126,11 @@ def test_a_worker_that_was_killed_at_its_start_is_replaced_once(tmp_path: Path) 
             if ends_well:
                 assert pool.call("json:dumps", {}).value == "{}"
             else:
-                with pytest.raises(SystemFailure, match="could not start: SIGKILL"):
-                    pool.call("json:dumps", {})
+                result = pool.call("json:dumps", {})
+                assert (result.outcome, result.transient, result.died) == (Outcome.CRASHED, True, False)
+                assert result.message == "the worker process could not start: SIGKILL"
+                assert isinstance(result.to_exception(), SystemFailure)
+                assert pool.call("json:dumps", {}).value == "{}"
 
 
 def test_bad_payload_raises_here(pool: WorkerPool) -> None:

@@ -39,7 +39,7 @@ def value_of(result: CallResult, where: str, seconds: float = READ_SECONDS) -> d
     """
     if result.outcome.good and result.value is not None:
         return result.value
-    if result.outcome in (Outcome.REFUSED, Outcome.FAILED):
+    if result.outcome in (Outcome.REFUSED, Outcome.FAILED) or result.error is not None:
         raise result.to_exception(where)
     match result.outcome:
         case Outcome.OUT_OF_MEMORY:
