@@ -16,6 +16,7 @@ from autoopt.json_codec import JsonObject, JsonValue, to_json
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.request import MeasureRequest
+from autoopt.model.session import kernel_times
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
 MIN_INFERENCES: Final = 3
@@ -23,7 +24,6 @@ MIN_INFERENCES: Final = 3
 MAX_INFERENCES: Final = 30
 SECONDS: Final = 1.5
 """Time after which no further inference begins."""
-_KERNEL: Final = "_kernel_time"
 
 
 def operator_times(payload: JsonObject) -> dict[str, JsonValue]:
@@ -69,12 +69,8 @@ def by_operator(events: Iterable[Mapping[str, Any]], inferences: int) -> dict[st
     Returns:
         Milliseconds of one inference. A node counts with the median of its times, as often as it runs.
     """
-    durations: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for event in events:
-        if event.get("cat") == "Node" and str(event["name"]).endswith(_KERNEL):
-            durations[event["name"], event.get("args", {}).get("op_name", "")].append(event["dur"])
     totals: defaultdict[str, float] = defaultdict(float)
-    for (_, op_type), times in durations.items():
+    for (_, op_type), times in kernel_times(events).items():
         per_inference = len(times) / inferences
         first = round(per_inference)
         totals[op_type] += median(times[first:] or times) * per_inference

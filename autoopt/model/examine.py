@@ -14,7 +14,7 @@ from autoopt.model.io import external_locations, external_tensors
 from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, TensorShapeProto, ValueInfoProto
 
 DTYPES = {"float": "float32", "double": "float64", "string": "str"}
 """numpy's names of types that ONNX names otherwise."""
@@ -28,11 +28,11 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
     dtypes: Counter[str] = Counter()
     for tensor in walk.tensors(model):
         dtypes[_dtype(tensor.data_type)] += max(0, math.prod(tensor.dims))
-    ops = Counter(_op(node) for node in walk.nodes(model))
+    ops = Counter(walk.op_name(node) for node in walk.nodes(model))
     return Inspection(
         inputs=inputs,
         outputs=tuple(_value(value) for value in model.graph.output),
-        opsets={_domain(opset.domain): opset.version for opset in model.opset_import},
+        opsets={walk.plain_domain(opset.domain): opset.version for opset in model.opset_import},
         ir_version=model.ir_version,
         op_counts=dict(sorted(ops.items())),
         parameters=sum(dtypes.values()),
@@ -53,7 +53,9 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
         shapes = constant_shapes(graph)
         for node in graph.node:
             if node.op_type in LAYERS:
-                counts[_op(node)] += max(0, sum(math.prod(shapes.get(name, (0,))) for name in set(node.input[1:3])))
+                counts[walk.op_name(node)] += max(
+                    0, sum(math.prod(shapes.get(name, (0,))) for name in set(node.input[1:3]))
+                )
     return dict(sorted(counts.items()))
 
 
@@ -68,15 +70,6 @@ def _inputs(model: ModelProto) -> tuple[ValueSpec, ...]:
     initializers = {tensor.name for tensor in model.graph.initializer}
     initializers |= {sparse.values.name for sparse in model.graph.sparse_initializer}
     return tuple(_value(value) for value in model.graph.input if value.name not in initializers)
-
-
-def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
-
-
-def _op(node: NodeProto) -> str:
-    domain = _domain(node.domain)
-    return f"{domain}::{node.op_type}" if domain else str(node.op_type)
 
 
 def _dtype(code: int) -> str:

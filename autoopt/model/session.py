@@ -1,13 +1,14 @@
-"""The one place that makes an onnxruntime session.
+"""Sessions of onnxruntime: the options, the session itself, and files that it writes.
 
 ONNX Runtime falls back to the CPU if an execution provider (EP) is absent, so that is checked before and after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, from_json
@@ -18,6 +19,10 @@ from autoopt.script import load_script
 if TYPE_CHECKING:
     import numpy as np
     from onnxruntime import InferenceSession, SessionOptions
+
+
+_KERNEL: Final = "_kernel_time"
+"""End of the names of the profiler's events that time a node."""
 
 
 def make_options(
@@ -93,6 +98,41 @@ def make_session(
 def make_plain_session(path: str | Path) -> InferenceSession:
     """Open a session that runs a model as it is: without the runtime's graph optimization, on one thread of the CPU."""
     return make_session(path, {"graph_optimization_level": "disable"})
+
+
+def write_optimized(
+    path: str | Path,
+    target: Path,
+    session_options: JsonObject,
+    entries: Mapping[str, str] | None = None,
+    execution_provider: str = "CPUExecutionProvider",
+) -> None:
+    """Write the model at `path` to `target` as the runtime optimizes it with these options.
+
+    `entries` are configuration entries beside those that candidates may have.
+
+    Raises:
+        InputError: as `check_session_options`.
+        Exception: onnxruntime's own, where it refuses the model.
+    """
+    import onnxruntime as ort
+
+    options = make_options(session_options)
+    options.optimized_model_filepath = str(target)
+    for key, value in (entries or {}).items():
+        options.add_session_config_entry(key, value)
+    disabled = from_json(SessionConfig, session_options).disabled_optimizers
+    ort.InferenceSession(str(path), options, providers=[execution_provider], disabled_optimizers=disabled)
+
+
+def kernel_times(events: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[float]]:
+    """Read the runtime's profile: microseconds of each run of a node, by its name and the type of its operator."""
+    durations: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for event in events:
+        name = str(event.get("name", ""))
+        if event.get("cat") == "Node" and name.endswith(_KERNEL):
+            durations[name.removesuffix(_KERNEL), event.get("args", {}).get("op_name", "")].append(event["dur"])
+    return durations
 
 
 def make_set_session(

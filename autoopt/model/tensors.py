@@ -22,6 +22,17 @@ BITS = {
 """Bits per element by ONNX type code."""
 
 
+def plain_domain(domain: str) -> str:
+    """The domain of operators, empty for ONNX's own in both spellings."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def op_name(node: NodeProto) -> str:
+    """Name the operator of a node: `Conv`, or `domain::Op` outside ONNX's own domain."""
+    domain = plain_domain(node.domain)
+    return f"{domain}::{node.op_type}" if domain else str(node.op_type)
+
+
 def packed_bytes(tensor: TensorProto) -> int | None:
     """Compute the bytes that type and shape need; None for a type with an unknown packing, such as strings."""
     bits = BITS.get(tensor.data_type)

@@ -310,9 +310,7 @@ def read_inputs(model: str) -> ModelInputs:
     try:
         import onnx
     except ImportError:
-        import onnxruntime
-
-        return ModelInputs(specs_of(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])))
+        return ModelInputs(specs_of(make_session(model)))
     proto = onnx.load(model, load_external_data=False)
     constants = constant_shapes(proto.graph)
     specs = tuple(input_spec(value) for value in proto.graph.input if value.name not in constants)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.metrics import START_UP
 from autoopt.model import io
-from autoopt.model.session import make_options
+from autoopt.model.session import write_optimized
 from autoopt.model.session_options import plain_options
 from autoopt.model.storage import size_of
 
@@ -56,25 +56,15 @@ def _executed_graph_of(model: ModelFile) -> str:
 
 @lru_cache(maxsize=16)
 def _executed_graph(path: str, session_options: str) -> str:
-    import onnxruntime as ort
-
     if Path(path).suffix != ".onnx" or sum(size_of(path).values()) > LARGEST:
         return ""
     options = json.loads(session_options)
     other_options = {name: value for name, value in options.items() if name not in GRAPH_OPTIONS}
-    runtime_options = make_options(options)
-    for name, value in EXPORT_CONFIG.items():
-        runtime_options.add_session_config_entry(name, value)
     with tempfile.TemporaryDirectory() as folder:
-        runtime_options.optimized_model_filepath = str(Path(folder, "model.onnx"))
+        target = Path(folder, "model.onnx")
         try:
-            ort.InferenceSession(
-                path,
-                runtime_options,
-                providers=["CPUExecutionProvider"],
-                disabled_optimizers=options.get("disabled_optimizers", []),
-            )
-            model = io.parse(runtime_options.optimized_model_filepath)
+            write_optimized(path, target, options, EXPORT_CONFIG)
+            model = io.parse(target)
         except Exception:  # onnxruntime's exceptions share no class; opening the model again says what is wrong
             return ""
         opsets = sorted((opset.domain, opset.version) for opset in model.opset_import)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from autoopt.json_codec import to_json
 from autoopt.model import io
 from autoopt.model.examine import inspect_model
-from autoopt.model.session import make_options
+from autoopt.model.session import kernel_times, make_session
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.graphs import op_counts
 from autoopt.passes.verification.equivalence import Reference
@@ -68,14 +68,10 @@ class Profile(Pass):
     top: Annotated[int, "number of the slowest nodes to list"] = 20
 
     def run(self, model: ModelProto) -> None:
-        import onnxruntime as ort
-
         path = io.save(model, self.context.work / "profiled")
         feeds = self._feeds(path, model)
-        options = make_options(self.context.session_options)
-        options.enable_profiling = True
-        options.profile_file_prefix = str(self.context.work / "profile")
-        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        prefix = str(self.context.work / "profile")
+        session = make_session(path, self.context.session_options, profile_prefix=prefix)
         for _ in range(self.runs + 1):
             session.run(None, feeds)
         events = json.loads(Path(session.end_profiling()).read_text())
@@ -99,14 +95,9 @@ def summarize(events: Iterable[Mapping[str, Any]], top: int) -> dict[str, object
     Returns:
         Median microseconds of one run: `total_us`, `operators` by type, and the `top` slowest `nodes`.
     """
-    durations: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for event in events:
-        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
-            name = event["name"].removesuffix("_kernel_time")
-            durations[name, event.get("args", {}).get("op_name", "")].append(event["dur"])
     by_node: dict[tuple[str, str], float] = {}
     by_type: dict[str, float] = defaultdict(float)
-    for (name, op_type), times in durations.items():
+    for (name, op_type), times in kernel_times(events).items():
         by_node[name, op_type] = median(times[1:] or times)
         by_type[op_type] += by_node[name, op_type]
     nodes = sorted(by_node.items(), key=lambda item: (-item[1], item[0]))

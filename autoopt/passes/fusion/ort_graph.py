@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from autoopt.model import io
-from autoopt.model.session import make_options
+from autoopt.model.session import write_optimized
 from autoopt.model.session_options import check_session_options
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import ParameterInfo
@@ -49,16 +49,15 @@ class OrtGraphOptimization(Pass):
         provider = self.context.accelerator.execution_provider
         if provider not in ort.get_available_providers():
             raise Refused(f"{provider} is not in the installed onnxruntime")
-        check_session_options({"disabled_optimizers": self.disabled_optimizers})
+        options = check_session_options(
+            {"graph_optimization_level": self.level, "disabled_optimizers": self.disabled_optimizers}
+        )
         target = self.context.work / "model.onnx"
-        options = make_options({"graph_optimization_level": self.level})
-        options.optimized_model_filepath = str(target)
+        entries: dict[str, str] = {}
         if io.external_locations(io.parse(model)):
-            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.data")
+            entries["session.optimized_model_external_initializers_file_name"] = "weights.data"
         try:
-            ort.InferenceSession(
-                str(model), options, providers=[provider], disabled_optimizers=self.disabled_optimizers
-            )
+            write_optimized(model, target, options, entries, provider)
         except Exception as error:  # onnxruntime's exceptions share no class
             raise Refused(f"onnxruntime rejects the model: {error}") from error
         return target

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.tensors import bodies, walk_graphs, weight_bytes
+from autoopt.model.tensors import bodies, op_name, walk_graphs, weight_bytes
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
@@ -50,14 +50,8 @@ def is_standard(node: NodeProto) -> bool:
 
 
 def op_counts(model: ModelProto) -> Counter[str]:
-    """Count operators, those of subgraphs included, by name: `Conv`, or `domain::Op` outside the default domain."""
-    counts: Counter[str] = Counter()
-    for node in walk_nodes(model.graph):
-        name = str(node.op_type)
-        if not is_standard(node):
-            name = f"{node.domain}::{name}"
-        counts[name] += 1
-    return counts
+    """Count operators, those of subgraphs included, by `op_name`."""
+    return Counter(map(op_name, walk_nodes(model.graph)))
 
 
 def has_more_of(ops: Iterable[str], before: Counter[str], after: ModelProto) -> bool:

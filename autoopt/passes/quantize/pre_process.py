@@ -6,9 +6,10 @@ from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
+from autoopt.json_codec import JsonObject
 from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
-from autoopt.model.session import make_options
+from autoopt.model.session import write_optimized
 from autoopt.model.session_options import OPTIMIZERS
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
@@ -88,19 +89,15 @@ class QuantPreProcess(Pass):
 
     def _with_joined_activations(self, model: ModelProto) -> ModelProto:
         """The model with GELU and SiLU as onnxruntime's operators; the same model if it has none."""
-        import onnxruntime as ort
-
         if self.context.accelerator.execution_provider != DEFAULT_EP["cpu"]:
             return model
         if not any(node.op_type in PARTS_OF_ACTIVATIONS for node in model.graph.node):
             return model
         target = self.context.work / "joined.onnx"
-        options = make_options({"graph_optimization_level": "extended"})
-        options.optimized_model_filepath = str(target)
+        others = sorted(OPTIMIZERS.difference(JOINING_OPTIMIZERS))
+        options: JsonObject = {"graph_optimization_level": "extended", "disabled_optimizers": others}
         with quiet():
-            source = str(io.save(model, self.context.work / "apart"))
-            others = sorted(OPTIMIZERS.difference(JOINING_OPTIMIZERS))
-            ort.InferenceSession(source, options, providers=[DEFAULT_EP["cpu"]], disabled_optimizers=others)
+            write_optimized(io.save(model, self.context.work / "apart"), target, options)
         joined = onnx.load(target)
         if not any(node.domain == ORT_DOMAIN and node.op_type in JOINED for node in joined.graph.node):
             return model

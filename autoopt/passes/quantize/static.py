@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
@@ -164,8 +163,8 @@ class Static(Pass):
         )
         return prepared, ranges
 
-    def quantize(self, model: ModelProto, ranges: Path, only: Sequence[str] = ()) -> ModelProto:
-        """Quantize what `calibrate` returned; `only`: names of the nodes to quantize, empty for all."""
+    def quantize(self, model: ModelProto, ranges: Path) -> ModelProto:
+        """Quantize what `calibrate` returned."""
         from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
         types = self.types()
@@ -182,7 +181,6 @@ class Static(Pass):
             reduce_range=getattr(self, "reduce_range", False),
             activation_type=QuantType[types.activation],
             weight_type=QuantType[types.weight],
-            nodes_to_quantize=list(only),
             nodes_to_exclude=list(self.nodes_to_exclude),
             use_external_data_format=is_large(model),
             calibrate_method=CalibrationMethod[self.calibrate_method],

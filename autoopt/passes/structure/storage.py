@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
-from autoopt.model.session import make_options
+from autoopt.model.session import write_optimized
 from autoopt.passes.base import Pass, Refused
 from autoopt.space import Categorical
 
@@ -60,14 +60,10 @@ class OrtFormat(Pass):
     ] = "extended"
 
     def run(self, model: Path) -> Path:
-        import onnxruntime as ort
-
         target = self.context.work / "model.ort"
-        options = make_options({"graph_optimization_level": self.level})
-        options.optimized_model_filepath = str(target)
-        options.add_session_config_entry("session.save_model_format", "ORT")
+        options = {"graph_optimization_level": self.level}
         try:
-            ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+            write_optimized(model, target, options, {"session.save_model_format": "ORT"})
         except Exception as error:  # onnxruntime's exceptions share no class
             raise Refused(f"onnxruntime cannot store the model: {error}") from error
         return target

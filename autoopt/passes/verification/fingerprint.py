@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
+from autoopt.model.tensors import plain_domain
 from autoopt.passes.onnx_tools.graphs import replace_items
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def fingerprint(model: ModelProto, touches: Iterable[Touch] = ()) -> str:
 
 def _fingerprint(model: ModelProto, view: _View) -> str:
     digest = hashlib.sha256()
-    opsets = sorted({(_domain(entry.domain), entry.version) for entry in model.opset_import})
+    opsets = sorted({(plain_domain(entry.domain), entry.version) for entry in model.opset_import})
     _update(digest, model.ir_version, opsets)
     _add_graph(digest, model.graph, {}, view)
     for function in sorted(model.functions, key=lambda function: (function.domain, function.name)):
@@ -107,12 +108,6 @@ def _strip_metadata(owner: Any) -> None:  # noqa: ANN401  any message with metad
         replace_items(owner.metadata_props, entries)
 
 
-def _domain(domain: str) -> str:
-    if domain == "ai.onnx":
-        return ""
-    return domain
-
-
 def _update(digest: _Hash, *values: object) -> None:
     digest.update(repr(values).encode())
 
@@ -162,7 +157,7 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], view:
 
 def _add_nodes(digest: _Hash, nodes: Iterable[NodeProto], names: dict[str, str], view: _View) -> None:
     for number, node in enumerate(nodes):
-        _update(digest, _domain(node.domain), node.op_type)
+        _update(digest, plain_domain(node.domain), node.op_type)
         # An omitted optional input has an empty name; "?" stands for a value from nowhere in an invalid graph.
         _update(digest, [names.get(name, "?" if name else "") for name in node.input])
         for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
