@@ -24,16 +24,21 @@ def first(inspection: Inspection, options: ProposalOptions | None = None) -> dic
 def test_all_preparation_comes_before_each_kind_of_quantization() -> None:
     points = first(CNN)
     assert points["names -> simplify -> fold"] == [{}]
-    convolutions, everything = points["names -> simplify -> fold -> static"]
-    assert convolutions["op_types"] == ["Conv", "Gemm", "MatMul"]
+    everything, layers = points["names -> simplify -> fold -> static"]
     assert everything["op_types"] == []
-    assert convolutions["activation_type"] == everything["activation_type"] == "QUInt8"
+    assert layers["op_types"] == ["Conv", "Gemm", "MatMul"]
+    assert everything["activation_type"] == layers["activation_type"] == "QUInt8"
     assert "names -> simplify -> fuse -> dynamic" in first(TRANSFORMER)
 
 
 def test_recurrent_layers_are_tried_in_float_and_at_run_time() -> None:
     static = first(model("Conv", "LSTM", "MatMul"))["names -> simplify -> static"]
     assert [values["dynamic_ops"] for values in static] == [[], ["LSTM"], ["LSTM"]]
+
+
+def test_the_layers_of_a_model_with_attention_are_quantized_first() -> None:
+    points = first(model("Conv", "MatMul", "Erf", "Add"))["names -> simplify -> fuse -> static"]
+    assert [values["op_types"] for values in points] == [["Conv", "Gemm", "MatMul"], []]
 
 
 def test_one_thread_is_tried_first_for_small_models() -> None:

@@ -92,7 +92,7 @@ def ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> Reason |
             return reason
     text = ""
     match node:
-        case "fuse" if not _has_fusable_parts(model):
+        case "fuse" if not has_fusable_parts(model):
             text = "no attention, GELU or LayerNorm in this model"
         case "pads" if "Conv" not in model.ops:
             text = "no convolution in this model to absorb the padding"
@@ -179,7 +179,7 @@ def _without_level(node: str, level: Value, reason: str) -> Prior:
     return Prior("forbid", scope, {"session": {"graph_optimization_level": level}}, reason=reason, origin="library")
 
 
-def _has_fusable_parts(model: Inspection) -> bool:
+def has_fusable_parts(model: Inspection) -> bool:
     """True if the model has operators that transformer fusion may join: GELU, LayerNorm or attention."""
     has_attention = "Softmax" in model.ops and model.op_counts.get("MatMul", 0) > 2
     # A layer normalization has two means; one without a mean comes at least twice in a transformer.

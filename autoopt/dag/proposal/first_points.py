@@ -34,6 +34,11 @@ FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
 """Lossy node -> the values to begin with; a name that the node does not search is left out."""
 _BLOCKS: Final[Mapping[str, Value]] = {"block_size": 32, "accuracy_level": 4, "embeddings": False}
 _CALIBRATED: Final[Mapping[str, Value]] = {"algorithm": "awq_gptq", "block_size": 32, "is_symmetric": True}
+FOR_CONVOLUTIONS: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
+    **FIRST_VALUES,
+    "static": ({**_STATIC, "op_types": []}, {**_STATIC, "op_types": HEAVY}),
+}
+"""The same for convolutional models: between layers in integers, additions and activations gain by integers too."""
 FOR_TEXT: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     "weights": ({**_BLOCKS, "bits": 8}, {**_BLOCKS, "bits": 4}, {**_BLOCKS, "bits": 8, "embeddings": True}),
     "calibrated": ({**_CALIBRATED, "sensitive_share": 0.25}, {**_CALIBRATED, "sensitive_share": 0.0}),
@@ -53,7 +58,7 @@ def first_points(
     *,
     floats: bool,
     one_thread: bool = True,
-    text: bool = False,
+    lossy: Mapping[str, Sequence[Mapping[str, Value]]] = FIRST_VALUES,
 ) -> Iterator[Prior]:
     """Preferences for the points to try first.
 
@@ -63,13 +68,12 @@ def first_points(
         fixed: node id -> parameters that the target fixes.
         floats: True if chains without a lossy pass are tried.
         one_thread: True if the model is so small that a single thread may be fastest.
-        text: True if the model generates text with a cache.
+        lossy: the values to begin with, by lossy node.
     """
     tried = set(itertools.chain.from_iterable(stages))
     if floats:
         yield from _float_points(_chain(stages, nodes), nodes, with_session=one_thread and "session" in tried)
-    lossy_points = FOR_TEXT if text else FIRST_VALUES
-    for node, points in lossy_points.items():
+    for node, points in lossy.items():
         if node not in tried:
             continue
         searched = nodes[node].search.keys() - fixed.get(node, {}).keys()

@@ -19,8 +19,15 @@ from autoopt.dag.graph.priors import Prior
 from autoopt.dag.proposal.adapted import adapted_templates
 from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions
 from autoopt.dag.proposal.effort import effort_for
-from autoopt.dag.proposal.exclusions import ProposalInputs, excluded_chains, excluded_options, ruled_out, value_cuts
-from autoopt.dag.proposal.first_points import first_points
+from autoopt.dag.proposal.exclusions import (
+    ProposalInputs,
+    excluded_chains,
+    excluded_options,
+    has_fusable_parts,
+    ruled_out,
+    value_cuts,
+)
+from autoopt.dag.proposal.first_points import FIRST_VALUES, FOR_CONVOLUTIONS, FOR_TEXT, first_points
 from autoopt.dag.proposal.precisions import CPU, ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import Template
 from autoopt.json_codec import JsonValue
@@ -86,7 +93,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
             profile.fixed,
             floats=floats,
             one_thread=inputs.inspection.parameters < SMALL_MODEL,
-            text=inputs.generates_text,
+            lossy=_first_values(inputs),
         ),
     ]
     decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
@@ -94,6 +101,16 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     if no_runtime is not None:
         decided.insert(0, Decision("not on this machine", no_runtime.text))
     return Proposal(_spec(options, inputs, nodes, stages), tuple(priors), facts, reasons, tuple(decided))
+
+
+def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, Value]]]:
+    """The values that lossy nodes begin with, by the kind of the model."""
+    model = inputs.inspection
+    if inputs.generates_text:
+        return FOR_TEXT
+    if "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
+        return FOR_CONVOLUTIONS
+    return FIRST_VALUES
 
 
 def proposal_name(model: str) -> str:
