@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -11,6 +12,10 @@ from autoopt.errors import InputError, did_you_mean
 
 Kind = Literal["latency", "size", "memory", "task", "fidelity", "custom"]
 Direction = Literal["minimize", "maximize"]
+WORST: Final = sys.float_info.max
+"""Stands for an infinite error, which JSON does not have."""
+NEARLY_WORST: Final = WORST / 1e6
+"""Means and differences of such errors lie above this."""
 
 
 @dataclass(frozen=True)
@@ -227,3 +232,10 @@ def is_ratio_metric(name: str) -> bool:
 def latency_objective(objectives: Iterable[Objective]) -> str | None:
     """Find the first objective that is the time of a warm inference; None if there is none."""
     return next((objective.metric for objective in objectives if objective.metric in WARM_LATENCIES), None)
+
+
+def significant(value: float, digits: int) -> str:
+    """A value with a number of significant digits; one that stands for an infinite error in words."""
+    if abs(value) > NEARLY_WORST:
+        return "infinite"
+    return f"{value:.{digits}g}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final, Literal, TypeAlias
 
-from autoopt.metrics import Constraint, Direction, Estimate, Metric
+from autoopt.metrics import Constraint, Direction, Estimate, Metric, significant
 
 Status: TypeAlias = Literal["holds", "fails", "uncertain"]
 _Z: Final = NormalDist().inv_cdf(0.975)
@@ -93,10 +93,10 @@ class _Bound:
 
     def _number(self, value: float) -> str:
         if not self.is_drop:
-            return f"{value:.4g}"
+            return significant(value, 4)
         if value == 0:
             return "unchanged"
-        return f"{'worse' if value > 0 else 'better'} by {abs(value):.3g}"
+        return f"{'worse' if value > 0 else 'better'} by {significant(abs(value), 3)}"
 
     @property
     def excess(self) -> Estimate:

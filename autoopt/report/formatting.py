@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate, known_metric
+from autoopt.metrics import Estimate, known_metric, significant
 
 STAGES = {"prefect start": "Prefect start-up", "baseline": "baseline", "search": "search", "confirm": "deciding"}
 """The stages of a run, which follow each other, with their names for people."""
@@ -35,7 +35,7 @@ def number_text(value: float) -> str:
     if size == 0:
         return "0"
     if size < 1e-3 or size >= 1e6:
-        return f"{value:.3g}"
+        return significant(value, 3)
     if size >= 100:
         return f"{value:.0f}"
     if size >= 10:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from autoopt.measure.quality.fidelity import WORST, compare_output, cosine, kl
+from autoopt.measure.quality.fidelity import compare_output, cosine, kl
+from autoopt.metrics import WORST
 
 VECTOR = hnp.arrays(np.float32, 6, elements=st.floats(-100, 100, width=32))
 ALL = ("cosine", "relative_l2", "max_abs_error", "top1_agreement", "kl")

@@ -1,6 +1,7 @@
 import pytest
 
-from autoopt.metrics import Estimate
+from autoopt.measure.constraints import Observation, judge
+from autoopt.metrics import METRICS, WORST, Constraint, Estimate
 from autoopt.report.formatting import (
     bytes_text,
     clock_text,
@@ -84,6 +85,13 @@ def test_the_time_of_workers_is_separate_because_it_overlaps() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (16.9, "0:16"), (70, "1:10"), (3723, "1:02:03")])
 def test_clock_text(seconds: float, text: str) -> None:
     assert clock_text(seconds) == text
+
+
+def test_what_stands_for_an_infinite_error_is_told_in_words() -> None:
+    assert metric_text("max_abs_error", WORST) == "infinite"
+    assert metric_text("max_abs_error", 2e6) == "2e+06"
+    observed = Observation(Estimate.exact(WORST))
+    assert judge(Constraint("max_abs_error", max=1.0), METRICS["max_abs_error"], observed).reason.endswith(": infinite")
 
 
 def test_plural() -> None:

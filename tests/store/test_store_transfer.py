@@ -129,6 +129,8 @@ def test_hostile_archives_write_nothing(sqlite_store: SqlStore, tmp_path: Path, 
         {"tables": {"artifact": [], "sqlite_master": []}},
         {"tables": {"artifact": [{"digest": "0" * 64, "files": "{}", "bytes": 2**63, "present": 1}], "run": []}},
         {"tables": {"artifact": [{"files": "{}", "bytes": 1, "present": 1}]}},
+        {"tables": {"artifact": [{"digest": None, "files": "{}", "bytes": 1, "present": 1}]}},
+        {"tables": {"artifact": [], "evaluation": [{"key": None}], "run": []}},
         {"tables": {"artifact": [], "run": [{"id": 7}]}},
         {"tables": {"artifact": [], "run": [{"unknown": "x"}]}},
         {"tables": {"artifact": [], "run": [{"settings": "{not json"}]}},
@@ -141,6 +143,7 @@ def test_hostile_archives_write_nothing(sqlite_store: SqlStore, tmp_path: Path, 
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("error")
 def test_wrong_rows_are_refused(sqlite_store: SqlStore, tmp_path: Path, rows: dict[str, object]) -> None:
     export_run(sqlite_store, finished_run(sqlite_store), tmp_path / "run.tar")
     repack(tmp_path / "run.tar", tmp_path / "bad.tar", rows)

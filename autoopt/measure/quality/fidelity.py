@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -10,12 +9,10 @@ import numpy as np
 
 from autoopt.measure.inference.runner import plain
 from autoopt.measure.intervals.items import bootstrap, mean_interval, wilson
-from autoopt.metrics import METRICS, Estimate
+from autoopt.metrics import METRICS, WORST, Estimate
 
 Pairs: TypeAlias = "list[tuple[np.ndarray, np.ndarray]]"
 """Candidate's and source's output, item by item."""
-WORST = sys.float_info.max
-"""Stands for an infinite error, which JSON does not have."""
 NUMBERS = "fiub"
 """numpy's kinds of numbers: floats, signed and unsigned integers, booleans."""
 

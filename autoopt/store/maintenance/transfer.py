@@ -236,7 +236,7 @@ def _checked(table: str, row: Row, file: Path) -> Row:
     """A row from a file as it may go into the database: its key, known columns, right types, clean text."""
     for key in metadata.tables[table].primary_key:
         # A key that counts the rows of a database does not travel.
-        if key.name not in row and key.autoincrement is not True:
+        if row.get(key.name) is None and key.autoincrement is not True:
             raise InputError(f"table {table!r} lacks the field {key.name!r}", where=str(file))
     checked: Row = {}
     for name, value in row.items():
