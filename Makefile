@@ -1,7 +1,10 @@
 # Needs Python 3.11 or newer, git, make and a package index. `make PYTHON=python3.12` chooses another interpreter.
+# uv installs where there is one; `make UV=` has pip do it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+UV := $(shell command -v uv)
+PIP_INSTALL := $(if $(UV),$(UV) pip install --python $(BIN)/python --compile-bytecode,$(BIN)/python -m pip install --disable-pip-version-check)
 
 .PHONY: help install demo docs check test test-services coverage dead-code soak clean
 
@@ -13,7 +16,7 @@ install: $(VENV)/installed  ## create .venv and install pinned versions of every
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP_INSTALL) --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m compileall -q autoopt flows  # as for an installed package, also where PYTHONDONTWRITEBYTECODE is set
 	touch $@
 

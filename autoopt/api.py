@@ -233,6 +233,8 @@ def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
     out = request.out
     if out is not None:
         check_out(out)
+    if engine == "prefect":
+        import autoopt.orchestrate  # noqa: F401  refuses before the model is read if Prefect is not installed
     with notices_to(request.observer.on_note), prepare(request) as session:
         try:
             result = session.execute(lambda one: _search(one, engine))
@@ -269,10 +271,12 @@ def _search(session: Session, engine: Engine) -> RunResult:
 
 def _close_flow_runs(store: Store, engine: Engine, observer: Observer) -> None:
     """Close the flow runs of dead processes, which Prefect still shows as Running, unless there is no Prefect now."""
+    if engine != "prefect" and not os.environ.get("PREFECT_API_URL"):
+        return
     from autoopt.orchestrate.flow_runs.orphaned_runs import close_orphans, orphaned_runs
     from autoopt.orchestrate.server.startup import PrefectStart
 
-    if not orphaned_runs(store) or (engine != "prefect" and not os.environ.get("PREFECT_API_URL")):
+    if not orphaned_runs(store):
         return
     try:
         PrefectStart().wait()

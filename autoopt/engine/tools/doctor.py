@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Final, Literal
 
 from autoopt.engine.work.environment import cpu
@@ -70,9 +71,10 @@ def examine(settings: Settings) -> list[Finding]:
 def _versions(settings: Settings) -> Iterator[Finding]:
     yield Finding("python", "ok", f"{platform.python_implementation()} {sys.version.split()[0]}")
     problems: list[str] = []
+    with_prefect = find_spec("prefect") is not None
     for line in metadata.requires("autoopt") or ():
         requirement, _, condition = line.partition(";")
-        if "extra" not in condition:
+        if "extra" not in condition or (with_prefect and 'extra == "prefect"' in condition):
             problems.append(_unmet(requirement))
     unmet = "; ".join(filter(None, problems))
     if unmet:
@@ -163,6 +165,10 @@ def _runtime(settings: Settings) -> Iterator[Finding]:
 
 
 def _prefect(settings: Settings) -> Iterator[Finding]:
+    if find_spec("prefect") is None:
+        text = "not installed: runs, sweeps and reports do without it"
+        yield Finding("prefect", "ok", text, "pip install 'autoopt[prefect]' for --engine prefect and 'autoopt serve'")
+        return
     version, fastapi = metadata.version("prefect"), metadata.version("fastapi")
     if tuple(int(part) for part in re.findall(r"\d+", fastapi)[:2]) >= BROKEN_FASTAPI:
         text = f"Prefect {version} does not start with fastapi {fastapi}"
