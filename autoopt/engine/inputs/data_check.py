@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from autoopt.data.decoder import Decoder, decoder_with
 from autoopt.data.description import Column, DataDescription
@@ -58,14 +58,10 @@ def check_data(
     notes = [f"data: {description.reading}"] if description.reading else []
     if not named:
         notes += _check_labels(description, inspection, place)
-    columns, inputs = description.columns, inspection.inputs
+    inputs = inspection.inputs
     decoder = decoder_with(inputs)
-    only_input = _only_input(inputs, decoder)
-    if len(columns) == 1 and only_input is not None and only_input not in columns:
-        ((name, column),) = columns.items()
-        array = _name_of(name, column, description.loader)
-        notes.append(f"data: using {array} as the model's input {one_line(only_input)!r}")
-        columns = {only_input: column}
+    columns, binding = _columns_by_input(description, _only_input(inputs, decoder))
+    notes += binding
     if decoder is not None and decoder.tokens in columns:
         fed_back = {*fed_back, *decoder.cache, *decoder.derived}
     for spec in inputs:
@@ -77,6 +73,18 @@ def check_data(
             raise InputError(message, where=place, remedy=_name_remedy(inputs))
     notes += _ignored(columns, inputs, description.labels)
     return notes
+
+
+def _columns_by_input(
+    description: DataDescription, only_input: str | None
+) -> tuple[Mapping[str, Column], Sequence[str]]:
+    """The columns by the input that they are for, and a note if a single one does not have its input's name."""
+    columns = description.columns
+    if len(columns) != 1 or only_input is None or only_input in columns:
+        return columns, ()
+    ((name, column),) = columns.items()
+    array = _name_of(name, column, description.loader)
+    return {only_input: column}, [f"data: using {array} as the model's input {one_line(only_input)!r}"]
 
 
 def _check_array(

@@ -198,11 +198,14 @@ def _candidate(name: str, inspection: Inspection) -> _Candidate | None:
     shapes = {value.name: value.shape for value in inspection.inputs}
     outputs = inspection.output_names
     tokens, logits = first_of(reversed(TOKENS), shapes), first_of(SCORES, outputs)
+    if tokens is None or logits is None:
+        return None
     decoder = decoder_of(shapes)
     gives_cache = any(output.startswith("present") for output in outputs)
-    if tokens is None or logits is None or not (decoder or ENCODED in shapes or gives_cache):
+    if decoder is None and ENCODED not in shapes and not gives_cache:
         return None
-    cross = tuple(each for each in shapes if each.startswith("past") and (decoder is None or each not in decoder.cache))
+    own_cache = () if decoder is None else decoder.cache
+    cross = tuple(past for past in shapes if past.startswith("past") and past not in own_cache)
     return _Candidate(name, tokens, logits, decoder, cross, tuple(shapes), outputs)
 
 

@@ -232,13 +232,20 @@ def _rows(store: Store, run: RunRecord, trials: Sequence[TrialRecord], quality: 
     source_quality = (baseline.get("metrics") or {}).get(quality, 1.0)
     rows: list[_Row] = []
     for trial in trials:
-        ratio, log_ratio, change = trial.ratios.get(MEDIAN_LATENCY), None, None
-        if ratio is not None and ratio.value > 0:
-            log_ratio = math.log(ratio.value)
+        change = None
         if quality is not None and quality in trial.metrics:
             change = trial.metrics[quality].value - float(source_quality)
-        rows.append(_Row(_factors(run, trial, pass_runs), log_ratio, change, not trial.result.feasible))
+        factors = _factors(run, trial, pass_runs)
+        rows.append(_Row(factors, _log_ratio(trial), change, not trial.result.feasible))
     return rows
+
+
+def _log_ratio(trial: TrialRecord) -> float | None:
+    """Logarithm of the ratio of the median latencies; None if it was not measured."""
+    ratio = trial.ratios.get(MEDIAN_LATENCY)
+    if ratio is None or ratio.value <= 0:
+        return None
+    return math.log(ratio.value)
 
 
 def _factors(run: RunRecord, trial: TrialRecord, pass_runs: Mapping[str, PassRunRecord]) -> frozenset[Factor]:

@@ -234,10 +234,7 @@ def _read_first_member(archive: tarfile.TarFile) -> dict[str, Any]:
 
 def _checked(table: str, row: Row, file: Path) -> Row:
     """A row from a file as it may go into the database: its key, known columns, right types, clean text."""
-    for key in metadata.tables[table].primary_key:
-        # A key that counts the rows of a database does not travel.
-        if row.get(key.name) is None and key.autoincrement is not True:
-            raise InputError(f"table {table!r} lacks the field {key.name!r}", where=str(file))
+    _check_key(table, row, file)
     checked: Row = {}
     for name, value in row.items():
         column = metadata.tables[table].c.get(name)
@@ -248,6 +245,13 @@ def _checked(table: str, row: Row, file: Path) -> Row:
             value = check_json(name, value) if column.info.get("json") else codec.text(value)
         checked[name] = value
     return checked
+
+
+def _check_key(table: str, row: Row, file: Path) -> None:
+    for key in metadata.tables[table].primary_key:
+        # A key that counts the rows of a database does not travel.
+        if row.get(key.name) is None and key.autoincrement is not True:
+            raise InputError(f"table {table!r} lacks the field {key.name!r}", where=str(file))
 
 
 def _insert(connection: Connection, rows: Rows) -> None:
