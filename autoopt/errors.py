@@ -7,8 +7,10 @@ interpreters may have nothing else.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 EXIT_INTERRUPTED = 130
@@ -151,6 +153,19 @@ _FAMILY: dict[str, ErrorClass] = {
     "ConfigError": ConfigError,
     "SystemFailure": SystemFailure,
 }
+
+
+@contextmanager
+def writing(place: str | Path, problem: str = "cannot be written") -> Iterator[None]:
+    """Report an error of the system within the context as a problem with this file or folder.
+
+    Raises:
+        InputError: With the system's reason, such as a full disk or a missing permission.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{problem} ({error.strerror or error})", where=str(place)) from error
 
 
 def one_line(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, writing
 from autoopt.metrics import Estimate
 from autoopt.report.charts import trade_off, trade_offs
 from autoopt.report.figures import first_objective
@@ -93,10 +93,8 @@ class Run(RunResult):
 
         with _open(self.home, self.db_url) as store:
             page = run_report(store, store.runs.get(self.run), self, profile=True)
-        try:
+        with writing(file, "cannot write the report"):
             Path(file).write_text(page, encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise InputError(f"cannot write the report ({error.strerror})", where=str(file)) from error
         return Path(file)
 
     def __repr__(self) -> str:

@@ -20,6 +20,7 @@ from autoopt.errors import (
     SystemFailure,
     did_you_mean,
     one_line,
+    writing,
 )
 from autoopt.json_codec import from_json, to_json
 
@@ -98,3 +99,10 @@ def test_this_module_needs_only_the_standard_library() -> None:
     check = "import sys, autoopt.errors; print(*{m.partition('.')[0] for m in sys.modules} - sys.stdlib_module_names)"
     shown = subprocess.run([sys.executable, "-S", "-c", check], capture_output=True, text=True, check=True, cwd=ROOT)
     assert set(shown.stdout.split()) <= {"autoopt", "__main__"}
+
+
+def test_an_error_of_the_system_while_writing_names_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "missing" / "report.html"
+    with pytest.raises(InputError) as refused, writing(file, "cannot write the report"):
+        file.write_text("")
+    assert str(refused.value) == f"{file}: cannot write the report (No such file or directory)"

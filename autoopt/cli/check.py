@@ -13,7 +13,7 @@ from autoopt.cli.data_options import DataRoot
 from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import AsJson, document_stream, exit_code, print_json
 from autoopt.cli.run import Quiet, Workers
-from autoopt.errors import InputError
+from autoopt.errors import writing
 
 
 def check(  # noqa: PLR0913, PLR0917  options of the command
@@ -67,8 +67,5 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
 
 
 def _write(path: Path, text: str, mode: str) -> None:
-    try:
-        with path.open(mode, encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error
+    with writing(path), path.open(mode, encoding="utf-8") as file:
+        file.write(text)

@@ -11,7 +11,7 @@ import typer
 
 from autoopt.cli.output import AsJson, exit_code, print_json, print_result
 from autoopt.cli.store_access import RunName, TargetName, existing_store, result_of, target_of
-from autoopt.errors import InputError
+from autoopt.errors import writing
 from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
@@ -111,10 +111,8 @@ def report(
             record = store.runs.get(run)
             document = {"run": record.id}
             page = run_report(store, record, result_of(record), profile=True)
-    try:
+    with writing(out, "cannot write the report"):
         out.write_text(page, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise InputError(f"cannot write the report ({error.strerror})", where=str(out)) from error
     print_result({**document, "path": str(out.absolute())}, f"wrote {out}", as_json)
 
 

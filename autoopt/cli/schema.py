@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, writing
 from autoopt.settings import settings
 
 
@@ -82,13 +82,7 @@ def write_file(file: Path, text: str, force: bool) -> None:
     Raises:
         InputError: the file exists, or the folder cannot be written.
     """
-    mode = "x"
-    if force:
-        mode = "w"
-    try:
-        with file.open(mode, encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise InputError("already exists", where=str(file), remedy="use --force to overwrite it") from None
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(file)) from None
+    with writing(file):
+        if file.exists() and not force:
+            raise InputError("already exists", where=str(file), remedy="use --force to overwrite it")
+        file.write_text(text, encoding="utf-8")

@@ -7,15 +7,15 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from autoopt.data import DataConfig
 from autoopt.engine.work.environment import environment
-from autoopt.errors import AutooptError, InputError
+from autoopt.errors import AutooptError, InputError, writing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
@@ -125,7 +125,7 @@ def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = 
     if file.name == MODEL_SET:
         return _export_set(store, package, out, pool)
     steps = steps_of(store, package)
-    with _writing(out):
+    with writing(out, "cannot write the results"):
         out.mkdir(parents=True, exist_ok=True)
         sample = _store_inputs(store, package, out / INPUTS, pool)
         # External data comes first, so that a graph never refers to data that is not there yet.
@@ -168,7 +168,7 @@ def _export_set(store: Store, package: Package, out: Path, pool: WorkerPool | No
         run = store.runs.get(part.result.run)
         own_package = replace(Package.of(run, part.result, part.model), scripts_may_run=package.scripts_may_run)
         export(store, own_package, out / part.name, pool)
-    with _writing(out):
+    with writing(out, "cannot write the results"):
         _store_inputs(store, package, out / INPUTS, pool)
         for name, program in SET_SCRIPTS.items():
             _write_text(out / name, program.read_text(encoding="utf-8"))
@@ -208,7 +208,7 @@ def export_to(store: Store, package: Package, out: Path) -> Path:
     if out.is_dir():
         raise InputError("is a folder, not a .zip file", where=str(out))
     check_out(out.absolute().parent)
-    with working_folder() as scratch, _writing(out):
+    with working_folder() as scratch, writing(out, "cannot write the results"):
         folder = scratch / out.stem
         export(store, package, folder)
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -363,14 +363,6 @@ def _requirements(target: Target, runtime: Mapping[str, str]) -> str:
             distribution = "onnxruntime-gpu"
         lines.append(f"{distribution}=={version}" if version else distribution)
     return "\n".join(lines) + "\n"
-
-
-@contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot write the results ({error.strerror or error})", where=str(out)) from error
 
 
 def _write_json(target: Path, value: Mapping[str, object]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from autoopt.engine.tools.run_report import run_report
-from autoopt.errors import InputError
+from autoopt.errors import writing
 from autoopt.report.html import write_page
 from autoopt.results import RunResult
 from autoopt.results.sweep import SweepEntry
@@ -25,7 +25,7 @@ def write_run_pages(store: Store, entries: Iterable[SweepEntry], out: Path) -> d
         InputError: The folder cannot be written.
     """
     folder = out / FOLDER
-    try:
+    with writing(folder, "cannot write the reports"):
         folder.mkdir(parents=True, exist_ok=True)
         for entry in entries:
             page = folder / f"{entry.run}.html"
@@ -35,5 +35,3 @@ def write_run_pages(store: Store, entries: Iterable[SweepEntry], out: Path) -> d
             if record.result is not None:
                 write_page(page, run_report(store, record, RunResult.from_json(record.result)))
         return {page.stem: f"{FOLDER}/{page.name}" for page in folder.glob("*.html")}
-    except OSError as error:
-        raise InputError(f"cannot write the reports ({error.strerror})", where=str(folder)) from error

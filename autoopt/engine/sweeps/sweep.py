@@ -20,7 +20,7 @@ from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.run_pages import write_run_pages
 from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
 from autoopt.engine.work.environment import environment
-from autoopt.errors import AutooptError, InputError
+from autoopt.errors import AutooptError, writing
 from autoopt.report.bisection import sentence
 from autoopt.report.figures import kind
 from autoopt.report.html import write_page
@@ -200,9 +200,7 @@ def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None
         InputError: the folder cannot be written.
     """
     files = {"sweep.json": json.dumps(result.to_json(), indent=2) + "\n", "sweep.html": sweep_html(result, facts)}
-    try:
+    with writing(out, "cannot write the report"):
         out.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             write_page(out / name, text)
-    except OSError as error:
-        raise InputError(f"cannot write the report ({error.strerror})", where=str(out)) from error

@@ -21,7 +21,7 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, writing
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import Direction
 from autoopt.search.optuna_study.encoding import CHAIN
@@ -73,12 +73,9 @@ def write_studies(file: Path, studies: Sequence[Study]) -> None:
 
 
 def _check(file: Path) -> None:
-    try:
-        with file.open("ab+") as stream:
-            stream.seek(0)
-            head = stream.read(len(_SQLITE))
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(file)) from None
+    with writing(file), file.open("ab+") as stream:
+        stream.seek(0)
+        head = stream.read(len(_SQLITE))
     if head not in (b"", _SQLITE):
         raise InputError("is not an SQLite file", where=str(file), remedy="name another file with -o")
 

@@ -33,7 +33,7 @@ class ExportedTrial:
 
 
 @dataclass(frozen=True)
-class RunPart:
+class ExportedRun:
     """A run, or the part of one for one of several targets or models."""
 
     name: str
@@ -43,7 +43,7 @@ class RunPart:
     trials: tuple[ExportedTrial, ...]
 
 
-def parts_of(store: Store, record: RunRecord) -> list[RunPart]:
+def parts_of(store: Store, record: RunRecord) -> list[ExportedRun]:
     """Collect a run, or each of its parts.
 
     Raises:
@@ -60,9 +60,9 @@ def parts_of(store: Store, record: RunRecord) -> list[RunPart]:
     return parts
 
 
-def _part(store: Store, name: str, record: RunRecord, result: RunResult) -> RunPart:
+def _part(store: Store, name: str, record: RunRecord, result: RunResult) -> ExportedRun:
     trials = tuple(_trial(store, record, trial) for trial in finished_trials(store, record.id))
-    return RunPart(name, record, result, trials)
+    return ExportedRun(name, record, result, trials)
 
 
 def _trial(store: Store, record: RunRecord, trial: Trial) -> ExportedTrial:

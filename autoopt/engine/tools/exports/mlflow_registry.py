@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from autoopt.engine.tools.exports.mlflow_runs import mlflow_client
+from autoopt.engine.tools.exports.mlflow_runs import id_of_experiment, mlflow_client
 from autoopt.model.files import MODEL
 from autoopt.results.release import Release
 
@@ -59,10 +59,8 @@ def _register(client: MlflowClient, folder: Path, release: Release, name: str) -
 
     model = Model(artifact_path=ARTIFACT, flavors={"onnx": {"data": MODEL}})
     model.save(str(folder / "MLmodel"))
-    experiment = client.get_experiment_by_name(EXPERIMENT)
-    identity = client.create_experiment(EXPERIMENT) if experiment is None else experiment.experiment_id
     tags = {RELEASE_TAG: release.name, ARTIFACT_TAG: release.model.artifact, "autoopt.run": release.entry.run}
-    run = client.create_run(identity, run_name=release.name, tags=tags).info
+    run = client.create_run(id_of_experiment(client, EXPERIMENT), run_name=release.name, tags=tags).info
     client.log_artifacts(run.run_id, str(folder), ARTIFACT)
     client.set_terminated(run.run_id)
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from autoopt.engine.run.export import Package, export_to
-from autoopt.engine.tools.exports.content import ExportedTrial, RunPart, parts_of
+from autoopt.engine.tools.exports.content import ExportedRun, ExportedTrial, parts_of
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, one_line
 from autoopt.report.verdict import verdict
@@ -56,8 +56,7 @@ def export_mlflow(
     parts = parts_of(store, record)
     name = experiment or str(record.settings.get("dag") or record.name)
     with mlflow_client(tracking_uri) as client:
-        existing = client.get_experiment_by_name(name)
-        experiment_id = client.create_experiment(name) if existing is None else existing.experiment_id
+        experiment_id = id_of_experiment(client, name)
         runs = {part.record.id: _log_part(client, experiment_id, store, part) for part in parts}
     return MlflowExport(client.tracking_uri, name, runs)
 
@@ -81,7 +80,15 @@ def mlflow_client(tracking_uri: str | None = None) -> Iterator[MlflowClient]:
         raise InputError(f"MLflow: {one_line(str(error))[:200]}", remedy=remedy) from None
 
 
-def _log_part(client: MlflowClient, experiment: str, store: Store, part: RunPart) -> str:
+def id_of_experiment(client: MlflowClient, name: str) -> str:
+    """The id of an experiment, which is created if it does not exist."""
+    existing = client.get_experiment_by_name(name)
+    if existing is None:
+        return str(client.create_experiment(name))
+    return str(existing.experiment_id)
+
+
+def _log_part(client: MlflowClient, experiment: str, store: Store, part: ExportedRun) -> str:
     """Log one part of a run with its trials and artifacts; returns MLflow's run id."""
     for old in client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{part.record.id}'"):
         client.delete_run(old.info.run_id)
@@ -103,7 +110,7 @@ def _log_part(client: MlflowClient, experiment: str, store: Store, part: RunPart
     return run
 
 
-def _log_trial(client: MlflowClient, experiment: str, parent: str, part: RunPart, trial: ExportedTrial) -> None:
+def _log_trial(client: MlflowClient, experiment: str, parent: str, part: ExportedRun, trial: ExportedTrial) -> None:
     result = trial.trial.result
     tags = {
         "mlflow.parentRunId": parent,
@@ -135,7 +142,7 @@ def _log(client: MlflowClient, run: str, params: Mapping[str, object], figures: 
         client.log_batch(run, params=rows[start : start + BATCH])
 
 
-def _log_artifacts(client: MlflowClient, run: str, store: Store, part: RunPart) -> None:
+def _log_artifacts(client: MlflowClient, run: str, store: Store, part: ExportedRun) -> None:
     """Log the result, the report and the package of the best model."""
     client.log_dict(run, part.result.to_json(), "result.json")
     client.log_text(run, run_report(store, part.record, part.result), "report.html")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, writing
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model.files import digest_file, files_in
 from autoopt.results.release import Release
@@ -40,12 +40,10 @@ def add(folder: Path, release: Release, place: str) -> Callable[[], None]:
     layout = Path(place)
     manifests = _manifests(layout)
     tag = str(release.number)
-    try:
+    with writing(place):
         if tag not in manifests:
             manifests[tag] = _add_package(layout, folder, release)
         _check_same(layout, manifests[tag], release)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=place) from error
     manifests[CURRENT] = manifests[tag]
 
     def switch() -> None:

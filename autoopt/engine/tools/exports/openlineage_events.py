@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from autoopt.engine.tools.exports.content import RunPart, parts_of
-from autoopt.errors import InputError, one_line
+from autoopt.engine.tools.exports.content import ExportedRun, parts_of
+from autoopt.errors import InputError, one_line, writing
 from autoopt.outcome import Outcome
 from autoopt.store import PassRunRecord, RunRecord, Store
 
@@ -71,10 +71,8 @@ def write_events(events: list[RunEvent], file: Path) -> None:
     from openlineage.client.serde import Serde
 
     lines = [json.dumps(Serde.to_dict(event), sort_keys=True) for event in events]
-    try:
+    with writing(file):
         file.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(file)) from None
 
 
 def send_events(events: list[RunEvent], url: str) -> None:
@@ -96,7 +94,7 @@ def send_events(events: list[RunEvent], url: str) -> None:
         client.close()
 
 
-def _whole(part: RunPart) -> _Span:
+def _whole(part: ExportedRun) -> _Span:
     record, best = part.record, part.result.best
     outputs: tuple[str, ...] = ()
     if best is not None:
@@ -105,7 +103,7 @@ def _whole(part: RunPart) -> _Span:
     return _Span(record.id, part.name, "RUN", (record.model,), outputs, record.created, end)
 
 
-def _pieces(store: Store, part: RunPart) -> Iterator[_Span]:
+def _pieces(store: Store, part: ExportedRun) -> Iterator[_Span]:
     """The pass runs that the trials of a run used, each once; those of earlier runs are included."""
     keys = dict.fromkeys(key for trial in part.trials for key in trial.trial.result.pass_runs)
     for piece in store.results.pass_runs(keys).values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autoopt.engine.tools.exports.content import ExportedTrial, RunPart, parts_of
+from autoopt.engine.tools.exports.content import ExportedRun, ExportedTrial, parts_of
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Direction, Objective
 from autoopt.store import RunRecord, Store
@@ -43,7 +43,7 @@ def export_optuna(store: Store, record: RunRecord, file: Path) -> list[str]:
     return [study.name for study in studies]
 
 
-def _columns(part: RunPart) -> dict[str, Direction]:
+def _columns(part: ExportedRun) -> dict[str, Direction]:
     """The figure of each objective: of metrics that drift with the machine's pace, the paired ratio."""
     columns: dict[str, Direction] = {}
     for objective in part.result.objectives or [Objective(MEDIAN_LATENCY, "minimize")]:

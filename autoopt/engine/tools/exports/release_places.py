@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from autoopt.engine.run.export import Package, check_out, export
 from autoopt.engine.tools.exports import mlflow_registry, oci_layout
-from autoopt.errors import InputError
+from autoopt.errors import InputError, writing
 from autoopt.results.release import Release
 from autoopt.store import Store
 from autoopt.working_folder import working_folder
@@ -101,7 +101,7 @@ def _add_to_folder(package: Path, release: Release, folder: Path) -> Switch:
     """Copy the package to `FOLDER/NUMBER`, unless it is there; the switch lets `FOLDER/current` point to it."""
     check_out(folder)
     final = folder / str(release.number)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if not _has(final, release):
             scratch = Path(tempfile.mkdtemp(dir=folder, prefix=".new-"))
@@ -111,8 +111,6 @@ def _add_to_folder(package: Path, release: Release, folder: Path) -> Switch:
                 (scratch / "package").rename(final)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
 
     def switch() -> None:
         link = folder / f".{CURRENT}-{os.getpid()}"
