@@ -112,10 +112,14 @@ def run(  # noqa: PLR0913  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
+    from autoopt.engine.work.readings import note_answered, was_answered
+    from autoopt.settings import settings
     from autoopt.workers.pool import READING, start_ahead
 
-    # Workers import their modules while this process imports its own.
-    start_ahead(READING)
+    words = [*dag, model or "", data or "", calibration or ""]
+    if not was_answered(settings().home, words):
+        # Workers import their modules while this process imports its own.
+        start_ahead(READING)
     from autoopt.cli.logs import is_verbose
     from autoopt.observer import ObserverGroup
     from autoopt.report.profile import Profile
@@ -157,6 +161,7 @@ def run(  # noqa: PLR0913  options of the command
             )
             with ended_by_signals():
                 result = execute(request, chosen_engine(engine))
+        note_answered(settings().home, words)
         if as_json:
             print_json(result.to_json(), stream)
         else:

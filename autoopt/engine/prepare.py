@@ -62,8 +62,6 @@ def prepare(request: RunRequest) -> Prepared:
 
 def _opened(request: RunRequest, spec: DagSpec, began: float) -> Prepared:
     with closed_on_error(request.open_resources(spec)) as resources:
-        # One worker reads the model. The others are not needed if the store answers.
-        _warm(resources, READING, workers=1)
         parts = request.parts or spec.parts
         if parts and request.model is None:
             # Imported late, as most runs are over one model and one target: it takes a tenth of a second.

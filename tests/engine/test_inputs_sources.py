@@ -51,7 +51,19 @@ def test_a_model_is_copied_and_inspected_once(simulation: Simulation, pool: Read
     assert inspection == INSPECTION
     assert simulation.model(candidate)["passes"] == ["mine"]
     assert admit(simulation.resources, model)[0] == candidate
+    assert pool.functions == [sources.ADMIT, sources.INSPECT]
+
+
+def test_a_model_whose_copy_is_damaged_is_admitted_again(
+    simulation: Simulation, pool: ReadingPool, model: Path
+) -> None:
+    candidate, _ = admit(simulation.resources, model)
+    copy = simulation.resources.store.artifacts.path(candidate.artifact)
+    copy.chmod(0o644)
+    copy.write_text("damaged")
+    assert admit(simulation.resources, model)[0] == candidate
     assert pool.functions == [sources.ADMIT, sources.INSPECT, sources.ADMIT]
+    assert simulation.model(candidate)["passes"] == ["mine"]
 
 
 def test_nothing_is_left_in_the_scratch_folder(simulation: Simulation, model: Path) -> None:
@@ -84,17 +96,49 @@ def test_no_data_is_an_empty_source(tmp_path: Path) -> None:
     assert data_source(None, tmp_path) == DataSource()
 
 
-def test_data_is_described_by_a_worker(pool: ReadingPool, tmp_path: Path) -> None:
+def test_data_is_described_by_a_worker(simulation: Simulation, pool: ReadingPool, tmp_path: Path) -> None:
     pool.answers[sources.DESCRIBE_DATA] = {"labels": True}
-    assert describe_data(pool, DataSource({"path": "d.npz"}, "digest"), tmp_path) == DataDescription(labels=True)
-    assert describe_data(pool, DataSource(), tmp_path) is None
+    data = DataSource({"path": "d.npz"}, "digest")
+    assert describe_data(simulation.resources, data, tmp_path) == DataDescription(labels=True)
+    assert describe_data(simulation.resources, DataSource(), tmp_path) is None
     assert pool.functions == [sources.DESCRIBE_DATA]
 
 
-def test_data_that_cannot_be_read_is_named(pool: ReadingPool, tmp_path: Path) -> None:
+def test_data_that_cannot_be_read_is_named(simulation: Simulation, pool: ReadingPool, tmp_path: Path) -> None:
     pool.answers[sources.DESCRIBE_DATA] = CallResult(Outcome.TIMEOUT)
     with pytest.raises(InputError, match=r"d\.npz: reading it takes more than 60 s"):
-        describe_data(pool, DataSource({"path": "d.npz"}, "digest"), tmp_path)
+        describe_data(simulation.resources, DataSource({"path": "d.npz"}, "digest"), tmp_path, "model")
+
+
+@pytest.mark.parametrize(
+    ("config", "times"),
+    [
+        ({"path": "d.npz"}, 1),
+        ({"load_dataset": {"type": "synthetic"}}, 1),
+        ({"path": "d.npz", "user_script": "mine.py"}, 2),
+        ({"data_name": "mnist"}, 2),
+    ],
+)
+def test_data_in_files_are_described_once(
+    simulation: Simulation, pool: ReadingPool, tmp_path: Path, config: dict[str, object], times: int
+) -> None:
+    pool.answers[sources.DESCRIBE_DATA] = {"items": 3}
+    for _ in range(2):
+        found = describe_data(simulation.resources, DataSource(config, "digest"), tmp_path, "model")
+        assert found == DataDescription(items=3)
+    assert len(pool.functions) == times
+
+
+@pytest.mark.parametrize("changed", ["data", "model"])
+def test_other_data_and_models_are_described_anew(
+    simulation: Simulation, pool: ReadingPool, tmp_path: Path, changed: str
+) -> None:
+    pool.answers[sources.DESCRIBE_DATA] = {"items": 3}
+    describe_data(simulation.resources, DataSource({"path": "d.npz"}, "data"), tmp_path, "model")
+    pool.answers[sources.DESCRIBE_DATA] = {"items": 4}
+    digest, artifact = ("other", "model") if changed == "data" else ("data", "other")
+    found = describe_data(simulation.resources, DataSource({"path": "d.npz"}, digest), tmp_path, artifact)
+    assert found == DataDescription(items=4)
 
 
 def test_a_script_tells_its_passes_and_metrics(pool: ReadingPool) -> None:

@@ -215,6 +215,20 @@ def test_data_that_cannot_be_read_leave_the_inputs_out(store: MemoryStore, packa
     assert "--inputs FILE.npz" in (tmp_path / "out" / "README.md").read_text()
 
 
+@pytest.mark.usefixtures("kept_workers")
+def test_a_second_package_has_the_same_inputs_without_a_worker(
+    store: MemoryStore, package: Package, tmp_path: Path
+) -> None:
+    with WorkerPool(size=1) as pool:
+        export(store, package, tmp_path / "one", pool)
+    export(store, package, tmp_path / "two", Refusing())
+    for name in ("inputs.npz", "README.md"):
+        assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+    np.savez(tmp_path / "data.npz", x=np.zeros((3, 8), np.float32))
+    export(store, package, tmp_path / "three", Refusing())
+    assert not (tmp_path / "three" / "inputs.npz").exists()
+
+
 def test_existing_files_are_replaced_and_no_other_file_is_left(
     store: MemoryStore, package: Package, tmp_path: Path
 ) -> None:

@@ -210,7 +210,7 @@ def _with_generated_data(
     if _has_open_sizes(sources.inspection):
         model_file = resources.store.artifacts.path(sources.model.artifact)
         single = data_source(_generated(params), resources.store.home)
-        description = describe_data(resources.pool, single, model_file)
+        description = describe_data(resources, single, model_file, sources.model.artifact)
         assert description is not None
         params["shapes"] = {name: list(column.shape) for name, column in description.columns.items()}
         if description.assumed:
@@ -365,12 +365,13 @@ def _describe_data(sources: _Sources, resources: Resources) -> list[tuple[DataSo
     data = sources.data
     model_file = resources.store.artifacts.path(sources.model.artifact)
     described: list[tuple[DataSource, DataDescription]] = []
-    evaluation = describe_data(resources.pool, data.evaluation, model_file)
+    artifact = sources.model.artifact
+    evaluation = describe_data(resources, data.evaluation, model_file, artifact)
     if evaluation is not None:
         described.append((data.evaluation, evaluation))
     for other in (data.calibration, data.latency):
         if other != data.evaluation:
-            description = describe_data(resources.pool, other, model_file)
+            description = describe_data(resources, other, model_file, artifact)
             if description is not None:
                 # Only the labels of the evaluation data are used; those of other data may be anything.
                 described.append((other, replace(description, label_text=None)))

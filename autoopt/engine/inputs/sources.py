@@ -6,12 +6,14 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from autoopt.data import DataConfig
 from autoopt.data.description import DataDescription
 from autoopt.data.digest import digest as digest_data
 from autoopt.engine.inputs.conversion import convert
 from autoopt.engine.work.calls import first_call
+from autoopt.engine.work.environment import versions
 from autoopt.engine.work.hosts import Runtime
 from autoopt.engine.work.problem import DataSource
 from autoopt.engine.work.reading import (
@@ -24,13 +26,14 @@ from autoopt.engine.work.reading import (
     ask_worker,
     value_of,
 )
+from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.engine.work.resources import Resources
-from autoopt.errors import InputError
+from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import from_json, to_json
 from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import cached, is_url, localized, shown_source, url_name
-from autoopt.model.files import digest_file, is_convertible, split_source
+from autoopt.model.files import MODEL, ORT_MODEL, digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
@@ -55,7 +58,10 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     name = str(model)
     where = shown_source(name)
     source = _located(resources, name, where)
-    digest = convert(resources, where, Path(source)) if is_convertible(source) else _copy(resources, source, where)
+    if is_convertible(source):
+        digest = convert(resources, where, Path(source))
+    else:
+        digest = _known(resources, source) or _copy(resources, source, where)
     record = store.models.get(digest)
     if record is None:
         payload = {"path": str(store.artifacts.path(digest))}
@@ -77,6 +83,27 @@ def _located(resources: Resources, name: str, where: str) -> str:
         payload = {"source": source, "cache": str(resources.store.home / "downloads")}
         source = ask_worker(resources.pool, LOCATE, payload, where)["path"]
     return source
+
+
+def _known(resources: Resources, source: str) -> str:
+    """The digest of a model in the store with the bytes of a local file; empty without one.
+
+    Such a model has no external data: else its digest would not be that of one file.
+    """
+    if "://" in source:
+        return ""
+    store = resources.store
+    # Digesting reads all of the file, which would disturb a measurement.
+    with Gate(waiting=report_waiting).working():
+        digest = digest_file(source)
+    if store.models.get(digest) is None:
+        return ""
+    try:
+        name = store.artifacts.path(digest).name
+    except SystemFailure:  # its files are lost: admitting the model again restores them
+        return ""
+    expected = ORT_MODEL if source.endswith(".ort") else MODEL
+    return digest if name == expected else ""
 
 
 def _copy(resources: Resources, source: str, name: str) -> str:
@@ -114,8 +141,14 @@ def data_source(config: object, cache: Path) -> DataSource:
         return DataSource(parsed.to_json(), digest_data(parsed))
 
 
-def describe_data(pool: WorkerPool, data: DataSource, model: Path) -> DataDescription | None:
+def describe_data(resources: Resources, data: DataSource, model: Path, artifact: str = "") -> DataDescription | None:
     """Describe a data set; None without data.
+
+    Args:
+        resources: Store and workers.
+        data: The data set.
+        model: The model's file in the store; an empty path without a model.
+        artifact: Its digest. With it, the description of data in files is looked up first.
 
     Raises:
         InputError: The data cannot be read.
@@ -123,7 +156,16 @@ def describe_data(pool: WorkerPool, data: DataSource, model: Path) -> DataDescri
     if data.config is None:
         return None
     payload = {"data": data.config, "model": str(model)}
-    return from_json(DataDescription, ask_worker(pool, DESCRIBE_DATA, payload, data.place))
+
+    def ask() -> dict[str, Any]:
+        return ask_worker(resources.pool, DESCRIBE_DATA, payload, data.place)
+
+    if artifact and is_read_from_files(data.config):
+        content = [DESCRIBE_DATA, data.config, data.digest, artifact, versions()]
+        _, reply = read_once(resources.store.home, content, lambda _: ask())
+    else:
+        reply = ask()
+    return from_json(DataDescription, reply)
 
 
 def describe_script(

@@ -175,7 +175,7 @@ def _whole(
 ) -> ResolvedInputs:
     """The set as a problem: the same target as each part's, the user's goal, and the recorded inputs of the set."""
     data = data_source({"path": str(recorded.file(SET))}, resources.store.home)
-    description = describe_data(resources.pool, data, Path())
+    description = describe_data(resources, data, Path())
     goal_request = request.goal.apply(GoalRequest.of(spec, part.problem.goal.custom), description)
     if sources.description.generation is not None:
         goal_request = replace(goal_request, extra_metrics=(*goal_request.extra_metrics, *GENERATION))

@@ -108,7 +108,7 @@ def _connected(
 
 def _shapes(data: DataSource, resources: Resources) -> dict[str, list[int | None]]:
     """The shapes of the data as inputs, by name; None for items and for open sizes."""
-    description = describe_data(resources.pool, data, Path())
+    description = describe_data(resources, data, Path())
     assert description is not None, "data were checked"
     shapes: dict[str, list[int | None]] = {}
     for name, column in description.columns.items():
@@ -156,7 +156,7 @@ def _checked(config: object, description: ModelSet, resources: Resources) -> Dat
         InputError: one is missing.
     """
     source = data_source(config, resources.store.home / "downloads")
-    data = describe_data(resources.pool, source, Path())
+    data = describe_data(resources, source, Path())
     columns = () if data is None else tuple(data.columns)
     needed = _needed(description)
     for name, target in needed.items():

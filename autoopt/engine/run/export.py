@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from autoopt.data import DataConfig
-from autoopt.engine.work.environment import environment
+from autoopt.data.digest import digest as digest_data
+from autoopt.engine.work.environment import environment, versions
+from autoopt.engine.work.reading import value_of
+from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.errors import AutooptError, InputError, writing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.request import MeasureRequest, ModelFile
@@ -312,16 +315,36 @@ def _store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool |
     if package.run.imported or (loader and not package.scripts_may_run):
         path.unlink(missing_ok=True)
         return {}
-    value = None
+    value: Mapping[str, Any] | None = None
     # The data of an older run may be gone: the rest of the package stands without it.
     with replacing(path) as new, suppress(AutooptError):
-        payload = {"request": _sample_request(store, package).to_json(), "path": str(new.absolute())}
-        with nullcontext(pool) if pool is not None else WorkerPool(size=1) as workers:
-            value = gated_call(workers, STORE_INPUTS, payload).value
+        value = _read_inputs(store, package, new.absolute(), pool)
     if value is None:
         path.unlink()
         return {}
     return value
+
+
+def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | None) -> Mapping[str, Any]:
+    """Write the inputs to a file, and return the reply.
+
+    Raises:
+        AutooptError: the data cannot be read, or do not fit the model.
+    """
+    request = _sample_request(store, package)
+
+    def ask(file: Path) -> Mapping[str, Any]:
+        payload = {"request": request.to_json(), "path": str(file)}
+        with nullcontext(pool) if pool is not None else WorkerPool(size=1) as workers:
+            return value_of(gated_call(workers, STORE_INPUTS, payload), str(file))
+
+    if request.user_script or not is_read_from_files(_data(package)):
+        return ask(path)
+    content = {**request.to_json(), "candidate": package.run.model}
+    data = "" if request.data is None else digest_data(request.data)
+    folder, reply = read_once(store.home, [STORE_INPUTS, content, data, versions()], lambda to: ask(to / INPUTS))
+    shutil.copyfile(folder / INPUTS, path)
+    return reply
 
 
 def _sample_request(store: Store, package: Package) -> MeasureRequest:

@@ -21,6 +21,7 @@ from autoopt.passes.request import PassReply, PassRequest
 from autoopt.workers import CallResult, Gate, gated_call
 from autoopt.workers.gate import report_waiting
 from autoopt.workers.hosts import CallLimits, Host, HostReply, Reply
+from autoopt.workers.pool import READING
 from autoopt.workers.quarantine import Subject
 
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
@@ -58,6 +59,7 @@ def first_call(
         reason = quarantine.reason(Subject.model(subject()))
         if reason is not None:
             return CallResult(Outcome.CRASHED, message=reason, transient=True)
+    resources.pool.warm(READING, workers=1)
     result = gated_call(resources.pool, function, payload, limit)
     if result.transient:
         with Gate(waiting=report_waiting).measuring():

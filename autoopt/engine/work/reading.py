@@ -26,7 +26,9 @@ def ask_worker(
 ) -> dict[str, Any]:
     """Call a worker function `module:function` that reads `where`; the errors are those of `value_of`."""
     from autoopt.workers import gated_call
+    from autoopt.workers.pool import READING
 
+    pool.warm(READING, workers=1)
     return value_of(gated_call(pool, function, dict(payload), seconds), where, seconds)
 
 

@@ -23,7 +23,7 @@ from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import batches
 from autoopt.store.sql.runs import delete_run
 from autoopt.store.sql.store import SqlStore, require_sql
-from autoopt.working_folder import RECORDINGS, STORE_WORK, abandoned_folders, working_folders
+from autoopt.working_folder import READINGS, RECORDINGS, STORE_WORK, abandoned_folders, working_folders
 
 UNTOUCHED_SECONDS: Final = 7 * 86400.0
 """A recording is removed after this time, and a working folder if nobody can tell whether its owner lives."""
@@ -103,6 +103,7 @@ def _old_leftovers(store: SqlStore) -> list[Path]:
         (store.files.leftovers(), GRACE),
         (working_folders(work), UNTOUCHED_SECONDS),
         (recordings, UNTOUCHED_SECONDS),
+        ((store.home / READINGS).glob("*"), UNTOUCHED_SECONDS),
     ):
         idle_seconds = store.files.idle_seconds(paths)
         abandoned.update(path for path, seconds in idle_seconds.items() if seconds >= limit)
