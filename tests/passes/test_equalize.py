@@ -14,7 +14,7 @@ from micro_models import made, normal
 from onnx import numpy_helper
 
 from autoopt.passes.quantize.channel_scales import Layers
-from autoopt.passes.quantize.equalize import CrossLayerEqualization, find_pairs, input_ranges, output_ranges
+from autoopt.passes.quantize.equalize import CrossLayerEqualization, find_pairs
 
 CHANNELS = 4
 
@@ -75,7 +75,7 @@ def test_the_float_model_computes_the_same_and_ranges_are_even(
     pairs = find_pairs(layers)
     assert pairs
     for pair in pairs:
-        before, behind = output_ranges(layers, pair.first), input_ranges(layers, pair.second)
+        before, behind = layers.output_ranges(pair.first), layers.input_ranges(pair.second)
         assert before is not None
         assert behind is not None
         assert (np.abs(np.log2(before / behind)) <= 1.01).all(), "equal but for the rounding to powers of two"

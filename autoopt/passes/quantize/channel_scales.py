@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import np, numpy_helper, onnx
@@ -34,8 +35,20 @@ def powers_of_two(factors: np.ndarray) -> np.ndarray:
     return powers
 
 
+@dataclass(frozen=True)
+class ChannelAxes:
+    """The axes of a layer's weight along which its input and output channels lie."""
+
+    inputs: int | None
+    """None for a grouped convolution that is not depthwise: its weights mix the channels of a group."""
+    outputs: int
+
+
 class Layers:
-    """The nodes of a main graph with their weights, for edits of weights in place."""
+    """The nodes of a main graph with their weights, for edits of weights in place.
+
+    Layers are Conv, Gemm and MatMul with float weights of their own.
+    """
 
     def __init__(self, model: ModelProto) -> None:
         graph = model.graph
@@ -62,6 +75,60 @@ class Layers:
         """Replace a weight."""
         self._tensors[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array, np.float32), name))
 
+    def axes(self, node: NodeProto) -> ChannelAxes | None:
+        """The axes of the channels in a layer's weight; None for any other node."""
+        if node.op_type not in ("Conv", "Gemm", "MatMul") or not is_standard(node):
+            return None
+        weight = self.weight(node.input[1])
+        if weight is None or not weight.size:
+            return None
+        attributes = attribute_values(node)
+        if node.op_type == "Conv":
+            return _convolution_axes(weight.shape, attributes.get("group", 1))
+        if weight.ndim != 2 or attributes.get("transA"):
+            return None
+        return ChannelAxes(1, 0) if attributes.get("transB") else ChannelAxes(0, 1)
+
+    def input_ranges(self, node: NodeProto) -> np.ndarray | None:
+        """The largest absolute weight of each input channel of a layer; None if they cannot be told apart."""
+        axes = self.axes(node)
+        if axes is None or axes.inputs is None:
+            return None
+        return self._ranges(node.input[1], axes.inputs)
+
+    def output_ranges(self, node: NodeProto) -> np.ndarray | None:
+        """The largest absolute weight of each output channel of a layer; None for any other node."""
+        axes = self.axes(node)
+        if axes is None:
+            return None
+        return self._ranges(node.input[1], axes.outputs)
+
+    def _ranges(self, name: str, axis: int) -> np.ndarray:
+        weight = self.weight(name)
+        assert weight is not None, "a layer has weights"
+        return np.asarray(np.abs(weight).max(axis=tuple(other for other in range(weight.ndim) if other != axis)))
+
+    def scale(self, name: str, factors: np.ndarray, axis: int = 0) -> None:
+        """Multiply a weight by one factor for each index of an axis."""
+        weight = self.weight(name)
+        assert weight is not None, "only weights are scaled"
+        shape = [1] * weight.ndim
+        shape[axis] = -1
+        self.store(name, weight * factors.reshape(shape))
+
+    def scale_inputs(self, node: NodeProto, factors: np.ndarray) -> None:
+        """Multiply the weights of each input channel of a layer that has `input_ranges`."""
+        axes = self.axes(node)
+        assert axes is not None
+        assert axes.inputs is not None
+        self.scale(node.input[1], factors, axes.inputs)
+
+    def scale_outputs(self, node: NodeProto, factors: np.ndarray) -> None:
+        """Multiply the weights of each output channel of a layer; its bias stays."""
+        axes = self.axes(node)
+        assert axes is not None
+        self.scale(node.input[1], factors, axes.outputs)
+
     def only_consumer(self, name: str) -> NodeProto | None:
         """The node that alone reads a value, which is no output of the model; else None."""
         nodes = self.consumers.get(name, [])
@@ -82,21 +149,8 @@ class Layers:
         replace_items(self.graph.node, ordered)
 
 
-def rows_of_matrix(node: NodeProto, weight: np.ndarray) -> np.ndarray | None:
-    """The weight of a MatMul or Gemm as (input channels, output channels); None for other shapes."""
-    if not is_standard(node) or weight.ndim != 2:
-        return None
-    if node.op_type == "Gemm":
-        if attribute_values(node).get("transA"):
-            return None
-        return stored_matrix(node, weight)
-    if node.op_type == "MatMul":
-        return weight
-    return None
-
-
-def stored_matrix(node: NodeProto, matrix: np.ndarray) -> np.ndarray:
-    """The weight that `rows_of_matrix` reads as `matrix`."""
-    if node.op_type == "Gemm" and attribute_values(node).get("transB"):
-        return matrix.T
-    return matrix
+def _convolution_axes(shape: Sequence[int], groups: int) -> ChannelAxes:
+    if groups == 1:
+        return ChannelAxes(1, 0)
+    is_depthwise = groups == shape[0] and shape[1] == 1
+    return ChannelAxes(0 if is_depthwise else None, 0)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.onnx_tools.graphs import new_name
-from autoopt.passes.quantize.channel_scales import Layers, rows_of_matrix
-from autoopt.passes.quantize.equalize import scale_inputs
+from autoopt.passes.quantize.channel_scales import Layers
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -40,7 +39,7 @@ class InputScales:
                 return False
             self._multiply(value, consumers, 1 / factors)
         for node in consumers:
-            scale_inputs(self._layers, node, factors)
+            self._layers.scale_inputs(node, factors)
         return True
 
     def _absorb(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> bool:
@@ -69,17 +68,15 @@ class InputScales:
         """Multiply a weight with one element for each channel, or the weights of the MatMul that computes a value."""
         layers = self._layers
         if self._is_vector(name, factors):
-            array = layers.weight(name)
-            assert array is not None, "a vector is a weight"
-            layers.store(name, array * factors)
+            layers.scale(name, factors)
             return True
         node = layers.producers.get(name)
         if node is None or node.op_type != "MatMul" or layers.only_consumer(name) is None:
             return False
-        weight = layers.weight(node.input[1])
-        if weight is None or rows_of_matrix(node, weight) is None or weight.shape[1:] != factors.shape:
+        ranges = layers.output_ranges(node)
+        if ranges is None or ranges.shape != factors.shape:
             return False
-        layers.store(node.input[1], weight * factors)
+        layers.scale_outputs(node, factors)
         return True
 
     def _multiply(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> None:

@@ -10,7 +10,6 @@ from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import name_nodes
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.channel_scales import Layers, powers_of_two
-from autoopt.passes.quantize.equalize import input_ranges
 from autoopt.passes.quantize.input_scales import InputScales
 from autoopt.space import Categorical
 
@@ -79,7 +78,7 @@ def find_groups(layers: Layers) -> dict[str, list[NodeProto]]:
     """Find the values that MatMul and Gemm with weights of their own read, each with those nodes."""
     groups: dict[str, list[NodeProto]] = {}
     for node in layers.graph.node:
-        if node.op_type in ("MatMul", "Gemm") and input_ranges(layers, node) is not None:
+        if node.op_type in ("MatMul", "Gemm") and layers.input_ranges(node) is not None:
             groups.setdefault(node.input[0], []).append(node)
     return groups
 
@@ -90,7 +89,7 @@ def smoothing_factors(
     """Factors for the input channels of these layers, from the ranges of their input; None if they all are 1."""
     weights = np.zeros_like(activations)
     for node in consumers:
-        ranges = input_ranges(layers, node)
+        ranges = layers.input_ranges(node)
         if ranges is None or ranges.shape != weights.shape:
             return None
         weights = np.maximum(weights, ranges)
