@@ -67,6 +67,13 @@ def specs_of(session: InferenceSession) -> tuple[InputSpec, ...]:
     return tuple(specs)
 
 
+def has_shape(shape: Sequence[int], declared: Sequence[Dimension]) -> bool:
+    """Tell if an array of this shape fits the declared dimensions, of which those that are no numbers are open."""
+    if len(shape) != len(declared):
+        return False
+    return all(not isinstance(size, int) or size == actual for size, actual in zip(declared, shape, strict=True))
+
+
 def batch_limit(inputs: Sequence[InputSpec], columns: Mapping[str, Array]) -> int | None:
     """The number of items that one inference may take; None if the model's first dimension is free.
 

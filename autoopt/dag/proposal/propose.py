@@ -70,7 +70,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     layout = _layout(options, inputs, target, profile)
     nodes = adapted_templates([node for stage in layout for node in stage.nodes], inputs, target)
     cuts = list(value_cuts(nodes, profile.fixed, inputs, target, options.level))
-    rulings = {node: ruled_out(node, inputs, target) or _without_values(node, nodes, cuts) for node in nodes}
+    rulings = {node: ruled_out(node, inputs, target) or _without_values(node, nodes[node], cuts) for node in nodes}
     facts = replace(
         facts,
         inspection=inputs.inspection,
@@ -243,23 +243,11 @@ def target_fields(target: TargetSpec) -> dict[str, JsonValue]:
     return fields
 
 
-def _without_values(node: str, nodes: Mapping[str, Template], cuts: Sequence[Prior]) -> Reason | None:
+def _without_values(node: str, template: Template, cuts: Sequence[Prior]) -> Reason | None:
     """The reason to rule out a node if none of the values of one of its parameters is left."""
-    for name, values in _remaining_values({node: nodes[node]}, [cut for cut in cuts if node in cut.values])[
-        node
-    ].items():
-        if not values:
-            return Reason("inspection", next(cut.reason for cut in cuts if name in cut.values.get(node, {})))
+    for name, values in template.search.items():
+        own_cuts = [cut for cut in cuts if name in cut.values.get(node, {})]
+        cut_values = [cut.values[node][name] for cut in own_cuts]
+        if all(any(same(value, other) for other in cut_values) for value, _ in values):
+            return Reason("inspection", own_cuts[0].reason)
     return None
-
-
-def _remaining_values(nodes: Mapping[str, Template], priors: Sequence[Prior]) -> dict[str, dict[str, list[Value]]]:
-    """Node id -> parameter -> values that no cut excludes."""
-    remaining: dict[str, dict[str, list[Value]]] = {}
-    for node, template in nodes.items():
-        remaining[node] = {name: [value for value, _ in values] for name, values in template.search.items()}
-    for prior in priors:
-        for node, params in prior.values.items():
-            for name, value in params.items():
-                remaining[node][name] = [other for other in remaining[node][name] if not same(other, value)]
-    return remaining

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from autoopt.data.dataset import Array, Feed
-from autoopt.data.fit import InputSpec, fit, specs_of
+from autoopt.data.fit import InputSpec, fit, has_shape, specs_of
 from autoopt.data.sources.open_sizes import OpenSizes
 from autoopt.model.session import make_session
 
@@ -225,11 +225,5 @@ def _state_outputs(session: InferenceSession, states: Mapping[str, Array]) -> li
     """The outputs that return these states, in their order; none if their shapes do not tell which."""
     shapes = [state.shape for state in states.values()]
     returned = session.get_outputs()[1:]
-    outputs = [output.name for output in returned if any(_fits(output.shape, shape) for shape in shapes)]
+    outputs = [output.name for output in returned if any(has_shape(shape, output.shape) for shape in shapes)]
     return outputs if len(outputs) == len(states) else []
-
-
-def _fits(declared: Sequence[int | str | None], shape: tuple[int, ...]) -> bool:
-    if len(declared) != len(shape):
-        return False
-    return all(not isinstance(size, int) or size == actual for size, actual in zip(declared, shape, strict=True))

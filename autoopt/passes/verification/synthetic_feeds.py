@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from autoopt.data.decoder import align, decoder_of
+from autoopt.data.fit import has_shape
 from autoopt.model.lazy_imports import helper, np, onnx
 from autoopt.model.tables import origins, table_lengths
 from autoopt.passes.onnx_tools.graphs import caller_inputs
@@ -202,16 +203,10 @@ def cast_feeds(feeds: Mapping[str, np.ndarray], model: ModelProto) -> dict[str, 
     converted = {}
     for value in inputs:
         array = feeds[value.name]
-        if not _fits(array.shape, _dims(value)):
+        if not has_shape(array.shape, _dims(value)):
             return None
         kind = value.type.tensor_type.elem_type
         if kind != onnx.TensorProto.STRING:
             array = np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(kind))
         converted[value.name] = array
     return converted
-
-
-def _fits(shape: tuple[int, ...], dims: list[int | str]) -> bool:
-    if len(shape) != len(dims):
-        return False
-    return all(isinstance(dim, str) or dim == size for dim, size in zip(dims, shape, strict=True))
