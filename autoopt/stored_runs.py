@@ -13,7 +13,7 @@ from autoopt.metrics import Estimate
 from autoopt.report.charts import trade_off, trade_offs
 from autoopt.report.figures import first_objective
 from autoopt.report.html import paragraphs, table_html
-from autoopt.report.run import run_tables
+from autoopt.report.run import labelled_models, run_tables
 from autoopt.report.runs import RunRow, runs_table
 from autoopt.report.table import plain
 from autoopt.report.verdict import verdict
@@ -62,16 +62,11 @@ class Run(RunResult):
         return _frame(rows)
 
     def pareto_frame(self) -> pd.DataFrame:
-        """The source, the best model and the rest of the Pareto front as a table, as in `trials_frame`."""
+        """The source, the best model, the best lossy one and the rest of the front as a table, as in `trials_frame`."""
         rows = []
-        for model in self.models:
-            kind = "front"
-            if model.is_source:
-                kind = "source"
-            elif self.best is not None and model.candidate.key == self.best.candidate.key:
-                kind = "best"
+        for label, model in labelled_models(self):
             figures = _figures(model.metrics, model.ratios, model.point)
-            rows.append({"model": kind, "chain": model.chain, **figures, "artifact": model.artifact})
+            rows.append({"model": label, "chain": model.chain, **figures, "artifact": model.artifact})
         return _frame(rows)
 
     def plot_pareto(self, metric: str | None = None) -> alt.LayerChart:

@@ -345,15 +345,12 @@ class Session:
         if self._race is not None:
             ranking, undecided = self._race.ranking, self._race.undecided
         best = ranking.best(trials)
-        outcomes = Counter({"ok": 0})
-        outcomes.update(str(trial.result.outcome) for trial in trials)
-        outcomes["infeasible"] = sum(t.result.outcome is Outcome.OK and not t.result.feasible for t in trials)
         source = source_model(self.ctx, self.baseline())
         status, notes = "finished", [*explain_untried(trials), *self.notes, *explain_repeats(trials)]
-        if best is not None:
-            notes = [*_narrowing_notes(self.steps_of(best)), *notes]
         if best is None:
             status, notes = "nothing meets the constraints", [*explain_no_result(trials), *notes]
+        else:
+            notes = [*_narrowing_notes(self.steps_of(best)), *notes]
         return RunResult(
             run=self.ctx.run,
             status=status,
@@ -361,7 +358,7 @@ class Session:
             best=best,
             best_lossy=self._best_lossy(trials, ranking),
             pareto=tuple(replace(ranking, lossy=None).front(trials)),
-            trials={"total": len(trials), **outcomes},
+            trials=_counts_by_outcome(trials),
             pass_runs=attempt.counts.of("pass_runs"),
             evaluations=attempt.counts.of("evaluations"),
             seconds={"total": round(attempt.elapsed(), 3), **attempt.counts.seconds()},
@@ -372,6 +369,15 @@ class Session:
             objectives=goal.objectives,
             constraints=goal.constraints,
         )
+
+
+def _counts_by_outcome(trials: Sequence[CompletedTrial]) -> dict[str, int]:
+    """The number of trials, of those with each outcome, and of the good ones that break a constraint."""
+    outcomes = Counter({"ok": 0})
+    for trial in trials:
+        outcomes[str(trial.result.outcome)] += 1
+    broken = [trial for trial in trials if trial.result.outcome is Outcome.OK and not trial.result.feasible]
+    return {"total": len(trials), **outcomes, "infeasible": len(broken)}
 
 
 def _narrowing_notes(steps: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -20,6 +20,10 @@ from autoopt.results import SweepEntry
 from autoopt.results.sweep import OK
 from autoopt.spec import DagSpec
 
+MODEL, DAG, GOAL = "model", "DAG", "objectives and constraints"
+EVALUATION, CALIBRATION, LATENCY = "evaluation data", "calibration data", "latency data"
+"""Names of a run's inputs, as entries list their digests."""
+
 
 @dataclass(frozen=True)
 class ModelRunner:
@@ -117,12 +121,12 @@ def input_digests(ctx: RunContext) -> dict[str, str]:
     objectives = [asdict(objective) for objective in ctx.problem.goal.objectives]
     constraints = [asdict(constraint) for constraint in ctx.problem.goal.constraints]
     digests = {
-        "model": ctx.problem.source.artifact,
-        "DAG": ctx.problem.plan.digest,
-        "objectives and constraints": digest_json([objectives, constraints]),
-        "evaluation data": ctx.problem.data.evaluation.digest,
-        "calibration data": ctx.problem.data.calibration.digest,
-        "latency data": ctx.problem.data.latency.digest,
+        MODEL: ctx.problem.source.artifact,
+        DAG: ctx.problem.plan.digest,
+        GOAL: digest_json([objectives, constraints]),
+        EVALUATION: ctx.problem.data.evaluation.digest,
+        CALIBRATION: ctx.problem.data.calibration.digest,
+        LATENCY: ctx.problem.data.latency.digest,
         "user script": ctx.problem.script.digest,
     }
     return {name: digest.removeprefix("sha256:")[:8] or "none" for name, digest in digests.items()}

@@ -134,15 +134,17 @@ def _dag_path(zoo: ZooSpec, item: ZooItem, dag: str | None) -> str | Path:
     model = item.entry.spec
     if model.is_dag:
         return item.path
-    stated = model.dag or (None if dag else zoo.dag)
-    if not stated:
-        if dag is None:
-            raise zoo.error(
-                (), "no DAG is named", "write dag: in the file, or give --dag; autoopt init MODEL writes a DAG"
-            )
+    place: tuple[str | int, ...] = ("dag",)
+    stated = zoo.dag
+    if model.dag:
+        place, stated = ("models", zoo.models.index(model), "dag"), model.dag
+    elif dag:
         return dag
+    if not stated:
+        remedy = "write dag: in the file, or give --dag; autoopt init MODEL writes a DAG"
+        raise zoo.error((), "no DAG is named", remedy)
     path = zoo.path(stated)
-    zoo.check_exists(("models", zoo.models.index(model), "dag") if model.dag else ("dag",), stated, path)
+    zoo.check_exists(place, stated, path)
     return path
 
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from autoopt.engine.sweeps.entry import CALIBRATION, DAG, EVALUATION, GOAL, LATENCY, MODEL
 from autoopt.report.sweep_comparison import differences
 from autoopt.results import SweepEntry
 from autoopt.results.bisection import Factor
 
 LIBRARIES: Final = "libraries"
 """The entry of an environment with the versions of libraries."""
-MODEL, DAG, GOAL = "model", "DAG", "objectives and constraints"
-EVALUATION, CALIBRATION, LATENCY = "evaluation data", "calibration data", "latency data"
 INPUTS: Final = (MODEL, DAG, GOAL, EVALUATION, CALIBRATION, LATENCY)
 """Inputs of a run that the store can bring back, by their names in a sweep's entry."""
 

@@ -14,16 +14,8 @@ from autoopt.engine.prepare import prepare
 from autoopt.engine.run.opening import refuse_imported
 from autoopt.engine.run.session import search_inline
 from autoopt.engine.sweeps.bisection.environments import Environments
-from autoopt.engine.sweeps.bisection.factors import (
-    CALIBRATION,
-    DAG,
-    EVALUATION,
-    GOAL,
-    LATENCY,
-    MODEL,
-    Changes,
-)
-from autoopt.engine.sweeps.entry import input_digests
+from autoopt.engine.sweeps.bisection.factors import Changes
+from autoopt.engine.sweeps.entry import CALIBRATION, DAG, EVALUATION, GOAL, LATENCY, MODEL, input_digests
 from autoopt.engine.work.environment import LIBRARIES
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts
 from autoopt.errors import AutooptError, InputError
