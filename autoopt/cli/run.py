@@ -126,7 +126,7 @@ def run(  # noqa: PLR0913  options of the command
     from autoopt.report.progress import Progress
 
     search_fields, proposal_options = search.fields(), proposal.options()
-    with document_stream(as_json) as stream:
+    with ended_by_signals(), document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {model or ' '.join(dag)}")
             work = Profile()
@@ -159,8 +159,7 @@ def run(  # noqa: PLR0913  options of the command
                 observer=ObserverGroup(progress, work) if profile else progress,
                 out=out,
             )
-            with ended_by_signals():
-                result = execute(request, chosen_engine(engine))
+            result = execute(request, chosen_engine(engine))
         note_answered(settings().home, words)
         if as_json:
             print_json(result.to_json(), stream)
@@ -224,15 +223,14 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
     require_store()
     if run is None and not every:
         run = _only_candidate(show=not as_json)
-    with document_stream(as_json) as stream:
+    with ended_by_signals(), document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"resuming {run or 'interrupted runs'}")
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import resume as resume_runs
 
             chosen = chosen_engine(engine)
-            with ended_by_signals():
-                results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
+            results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
         if as_json:
             print_json([result.to_json() for result in results], stream)
         elif not results:

@@ -56,6 +56,9 @@ def prepare(request: RunRequest) -> Prepared:
     try:
         with deadline(until), notices_to(request.observer.on_note):
             return _opened(request, spec, began)
+    except KeyboardInterrupt:
+        request.observer.on_note("interrupted before the search began; the same command starts it again")
+        raise
     except TimeUp as error:
         raise SystemFailure(str(error), remedy="wait for the other run, or allow more --minutes") from None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TextIO
 
-from autoopt.metrics import Estimate
-from autoopt.report.formatting import number_text, ratio_text, short
+from autoopt.metrics import MEDIAN_LATENCY, Estimate
+from autoopt.report.change import ratio_change
+from autoopt.report.formatting import number_text, short
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.results.bisection import Bisection, OperatorTime, Variant
 
@@ -122,5 +123,5 @@ def _row(bisection: Bisection, variant: Variant) -> tuple[str, str, str]:
         changed = "everything"
     ratio = "-"
     if variant.ratio is not None:
-        ratio = ratio_text(variant.ratio)
+        ratio = ratio_change(MEDIAN_LATENCY, variant.ratio)
     return (changed, ratio, variant.reason)

@@ -75,3 +75,18 @@ def test_a_run_that_is_told_to_end_does_and_goes_on_later(
     assert document["trials"]["total"] == document["trials"]["ok"] == 2
     with open_store(None, tmp_path / "home") as store:
         assert [one.status for one in store.runs.all()] == ["finished"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_before_its_search_says_so(number: signal.Signals, tmp_path: Path) -> None:
+    fill(tmp_path, DAG)
+    reading = f"Path({str(tmp_path / 'told')!r}).write_text(f'{{os.getpid()}} {{os.getppid()}}\\n')\ntime.sleep(600)\n"
+    (tmp_path / "script.py").write_text(SCRIPT + reading)
+    os.mkfifo(tmp_path / "told")
+    process = start(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline")
+    workers = pids_from(tmp_path / "told")
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=HANG_SECONDS)
+    assert (process.returncode, stdout) == (130, "")
+    assert stderr.endswith("interrupted before the search began; the same command starts it again\n")
+    assert all_gone(workers)

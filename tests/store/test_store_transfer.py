@@ -151,6 +151,20 @@ def test_wrong_rows_are_refused(sqlite_store: SqlStore, tmp_path: Path, rows: di
         import_run(other, tmp_path / "bad.tar")
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("table", "key"), [("trial", "number"), ("evaluation", "key"), ("metric_value", "metric")])
+def test_rows_without_a_key_are_refused(sqlite_store: SqlStore, tmp_path: Path, table: str, key: str) -> None:
+    export_run(sqlite_store, finished_run(sqlite_store), tmp_path / "run.tar")
+    document = rows_of(tmp_path / "run.tar")
+    document["tables"][table][0][key] = None
+    repack(tmp_path / "run.tar", tmp_path / "bad.tar", document)
+    with (
+        open_store(None, tmp_path / "elsewhere") as other,
+        pytest.raises(InputError, match=f"table '{table}' lacks the field '{key}'"),
+    ):
+        import_run(other, tmp_path / "bad.tar")
+
+
 def rows_of(archive: Path) -> dict[str, Any]:
     with tarfile.open(archive) as opened:
         stream = opened.extractfile("rows.json")
