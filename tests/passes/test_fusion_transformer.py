@@ -11,7 +11,7 @@ import pytest
 from bench import ops, saved, step, steps
 from micro_models import MODELS, made, normal, positive
 
-from autoopt.passes.fusion.transformer import GeluApproximation, has_fused_attention
+from autoopt.passes.fusion.transformer import GeluApproximation, has_fused_attention, has_normalization
 
 
 def test_the_default_engine_fuses_attention_of_current_exports(tmp_path: Path) -> None:
@@ -38,6 +38,36 @@ def test_approximate_gelu_leaves_sorted_nodes() -> None:
     )
     after = GeluApproximation()(model)
     assert [node.op_type for node in after.graph.node] == ["FastGelu", "Neg"]
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ("y = LayerNormalization <axis = -1> (x, w)", True),
+        ("y = com.microsoft.SkipLayerNormalization (x, x, w)", True),
+        ("y = ReduceMean <axes = [-1]> (x)", True),
+        ("y = BatchNormalization (x, w, w, w, w)", False),
+        ("y = Erf (x)", False),
+    ],
+)
+def test_shapes_are_inferred_only_for_models_with_normalization(node: str, expected: bool) -> None:
+    model = made(f"g (float[2, 8] x) => (float y) {{ {node} }}", domains=', "com.microsoft": 1', w=positive(8))
+    assert has_normalization(model) is expected
+
+
+def test_gelu_is_fused_in_a_model_without_normalization(tmp_path: Path) -> None:
+    model = made(
+        """g (float[2, 8] x) => (float[2, 8] y) {
+        a = MatMul (x, w)\n d = Div (a, root)\n e = Erf (d)\n o = Add (e, one)
+        m = Mul (a, o)\n y = Mul (m, half) }""",
+        w=normal(8, 8),
+        root=np.float32(2**0.5),
+        one=np.float32(1),
+        half=np.float32(0.5),
+    )
+    fused = step(tmp_path, model, "transformer_fusion", engine="onnxruntime", opt_level=0)
+    assert fused["outcome"] == "ok", fused["message"]
+    assert "Gelu" in ops(saved(fused))
 
 
 HEADS, INNER, LENGTH = 4, 32, 8

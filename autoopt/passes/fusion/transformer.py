@@ -53,7 +53,7 @@ class TransformerFusion(Pass):
     cache becomes ONNX's own Attention, with rotary embeddings and groups of queries.
     """
 
-    version = 5
+    version = 6
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -170,6 +170,7 @@ class TransformerFusion(Pass):
         if is_large(model):
             raise Refused("onnxruntime's fusion takes only models below 1.5 GB")
         options = self._fusion_options(model_type)
+        options.enable_shape_inference = has_normalization(model)
         original = deepcopy(model)
         _state_epsilon(original)
         with quiet():
@@ -220,6 +221,16 @@ def likely_model_types(model: ModelProto) -> tuple[str, ...]:
 def has_fused_attention(model: ModelProto) -> bool:
     """Tell if a node is onnxruntime's attention."""
     return any(node.domain == ORT_DOMAIN and "Attention" in node.op_type for node in walk_nodes(model.graph))
+
+
+def has_normalization(model: ModelProto) -> bool:
+    """Tell if a node normalizes features, or is the mean of a normalization in parts.
+
+    onnxruntime infers the shapes of all values with symbols, four times for each kind of transformer, which may take a
+    minute. Only the fusion of an addition with the normalization behind it needs them.
+    """
+    ops = {node.op_type for node in walk_nodes(model.graph)} - {"BatchNormalization", "LpNormalization"}
+    return "ReduceMean" in ops or any(op.endswith("Normalization") for op in ops)
 
 
 def _state_epsilon(model: ModelProto) -> None:
