@@ -34,9 +34,10 @@ def data_settings(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValue]
     result: dict[str, JsonValue] = {}
     for use, value in names.items():
         is_repeated = use != "evaluation" and value == names["evaluation"]
-        if value is not None and not is_repeated:
-            result[use] = _convert(config, value, remarks)
-    return {use: content for use, content in result.items() if content}
+        content = None if value is None or is_repeated else _convert(config, value, remarks)
+        if content:
+            result[use] = content
+    return result
 
 
 def _first(values: Iterable[JsonValue]) -> JsonValue:

@@ -10,7 +10,7 @@ from autoopt.dag.compiler.cut_counts import NO_POINTS_YET, CutCounter, Matched, 
 from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.compiler.requirements import Requirements
 from autoopt.dag.graph.pass_graph import END, PassGraph
-from autoopt.dag.graph.priors import Cut, Prior, Scope
+from autoopt.dag.graph.priors import Cut, Kind, Prior, Scope
 from autoopt.registry import PassInfo
 
 Missing: TypeAlias = tuple[str, ...] | frozenset[str]
@@ -44,9 +44,8 @@ class PathRules:
     _inserted: dict[tuple[str, frozenset[str]], tuple[tuple[PassInfo, ...], str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        of_chains = [prior for prior in self.priors if not prior.values]
-        required = [prior for prior in of_chains if prior.kind == "require"]
-        self._forbidden = [prior for prior in of_chains if prior.kind == "forbid"]
+        required = self._chain_priors("require")
+        self._forbidden = self._chain_priors("forbid")
         self._required = [prior for prior in required if prior.scope.chain is None]
         self._required_chains = [prior for prior in required if prior.scope.chain is not None]
         rules: tuple[Prior | Cut, ...] = (*self._forbidden, *self._required, *self._required_chains, *self.counter.cuts)
@@ -56,6 +55,10 @@ class PathRules:
         self._nodes_after: Mapping[str, frozenset[str]] = {}
         if any(scope.nodes is not None for scope in self._scopes):
             self._nodes_after = self._union_ahead({node: frozenset((node,)) for node in self.infos})
+
+    def _chain_priors(self, kind: Kind) -> list[Prior]:
+        """The priors of a kind that are about whole chains, rather than about values."""
+        return [prior for prior in self.priors if prior.kind == kind and not prior.values]
 
     def _union_ahead(self, of_node: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
         """For each key: the union of `of_node` over all nodes that can follow it."""

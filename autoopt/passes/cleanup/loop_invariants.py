@@ -152,19 +152,24 @@ def _is_movable(node: NodeProto) -> bool:
 def _products_of_rows(body: GraphProto) -> Iterator[tuple[NodeProto, NodeProto]]:
     """Yield each Gather of one row of a value from outside, with the MatMul that alone reads the row."""
     inner = defined_names(body)
-    numbers = {value.name for value in body.input if _is_number(value.type.tensor_type)}
     reads = Counter(name for node in walk_nodes(body) for name in node.input)
     reads.update(value.name for value in body.output)
     readers = consumers(body)
-    rows = [node for node in body.node if node.op_type == "Gather" and not attribute_values(node).get("axis", 0)]
-    for node in rows:
+    for node in _gathered_rows(body):
         row = node.output[0]
-        is_of_outer = node.input[0] not in inner and node.input[1] in numbers
-        if not is_of_outer or reads[row] != 1 or row not in readers:
+        if node.input[0] in inner or reads[row] != 1 or row not in readers:
             continue
         reader = readers[row][0]
         if _is_product_of(reader, [row]) and reader.input[1] not in inner:
             yield node, reader
+
+
+def _gathered_rows(body: GraphProto) -> Iterator[NodeProto]:
+    """Yield each Gather of one row, by an input of the body such as the number of the iteration."""
+    numbers = {value.name for value in body.input if _is_number(value.type.tensor_type)}
+    for node in body.node:
+        if node.op_type == "Gather" and node.input[1] in numbers and not attribute_values(node).get("axis", 0):
+            yield node
 
 
 def _is_product_of(node: NodeProto, names: Collection[str]) -> bool:

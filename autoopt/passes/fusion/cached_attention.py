@@ -181,16 +181,26 @@ class _Matcher:
     def _plain(self, mask: str) -> str:
         """The mask before a layer makes it additive and cuts it to the number of keys, which it has anyway."""
         node = self._producers.get(mask)
-        if node is not None and node.op_type == "Where":
-            chosen, others = (self._scalars.get(name) for name in node.input[1:])
-            if chosen == 0 and others is not None and others < LOW:
-                mask = node.input[0]
+        if node is not None and self._makes_additive(node):
+            mask = node.input[0]
         node = self._producers.get(mask)
-        if node is not None and node.op_type == "Slice" and len(node.input) > 3:
-            _, start, _, axis = (self._scalars.get(name) for name in node.input[:4])
-            if start == 0 and axis in (3, -1):
-                mask = node.input[0]
+        if node is not None and self._cuts_keys(node):
+            mask = node.input[0]
         return mask
+
+    def _makes_additive(self, node: NodeProto) -> bool:
+        """Tell if a node turns a boolean mask into 0 and a large negative number."""
+        if node.op_type != "Where":
+            return False
+        allowed, masked = (self._scalars.get(name) for name in node.input[1:])
+        return allowed == 0 and masked is not None and masked < LOW
+
+    def _cuts_keys(self, node: NodeProto) -> bool:
+        """Tell if a node keeps the first elements of the last axis of a mask (batch, heads, queries, keys)."""
+        if node.op_type != "Slice" or len(node.input) < 4:
+            return False
+        start, axis = self._scalars.get(node.input[1]), self._scalars.get(node.input[3])
+        return start == 0 and axis in (3, -1)
 
     def _unscaled(self, value: str) -> tuple[str, float]:
         """The value before multiplications by constants, and their product."""

@@ -49,8 +49,7 @@ class InputScales:
         has_other_readers = not layers.is_local(value) or len(layers.consumers[value]) != len(consumers)
         if node is None or node.output[0] != value or has_other_readers:
             return False
-        inputs = dict(enumerate(node.input))
-        names = [inputs[index] for index in SCALE_INPUTS.get(node.op_type, ()) if inputs.get(index)]
+        names = _scale_names(node)
         if node.op_type == "Mul":
             return any(self._scale_channels(name, factors) for name in names)
         # Nothing may change unless all of them can.
@@ -91,3 +90,9 @@ class InputScales:
     def insert_multiplications(self) -> None:
         """Add the multiplications to the graph."""
         self._layers.insert(self._inserted)
+
+
+def _scale_names(node: NodeProto) -> list[str]:
+    """The inputs that scale the channels of a node's first output; optional ones may be absent."""
+    inputs = dict(enumerate(node.input))
+    return [inputs[index] for index in SCALE_INPUTS.get(node.op_type, ()) if inputs.get(index)]

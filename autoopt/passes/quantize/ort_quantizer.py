@@ -100,7 +100,8 @@ def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], o
         is_unknown = node.op_type == "Softmax" and node.output[0] not in ranges.tensors
         if is_unknown or not ranges.unusable.isdisjoint((*node.input, *node.output)):
             failing.append(node)
-    return sorted({node.name for node in failing if node.op_type in op_types and node.name not in excluded})
+    quantized = [node for node in failing if node.op_type in op_types]
+    return sorted({node.name for node in quantized}.difference(excluded))
 
 
 def _nodes_with_bias(model: ModelProto) -> list[NodeProto]:

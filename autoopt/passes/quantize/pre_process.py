@@ -74,9 +74,9 @@ class QuantPreProcess(Pass):
         return target
 
     def _prepare(self, model: Path, target: Path, large: bool) -> ModelProto | Retry:
-        """Write the prepared model and return it without external data; infers symbolic shapes where they are needed.
+        """Write the prepared model and return it without external data.
 
-        For a large model they always are: each attempt takes minutes.
+        Infers symbolic shapes of large models, and of those of which ONNX's own inference leaves values without a rank.
         """
         if not large or self.skip_symbolic_shape:
             prepared = self._run_tool(model, target, large=large, symbolic=False)
