@@ -137,6 +137,16 @@ class MeasureReply:
         """The drop by metric that the data cannot exclude even if no item changes."""
         return json_codec.from_json(dict[str, float], self.details.get("resolutions") or {})
 
+    def with_metric(
+        self, name: str, value: Estimate, source: Estimate | None = None, ratio: Estimate | None = None
+    ) -> MeasureReply:
+        """Add a metric, and the source's value and the ratio if they were measured."""
+        added = []
+        for estimates, estimate in ((self.metrics, value), (self.source_metrics, source), (self.ratios, ratio)):
+            added.append({**estimates, name: estimate} if estimate is not None else estimates)
+        metrics, source_metrics, ratios = added
+        return replace(self, metrics=metrics, source_metrics=source_metrics, ratios=ratios)
+
     def with_unpaired_ratios(self) -> MeasureReply:
         """Add the ratios that were not measured in pairs and that follow from the two values."""
         ratios = dict(self.ratios)

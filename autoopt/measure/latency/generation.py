@@ -131,14 +131,13 @@ def _first_token(runner: ModelRunner, prompt: Feed, _: int) -> Call:
 
 def _with_metric(reply: MeasureReply, name: str, other: MeasureReply, other_name: str) -> MeasureReply:
     """Add one metric of another reply to a reply under a new name; its details stand under that name too."""
-    metrics, sources, ratios = dict(reply.metrics), dict(reply.source_metrics), dict(reply.ratios)
-    for estimates, others in ((metrics, other.metrics), (sources, other.source_metrics), (ratios, other.ratios)):
-        if other_name in others:
-            estimates[name] = others[other_name]
-    details = dict(reply.details)
-    if other is not reply:
-        details[name] = dict(other.details)
-    return MeasureReply(metrics, sources, ratios, details)
+    complete = reply
+    if other_name in other.metrics:
+        source, ratio = other.source_metrics.get(other_name), other.ratios.get(other_name)
+        complete = reply.with_metric(name, other.metrics[other_name], source, ratio)
+    if other is reply:
+        return complete
+    return replace(complete, details={**reply.details, name: dict(other.details)})
 
 
 def _check_prompts(request: MeasureRequest) -> None:

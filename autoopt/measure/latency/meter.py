@@ -235,20 +235,16 @@ def _with_throughput(request: MeasureRequest, reply: MeasureReply, table: Table)
     if not table:
         return reply
     rows = [_row(case, entry) for case, entry in table.items()]
-    details = {**reply.details, "throughput": rows}
+    reply = replace(reply, details={**reply.details, "throughput": rows})
     main = _main_case(request)
     entry = table.get(main)
     if not isinstance(entry, Throughput) or "throughput" not in reply.metrics:
-        return replace(reply, details=details)
+        return reply
     source, ratio = entry.source, entry.ratio
     if request.is_source:
         source, ratio = entry.candidate, Estimate.exact(1.0)
-    metrics, source_metrics, ratios = dict(reply.metrics), dict(reply.source_metrics), dict(reply.ratios)
-    metrics["throughput"] = entry.candidate
-    if source is not None and ratio is not None:
-        source_metrics["throughput"] = source
-        ratios["throughput"] = ratio
-    return MeasureReply(metrics, source_metrics, ratios, {**details, "concurrency": main.concurrency})
+    reply = reply.with_metric("throughput", entry.candidate, source, ratio)
+    return replace(reply, details={**reply.details, "concurrency": main.concurrency})
 
 
 def _row(case: ThroughputCase, entry: Throughput | str) -> dict[str, JsonValue]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from onnxscript.rewriter.pattern import RewriteRule
 
     from autoopt.passes.rewrites.rule import Builder, Match, Pattern, Tape
+
+Affine: TypeAlias = tuple[np.ndarray, np.ndarray]
+"""Weights of shape (M, C / group, *kernel) and bias of shape (M,) of a convolution."""
 
 
 def affine_rules() -> list[RewriteRule]:
@@ -56,10 +59,8 @@ class ConvFolding(Rule):
         """Number of channels on the side of the constant."""
         return int(weights.shape[0])
 
-    def fold(
-        self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the new weights of shape (M, C / group, *kernel) and the new bias of shape (M,)."""
+    def fold(self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray) -> Affine:
+        """Fold in one number for each channel."""
         raise NotImplementedError
 
     def rewrite(self, op: Tape, x: ir.Value, w: ir.Value, c: ir.Value, conv: ir.Value) -> ir.Value:
@@ -76,9 +77,7 @@ class ScaleAfter(ConvFolding):
     def pattern(self, op: Builder, x: Pattern, w: Pattern, c: Pattern) -> Pattern:
         return op.Mul(op.Conv(x, w, _allow_other_inputs=True, _outputs=["conv"]), c)
 
-    def fold(
-        self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def fold(self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray) -> Affine:
         return weights * factors.reshape(-1, *[1] * (weights.ndim - 1)), bias * factors
 
 
@@ -88,9 +87,7 @@ class ShiftAfter(ConvFolding):
     def pattern(self, op: Builder, x: Pattern, w: Pattern, c: Pattern) -> Pattern:
         return op.Add(op.Conv(x, w, _allow_other_inputs=True, _outputs=["conv"]), c)
 
-    def fold(
-        self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def fold(self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray) -> Affine:
         return weights, bias + factors
 
 
@@ -103,9 +100,7 @@ class ScaleBefore(ConvFolding):
     def channels(self, node: ir.Node, weights: np.ndarray) -> int:
         return int(weights.shape[1]) * int(attribute(node, "group", 1))
 
-    def fold(
-        self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def fold(self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray) -> Affine:
         return weights * _for_inputs(node, weights, factors), bias
 
 
@@ -121,9 +116,7 @@ class ShiftBefore(ScaleBefore):
             return "the convolution pads its input"
         return ""
 
-    def fold(
-        self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def fold(self, node: ir.Node, weights: np.ndarray, bias: np.ndarray, factors: np.ndarray) -> Affine:
         shifts = weights * _for_inputs(node, weights, factors)
         return weights, bias + shifts.sum(axis=tuple(range(1, weights.ndim)))
 

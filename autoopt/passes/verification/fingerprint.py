@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
-from autoopt.model.tensors import plain_domain
+from autoopt.model.tensors import graphs, nodes, plain_domain
 from autoopt.passes.onnx_tools.graphs import replace_items
 
 if TYPE_CHECKING:
@@ -70,9 +70,11 @@ def strip_notes(model: ModelProto, source: ModelProto) -> None:
     """
     model.producer_name, model.producer_version = source.producer_name, source.producer_version
     model.doc_string, model.graph.doc_string = source.doc_string, source.graph.doc_string
-    _strip_graph(model.graph)
-    for function in model.functions:
-        _strip_nodes(function.node)
+    for graph in graphs(model):
+        for owner in (graph, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+            _strip_metadata(owner)
+    for node in nodes(model):
+        _strip_metadata(node)
 
 
 def allow_constants(model: ModelProto) -> None:
@@ -80,26 +82,6 @@ def allow_constants(model: ModelProto) -> None:
     inputs = {value.name for value in model.graph.input}
     if model.ir_version < 4 and any(tensor.name not in inputs for tensor in model.graph.initializer):
         model.ir_version = 4
-
-
-def _strip_graph(graph: GraphProto) -> None:
-    for owner in (graph, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        _strip_metadata(owner)
-    _strip_nodes(graph.node)
-
-
-def _strip_nodes(nodes: Iterable[NodeProto]) -> None:
-    for node in nodes:
-        _strip_metadata(node)
-        for attribute in node.attribute:
-            for inner in _inner_graphs(attribute):
-                _strip_graph(inner)
-
-
-def _inner_graphs(attribute: AttributeProto) -> Iterator[GraphProto]:
-    if attribute.HasField("g"):
-        yield attribute.g
-    yield from attribute.graphs
 
 
 def _strip_metadata(owner: Any) -> None:  # noqa: ANN401  any message with metadata_props
