@@ -58,6 +58,8 @@ class Feedback:
     """Key of the final candidate; equal keys are the same candidate."""
     path: tuple[str, ...] = ()
     """Keys of the candidates after each of the chain's passes in turn, as far as known; `FAILED` where one failed."""
+    seconds: float = 0.0
+    """By how much the trial made the search longer; 0 if that is not known, or if earlier work answered it."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,9 @@ class SearchFields(StrictModel):
     min_expected_improvement: float | None = Field(default=None, ge=0, lt=1)
     """End once no point is expected to improve the objective by this fraction."""
     stop_early: bool = True
-    """End once 2 % more is unlikely to be gained, or the known best of a model with the same graph is confirmed."""
+    """End once little more is to be gained, or the known best of a model with the same graph is confirmed."""
+    min_gain_per_minute: float = Field(default=0.005, ge=0, lt=1)
+    """Expected gain, as a fraction of the best candidate, for which `stop_early` lets the search go on."""
     choose: Choose = "priority"
     """Rule that chooses one best model when there are several objectives."""
 

@@ -42,6 +42,7 @@ def main() -> None:
     stopping.add_argument("--seeds", type=int, default=50)
     stopping.add_argument("--only", nargs="*", default=(), help="tables, by name")
     stopping.add_argument("--families", nargs="*", default=("S", "M"), help="synthetic families")
+    stopping.add_argument("--seconds", type=float, default=0.0, help="time of a trial; 0 if it is not known")
     stopping.add_argument("--out", type=Path, default=HERE / "results")
     beginning = commands.add_parser("first", help="replay searches with other first points, one model left out")
     beginning.add_argument("--seeds", type=int, default=50)
@@ -138,7 +139,7 @@ def stop(options: argparse.Namespace) -> None:
     results: dict[str, list[Stop]] = {}
     options.out.mkdir(exist_ok=True)
     for name, tables in sets.items():
-        results[name] = [replay(tables[seed % len(tables)], seed) for seed in range(options.seeds)]
+        results[name] = [replay(tables[seed % len(tables)], seed, options.seconds) for seed in range(options.seeds)]
         (options.out / "stopping.md").write_text(markdown(results.items()))
         print(name, flush=True)
 

@@ -11,6 +11,7 @@ from simulation import INSPECTION, SOURCE, Model, Simulation, faster
 
 from autoopt.engine.planning.best_candidate import Machine
 from autoopt.engine.planning.examples import Case, taught_plan
+from autoopt.engine.run import loop
 from autoopt.engine.run.session import search_inline
 from autoopt.metrics import Objective
 from autoopt.results import RunResult
@@ -33,12 +34,12 @@ def simulate(folder: Path, passes: Passes, store: Any = None, **source: Any) -> 
     return simulation
 
 
-def finish(simulation: Simulation, **search: Any) -> RunResult:
-    with simulation.session(search=search) as session:
+def finish(simulation: Simulation, workers: int = 1, **search: Any) -> RunResult:
+    with simulation.session(search=search, workers=workers) as session:
         return session.execute(search_inline)
 
 
-def retrained(first: Simulation, folder: Path, passes: Passes, **search: Any) -> RunResult:
+def retrained(first: Simulation, folder: Path, passes: Passes, workers: int = 1, **search: Any) -> RunResult:
     """Run a model with the same graph and other weights, which the first run taught about."""
     second = simulate(folder, passes, store=first.store, weights="others")
     inputs = second.inputs(**search)
@@ -46,7 +47,7 @@ def retrained(first: Simulation, folder: Path, passes: Passes, **search: Any) ->
     case = Case(INSPECTION, objective, Target(), Machine.of({}), inputs.problem.goal.constraints, inputs.search)
     second.plan = taught_plan(second.store, second.plan, case)
     assert second.plan.learned
-    return finish(second, **search)
+    return finish(second, workers, **search)
 
 
 @pytest.fixture
@@ -61,8 +62,12 @@ def first(tmp_path: Path, passes: Passes) -> Simulation:
     return simulation
 
 
-def test_the_known_best_is_tried_first_and_confirmed(first: Simulation, tmp_path: Path, passes: Passes) -> None:
-    result = retrained(first, tmp_path / "second", passes)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_known_best_is_tried_first_and_confirmed(
+    workers: int, first: Simulation, tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "HEAD_START", 0.0)
+    result = retrained(first, tmp_path / "second", passes, workers)
     assert result.trials["total"] == 1
     assert result.best is not None
     assert result.best.passes == ("p2",)

@@ -7,14 +7,15 @@ from random import Random
 import pytest
 from search_cases import LATENCY, SIX, best_value, chain, found, measure
 
-from autoopt.search import Feedback, Proposal
+from autoopt.search import Feedback, Proposal, SearchConfig
 from autoopt.search.history import History
-from autoopt.search.samplers.base import Stop, Suggestion
+from autoopt.search.samplers.base import SamplerInputs, Stop, Suggestion
 from autoopt.search.samplers.surrogate import SurrogateSampler
 
 
 def run(chains, outcome=measure, trials: int = 100, **options) -> tuple[list[Proposal], str]:
-    sampler = SurrogateSampler(chains, budget=24, seed=1, **options)
+    config = SearchConfig(seed=1, stop_early=False, **options)
+    sampler = SurrogateSampler(SamplerInputs(config, tuple(chains), LATENCY, budget=24))
     history = History(chains, LATENCY)
     for number in range(trials):
         decision = sampler.next(history, Random(number))
@@ -49,7 +50,7 @@ def test_points_that_promise_to_be_infeasible_come_late() -> None:
 
 def test_a_running_point_is_not_asked_again() -> None:
     one = [chain("pass2", "pass5")]
-    sampler = SurrogateSampler(one, budget=9, seed=0)
+    sampler = SurrogateSampler(SamplerInputs(SearchConfig(), tuple(one), LATENCY, budget=9))
     history = History(one, LATENCY)
     for number in range(9):
         decision = sampler.next(history, Random(number))
@@ -62,6 +63,6 @@ def test_a_running_point_is_not_asked_again() -> None:
 
 @pytest.mark.parametrize("threshold", [0.2, 0.5])
 def test_the_search_stops_once_little_improvement_is_expected(threshold: float) -> None:
-    asked, reason = run(SIX, lambda p: Feedback({"latency_p50": 1.0}), threshold=threshold)
+    asked, reason = run(SIX, lambda p: Feedback({"latency_p50": 1.0}), min_expected_improvement=threshold)
     assert 10 <= len(asked) < 24
     assert reason == f"no remaining point is expected to improve by {threshold:.2%}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -12,68 +13,89 @@ from search_cases import BOTH, LATENCY, MIDDLE, SIX, drive
 from autoopt.search import Feedback, Proposal, SearchConfig, create_study
 from autoopt.search.surrogates.scalarization import Single
 from autoopt.search.surrogates.stopping import (
-    LIKELY,
-    LONG_WITHOUT_GAIN,
+    DRAWN_BELOW,
+    MANY_WITHOUT_GAIN,
     MIN_CANDIDATES,
-    STOPPED,
-    WITHOUT_GAIN,
-    chance_of_any,
-    gain_in_losses,
-    is_settled,
+    Outlook,
+    Progress,
+    reason_to_stop,
 )
 from autoopt.search.trial import Trial
 
+LITTLE_LEFT = "stopped early: at most 1 % more to gain, 90 % sure"
+NONE_FOR_LONG = "stopped early: at most 2 % more to gain, 90 % sure"
 
-def settled(
+
+def progress(
     losses: Sequence[float],
-    initial: int = 0,
     artifacts: Sequence[str | None] = (),
-    chance: float = 0.0,
     violation: float = 0.0,
-) -> bool:
+    seconds: Sequence[float] = (),
+) -> Progress:
     trials = []
     for number, loss in enumerate(losses):
         artifact = artifacts[number] if artifacts else f"c{number}"
-        result = Feedback({"latency_p50": loss}, violation, artifact=artifact)
+        took = seconds[number] if seconds else 0.0
+        result = Feedback({"latency_p50": loss}, violation, artifact=artifact, seconds=took)
         trials.append(Trial(Proposal(number, "c", {}), result))
-    return is_settled(trials, Single(list(losses)), initial, lambda: chance)
+    trials.append(Trial(Proposal(len(trials), "c", {})))
+    return Progress.of(trials, Single([*losses, math.nan]))
 
 
-def test_a_search_is_settled_after_enough_candidates_without_gain() -> None:
-    enough = max(MIN_CANDIDATES, WITHOUT_GAIN + 1)
-    assert settled([1.0] * enough)
-    assert not settled([1.0] * (MIN_CANDIDATES - 1))
-    assert not settled([1.0] * enough, initial=enough + 1)
-    better = [2.0] * 10 + [1.0] * WITHOUT_GAIN
-    assert not settled(better)
-    assert settled([*better, 1.0])
-    assert settled([*better[:-1], 0.999, 1.0])  # not worth a longer search
+def test_a_search_may_stop_after_enough_distinct_candidates_that_meet_the_constraints() -> None:
+    enough = [1.0] * MIN_CANDIDATES
+    assert progress(enough).may_stop(initial=0)
+    assert not progress(enough).may_stop(initial=MIN_CANDIDATES + 1)
+    assert not progress(enough[1:]).may_stop(initial=0)
+    assert not progress(enough, artifacts=["same"] * MIN_CANDIDATES).may_stop(initial=0)
+    assert progress(enough, artifacts=[None] * MIN_CANDIDATES).may_stop(initial=0)
+    assert not progress(enough, violation=0.1).may_stop(initial=0)
 
 
-def test_a_model_that_promises_more_prolongs_a_search_for_a_while() -> None:
-    assert settled([1.0] * (WITHOUT_GAIN + 1), chance=LIKELY)
-    assert not settled([1.0] * (WITHOUT_GAIN + 1), chance=LIKELY + 0.1)
-    assert settled([1.0] * (LONG_WITHOUT_GAIN + 1), chance=1.0)
+def test_candidates_count_as_without_gain_unless_they_are_better_by_a_hundredth() -> None:
+    assert progress([2.0, 2.0, 1.0, 1.0, 1.5]).without_gain == 2
+    assert progress([2.0, 2.0, 1.995, 3.0]).without_gain == 3
 
 
-def test_repeats_and_infeasible_results_do_not_settle_it() -> None:
-    artifacts = [f"c{min(number, 10)}" for number in range(20)]
-    assert not settled([1.0] * 20, artifacts=artifacts)
-    assert not settled([1.0] * 20, violation=0.1)
-    assert settled([1.0] * 20, artifacts=[None] * 20)
+def test_trials_that_took_no_time_say_nothing_about_the_usual_time() -> None:
+    assert progress([1.0] * 4, seconds=[0.0, 4.0, 2.0, 60.0]).seconds == 4.0
+    assert progress([1.0] * 4).seconds == 0.0
 
 
-@given(st.lists(st.floats(0, 1), max_size=20))
-def test_the_chance_of_any_is_that_of_independent_events(chances: list[float]) -> None:
-    none = 1.0
-    for chance in chances:
-        none *= 1 - chance
-    assert chance_of_any(chances) == pytest.approx(1 - none, abs=1e-6)
+@given(st.lists(st.floats(0, 1), min_size=20, max_size=300), st.floats(0.1, 10))
+def test_one_gain_in_fifty_exceeds_the_bound(gains: list[float], unit: float) -> None:
+    outlook = Outlook.of(gains, unit)
+    assert sum(gain / unit > outlook.bound + 1e-9 for gain in gains) <= (1 - DRAWN_BELOW) * len(gains) + 1
+    assert sum(gain / unit < outlook.bound - 1e-9 for gain in gains) <= DRAWN_BELOW * len(gains) + 1
+    assert 0 <= outlook.expected <= max(gains) / unit + 1e-9
 
 
-def test_the_gain_is_relative() -> None:
-    assert gain_in_losses(Single([], unit=1.0)) == pytest.approx(0.01, rel=0.01)
-    assert gain_in_losses(Single([], unit=5.0)) == pytest.approx(0.05, rel=0.01)
+def test_without_any_results_everything_is_possible() -> None:
+    assert Outlook.of([], 1.0) == Outlook(math.inf, math.inf)
+    assert not reason_to_stop(Outlook.of([], 1.0), Progress(12, 0, True, 60.0), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("outlook", "without_gain", "seconds", "reason"),
+    [
+        (Outlook(0.0, 0.0), 0, 0.0, LITTLE_LEFT),
+        (Outlook(0.01, 0.002), 0, 0.0, LITTLE_LEFT),
+        (Outlook(0.02, 0.002), MANY_WITHOUT_GAIN - 1, 0.0, ""),
+        (Outlook(0.3, 0.1), MANY_WITHOUT_GAIN, 0.0, NONE_FOR_LONG),
+        (Outlook(0.01, 0.002), MANY_WITHOUT_GAIN, 0.0, LITTLE_LEFT),
+        (Outlook(0.02, 0.01), 0, 6.0, ""),  # ten trials a minute
+        (
+            Outlook(0.041, 0.0049),
+            0,
+            6.0,
+            "stopped early: less than 0.5 % per minute is expected to be gained; at most 5 % more to gain, 90 % sure",
+        ),
+    ],
+)
+def test_a_search_stops_where_little_is_left_or_takes_too_long(
+    outlook: Outlook, without_gain: int, seconds: float, reason: str
+) -> None:
+    assert reason_to_stop(outlook, Progress(20, without_gain, True, seconds), 0.005) == reason
 
 
 def plain(proposal: Proposal) -> Feedback:
@@ -87,7 +109,7 @@ def test_a_search_ends_once_little_can_be_gained_and_says_so() -> None:
     study = create_study(SearchConfig(), MIDDLE, LATENCY)
     asked = drive(study, outcome=plain)
     assert MIN_CANDIDATES <= len(asked) < sum(chain.space.count for chain in MIDDLE) / 2
-    assert study.finished == STOPPED
+    assert study.finished in (LITTLE_LEFT, NONE_FOR_LONG)
     assert min(plain(proposal).values["latency_p50"] for proposal in asked) < 1.01
 
 
@@ -98,7 +120,7 @@ def test_a_small_space_is_left_early_too() -> None:
 
     study = create_study(SearchConfig(), SIX, LATENCY)
     assert MIN_CANDIDATES <= len(drive(study, outcome=even)) < 24
-    assert study.finished == STOPPED
+    assert study.finished == LITTLE_LEFT
     assert len(drive(create_study(SearchConfig(stop_early=False), SIX, LATENCY), outcome=even)) == 24
 
 
@@ -106,3 +128,22 @@ def test_a_small_space_is_left_early_too() -> None:
 def test_a_search_goes_on_if_asked_to_or_for_several_objectives(options: dict, objectives: tuple) -> None:
     study = create_study(SearchConfig(trials=40, **options), MIDDLE, objectives)
     assert len(drive(study, outcome=plain)) == 40
+
+
+def rugged(proposal: Proposal, seconds: float) -> Feedback:
+    """Each point has a latency of its own, from which nothing can be learned."""
+    number = sum(place * ord(letter) for place, letter in enumerate(repr(proposal.point)))
+    return Feedback({"latency_p50": 1.0 + number % 101 / 100}, artifact=repr(proposal), seconds=seconds)
+
+
+def test_slow_trials_end_a_search_in_which_much_may_be_left() -> None:
+    asked: dict[float, int] = {}
+    reasons: dict[float, str] = {}
+    for seconds in (0.0, 1e5):
+        study = create_study(SearchConfig(trials=30), MIDDLE, LATENCY)
+        asked[seconds] = len(drive(study, outcome=lambda proposal, took=seconds: rugged(proposal, took)))
+        reasons[seconds] = str(study.finished)
+    assert asked[1e5] < asked[0.0]
+    assert reasons[1e5].startswith("stopped early: less than 0.5 % per minute is expected to be gained; at most ")
+    patient = create_study(SearchConfig(trials=30, min_gain_per_minute=0), MIDDLE, LATENCY)
+    assert len(drive(patient, outcome=lambda proposal: rugged(proposal, 1e5))) == asked[0.0]

@@ -23,6 +23,11 @@ class Confirmation:
     objective: Objective
     """The first objective of the run."""
 
+    @property
+    def is_expected(self) -> bool:
+        """True if an earlier search says what the first trial should reach."""
+        return any(preference.expected is not None for preference in self.learned)
+
     def reason(self, trial: CompletedTrial) -> str:
         """Say why a trial ends the search; nothing if it does not."""
         for preference in self.learned:

@@ -67,10 +67,13 @@ class SearchLoop:
     """The reason for which the search ended."""
     _durations: list[float] = field(default_factory=list)
     """Seconds that each completed trial took."""
+    _told_at: float = 0.0
+    """Time on the attempt's clock at which the latest trial was told."""
 
     def run(self, executor: Executor) -> list[CompletedTrial]:
         """Run trials until the study or the time limit ends the search."""
         window: deque[tuple[Proposal, Future[TrialResult]]] = deque()
+        self._told_at = self.ctx.attempt.clock()
         while True:
             self._fill(window, executor)
             if not window:
@@ -93,6 +96,8 @@ class SearchLoop:
             until = self.until if window and self._ends_before(self.until) else self._deadline()
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
             if not self.completed and len(window) == 1:
+                if self.confirmation is not None and self.confirmation.is_expected:
+                    return  # its result may end the search
                 wait([window[0][1]], HEAD_START)
 
     def _is_over(self) -> bool:
@@ -156,13 +161,17 @@ class SearchLoop:
         return all(trial.result.outcome is not Outcome.OK for trial in self.completed)
 
     def _feedback(self, result: TrialResult) -> Feedback:
+        now = self.ctx.attempt.clock()
+        seconds = now - self._told_at if result.executed else 0.0
+        self._told_at = now
         artifact = None
         if result.candidate is not None:
             artifact = result.candidate.key
         path = self._path(result)
         if result.outcome is not Outcome.OK:
-            return Feedback(violation=result.violation, failed=True, artifact=artifact, path=path)
-        return Feedback(objective_values(result, self.baseline), result.violation, artifact=artifact, path=path)
+            return Feedback({}, result.violation, failed=True, artifact=artifact, path=path, seconds=seconds)
+        values = objective_values(result, self.baseline)
+        return Feedback(values, result.violation, artifact=artifact, path=path, seconds=seconds)
 
     def _path(self, result: TrialResult) -> tuple[str, ...]:
         """Keys of the candidates that the trial's passes left, up to a failure that would repeat."""

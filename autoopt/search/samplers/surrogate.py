@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +16,8 @@ from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
 from autoopt.search.surrogates.scalarization import Single, improvement_below, may_stop, single_losses
 from autoopt.search.surrogates.slack import scaled_violations
-from autoopt.search.surrogates.stopping import STOPPED, gain_in_losses, is_settled
-from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
+from autoopt.search.surrogates.stopping import Outlook, Progress, reason_to_stop
+from autoopt.search.trial import UNASKED, Proposal, Trial
 from autoopt.space import Point
 
 if TYPE_CHECKING:
@@ -34,15 +32,7 @@ MAX_REPEATS: Final = 100
 
 def create(inputs: SamplerInputs) -> Sampler:
     """Create the sampler."""
-    config = inputs.config
-    return SurrogateSampler(
-        inputs.chains,
-        budget=inputs.budget,
-        seed=config.seed,
-        threshold=config.min_expected_improvement,
-        stops_early=config.stop_early,
-        cost=inputs.cost,
-    )
+    return SurrogateSampler(inputs)
 
 
 class SurrogateSampler:
@@ -54,22 +44,15 @@ class SurrogateSampler:
     at each step. Several objectives are weighted at random each time.
     """
 
-    def __init__(
-        self,
-        chains: Sequence[ChainSpace],
-        *,
-        budget: int,
-        seed: int,
-        threshold: float | None = None,
-        stops_early: bool = False,
-        cost: Cost | None = None,
-    ) -> None:
-        self._stops_early = stops_early
-        self._chains = [chain for chain in chains if chain.space.count]
+    def __init__(self, inputs: SamplerInputs) -> None:
+        config = inputs.config
+        self._stops_early = config.stop_early
+        self._threshold = config.min_expected_improvement
+        self._min_rate = config.min_gain_per_minute
+        self._chains = [chain for chain in inputs.chains if chain.space.count]
         self._total = total_points(self._chains)
-        self._initial = initial_points(self._chains, budget, seed)
-        self._threshold = threshold
-        self._cost = cost
+        self._initial = initial_points(self._chains, inputs.budget, config.seed)
+        self._cost = inputs.cost
         self._features = Features(self._chains)
         self._log_weights = {chain.id: math.log(max(chain.weight, 1e-6)) for chain in self._chains}
         self._table: PointTable | None = None
@@ -86,7 +69,7 @@ class SurrogateSampler:
         return self._best_scored(history, rng)
 
     def _best_scored(self, history: History, rng: Random) -> Decision:
-        from autoopt.search.surrogates.models import chance_of_gain, expect
+        from autoopt.search.surrogates.models import expect, possible_gains
 
         trials: list[Trial] = []
         for chain in self._chains:
@@ -101,10 +84,12 @@ class SurrogateSampler:
         if self._promises_too_little(expected, single, trials):
             return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
         if self._stops_early and len(history.objectives) == 1:
-            gain = gain_in_losses(single)
-            chance = partial(chance_of_gain, observations, pool.rows, gain, seed=len(trials))
-            if is_settled(trials, single, len(self._initial), chance):
-                return Stop(STOPPED)
+            progress = Progress.of(trials, single)
+            if progress.may_stop(len(self._initial)):
+                gains = possible_gains(observations, pool.rows, seed=len(trials))
+                reason = reason_to_stop(Outlook.of(gains.tolist(), single.unit), progress, self._min_rate)
+                if reason:
+                    return Stop(reason)
         scores = [float(s) + self._log_weights[c] for s, (c, _) in zip(expected.score, pool.points, strict=True)]
         return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))
 

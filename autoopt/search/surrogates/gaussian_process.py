@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -49,10 +50,9 @@ class GaussianProcess:
         """Learn `y`, which is about standardised, at the rows `x`. A second call keeps the scales of the first."""
         import numpy as np
 
-        distances = _distances(x, x)
         if self._scales is None:
-            self._scales = _most_likely(distances, y)
-        values, vectors = np.linalg.eigh(_correlation(distances, self._scales.length))
+            _, self._scales = max(log_likelihoods(x, y), key=itemgetter(0))
+        values, vectors = np.linalg.eigh(_correlation(_distances(x, x), self._scales.length))
         self._x = x
         # The inverse of the covariance is the product of this matrix and its transpose, divided by the variance.
         self._root = vectors / np.sqrt(np.maximum(values, 0.0) + self._scales.noise)
@@ -68,7 +68,7 @@ class GaussianProcess:
         deviation = np.sqrt(self._scales.variance * np.maximum(1.0 - explained, 1e-10))
         return across @ self._weights, deviation
 
-    def draw(self, x: Array, count: int, seed: int) -> Array:
+    def draw(self, x: Array, count: int, rng: np.random.Generator) -> Array:
         """Draw values, without the noise of a measurement, at all rows together: [count, rows]."""
         import numpy as np
 
@@ -78,15 +78,16 @@ class GaussianProcess:
         covariance = _correlation(_distances(x, x), self._scales.length) - projected @ projected.T
         covariance[np.diag_indices_from(covariance)] += JITTER
         root = math.sqrt(self._scales.variance) * np.linalg.cholesky(covariance)
-        drawn: Array = across @ self._weights + np.random.default_rng(seed).standard_normal((count, len(x))) @ root.T
+        drawn: Array = across @ self._weights + rng.standard_normal((count, len(x))) @ root.T
         return drawn
 
 
-def _most_likely(distances: Array, y: Array) -> Scales:
-    """The scales of the grid under which `y` is most likely, with the best variance for each."""
+def log_likelihoods(x: Array, y: Array) -> list[tuple[float, Scales]]:
+    """The scales of a grid, with the best variance for each, and the log likelihood of `y` under them."""
     import numpy as np
 
-    highest, best = -math.inf, Scales(LENGTHS[0], NOISES[0])
+    distances = _distances(x, x)
+    grid: list[tuple[float, Scales]] = []
     for length in LENGTHS:
         values, vectors = np.linalg.eigh(_correlation(distances, length))
         squares = np.square(vectors.T @ y)
@@ -95,9 +96,8 @@ def _most_likely(distances: Array, y: Array) -> Scales:
             fit = float((squares / spectrum).sum())
             variance = min(MAX_VARIANCE, max(MIN_VARIANCE, fit / len(y)))
             likelihood = -0.5 * (fit / variance + len(y) * math.log(variance) + float(np.log(spectrum).sum()))
-            if likelihood > highest:
-                highest, best = likelihood, Scales(length, noise, variance)
-    return best
+            grid.append((likelihood, Scales(length, noise, variance)))
+    return grid
 
 
 def _correlation(distances: Array, length: float) -> Array:

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess, Scales
+from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess, Scales, log_likelihoods
 
 if TYPE_CHECKING:
+    import numpy as np
     from threadpoolctl import ThreadpoolController
 
 MAX_OBSERVATIONS: Final = 300
 """Observations that a model learns from; its cost grows with their cube."""
 DRAWS: Final = 256
 """Draws from a posterior."""
+SCALES: Final = 8
+"""Draws of the scales among them."""
 CONSIDERED: Final = 300
 """Points that may be the best of all; the others are too unlikely to matter."""
 LABEL_SCALES: Final = Scales(length=2.0, noise=0.1)
@@ -99,31 +102,59 @@ def expect(observations: Observations, candidates: Array) -> Expected:
 
 
 @_one_thread()
-def chance_of_gain(observations: Observations, candidates: Array, gain: float, seed: int) -> float:
-    """Estimate the chance that any candidate is feasible and better than all feasible observations by `gain`.
+def possible_gains(observations: Observations, candidates: Array, seed: int) -> Array:
+    """Draw by how much the best of the candidates is better than all feasible observations; 0 where it is not.
 
     All of them are drawn together from a Gaussian process, because points that have much in common are good or bad
-    together. For the same reason one number decides in each draw which candidates are feasible.
+    together. For the same reason one number decides in each draw which candidates are feasible. The scales of the
+    process are drawn too, by their likelihood: the most likely ones alone are too certain.
+
+    Returns:
+        `DRAWS` differences of losses; none as long as too little is known.
     """
     import numpy as np
 
     observations = _most_informative(observations)
     measured = observations[np.isfinite(observations.loss)]
-    allowed = measured[measured.feasible == 1]
-    if len(allowed.loss) < 2:
-        return 1.0
-    scale = Standardization.of(measured.loss)
-    limit = gain / scale.unit
-    model = GaussianProcess()
-    model.fit(measured.x, scale.standardized(measured.loss))
+    allowed = measured.feasible == 1
+    if allowed.sum() < 2:
+        return np.array([])
+    standardization = Standardization.of(measured.loss)
+    y = standardization.standardized(measured.loss)
     certainty = np.exp(log_feasible(observations, candidates))
-    needed = float(scale.standardized(allowed.loss).min()) - limit
-    likely = np.argsort(-_chances_below(needed, model, candidates) * certainty, kind="stable")[:CONSIDERED]
-    drawn = model.draw(np.vstack([allowed.x, candidates[likely]]), DRAWS, seed)
-    known, others = np.split(drawn, [len(allowed.loss)], axis=1)
-    is_feasible = np.random.default_rng(seed + 1).random((DRAWS, 1)) < certainty[likely]
-    best = np.where(is_feasible, others, np.inf).min(axis=1)
-    return float((best < known.min(axis=1) - limit).mean())
+    rng = np.random.default_rng(seed)
+    gains: list[Array] = []
+    for scales in _drawn_scales(measured.x, y, rng):
+        model = GaussianProcess(scales)
+        model.fit(measured.x, y)
+        likely = np.argsort(-_chances_below(y[allowed].min(), model, candidates) * certainty, kind="stable")[
+            :CONSIDERED
+        ]
+        gains.append(_drawn_gains(model, measured.x[allowed], candidates[likely], certainty[likely], rng))
+    return standardization.unit * np.concatenate(gains)
+
+
+def _drawn_gains(
+    model: GaussianProcess, known: Array, candidates: Array, certainty: Array, rng: np.random.Generator
+) -> Array:
+    """Draw by how much the lowest value of the candidates that are feasible is below those of the known points."""
+    import numpy as np
+
+    drawn = model.draw(np.vstack([known, candidates]), DRAWS // SCALES, rng)
+    of_known, of_candidates = np.split(drawn, [len(known)], axis=1)
+    is_feasible = rng.random((len(drawn), 1)) < certainty
+    lowest = np.where(is_feasible, of_candidates, np.inf).min(axis=1)
+    gains: Array = np.maximum(0.0, of_known.min(axis=1) - lowest)
+    return gains
+
+
+def _drawn_scales(x: Array, y: Array, rng: np.random.Generator) -> list[Scales]:
+    """Scales of a Gaussian process, drawn by the likelihood of `y`."""
+    import numpy as np
+
+    likelihoods, grid = zip(*log_likelihoods(x, y), strict=True)
+    weights = np.exp(np.array(likelihoods) - max(likelihoods))
+    return [grid[place] for place in rng.choice(len(grid), SCALES, p=weights / weights.sum())]
 
 
 def _chances_below(limit: float, model: GaussianProcess, x: Array) -> Array:
