@@ -65,7 +65,7 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
 
 
 def improvement(metric: str, ratio: Estimate) -> Estimate:
-    """How many times better a candidate is than the source: 2 for twice as fast, or half the size."""
+    """The factor by which a candidate is better than the source: 2 for twice as fast, or half the size."""
     return ratio if words_of(metric) in (THROUGHPUT, TOKENS) else _inverse(ratio)
 
 

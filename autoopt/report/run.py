@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, TextIO
 
@@ -101,17 +101,23 @@ def run_table(result: RunResult, extra: Sequence[LabelledModel] = (), title: str
     models = labelled_models(result)
     keys = {model.candidate.key for _, model in models}
     models += [row for row in extra if row.model.candidate.key not in keys]
-    metrics = metrics_of(result)
+    shared = shared_flags(result)
+    columns = [
+        Column("model", [_label(label, model) for label, model in models]),
+        *_figure_columns(metrics_of(result), models),
+        Column("passes", [_passes(model, shared) for _, model in models]),
+    ]
+    return table_of(columns, title or f"run {short(result.run)}: {result.status}", best_row(result))
+
+
+def _figure_columns(metrics: Sequence[str], models: Sequence[LabelledModel]) -> Iterator[Column]:
+    """A column for each metric, and one for the change of the first that has any."""
     changed = _changed_metric(metrics, models)
-    columns = [Column("model", [_label(label, model) for label, model in models])]
     for name in metrics:
         figures = [figure_text(name, model.metrics.get(name), decimals=2) for _, model in models]
-        columns.append(Column(COLUMN_TITLES.get(name, name), figures, right=True))
+        yield Column(COLUMN_TITLES.get(name, name), figures, right=True)
         if name == changed:
-            columns.append(Column(CHANGE, [change_cell(name, model) for _, model in models]))
-    shared = shared_flags(result)
-    columns.append(Column("passes", [_passes(model, shared) for _, model in models]))
-    return table_of(columns, title or f"run {short(result.run)}: {result.status}", best_row(result))
+            yield Column(CHANGE, [change_cell(name, model) for _, model in models])
 
 
 def best_row(result: RunResult) -> int | None:

@@ -174,6 +174,7 @@ def fork_server(python: str, env: Mapping[str, str]) -> ForkServer:
     startup = startup_variables(env)
     key = (os.getpid(), python, frozenset(startup.items()))
     with _guard:
+        # Taken out and put back: the last servers are those that were used last.
         server = _servers.pop(key, None)
         if server is None or not server.alive:
             modules = server.preloaded if server else []

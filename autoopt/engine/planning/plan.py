@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What to plan, and for what."""
+    """A DAG or a model to plan, and what the plan depends on."""
 
     dag: Written | DagSpec
     """A dag.yaml, its content, or the path of a bare model, for which a DAG is proposed."""

@@ -144,6 +144,7 @@ class SearchLoop:
         faults.reached("between ask and tell")
         chain, attempt = self.chains[proposal.chain], self.ctx.attempt
         trial = CompletedTrial(proposal.number, chain, result, partial=proposal.upto is not None)
+        # The trial itself is in the store since its end: a kill here costs nothing but the time since the last event.
         self.completed.append(trial)
         self.study.tell(proposal.number, self._feedback(result))
         event = EventRecord(kind=TIME_SPENT, run=attempt.run, data={"seconds": attempt.elapsed()})

@@ -38,6 +38,7 @@ class SqlArtifacts(ArtifactStore):
         record = self.files.put(Path(folder), digest, consume=consume)
         if self.remote is not None:
             self.remote.push(record.digest, self.files.folder(record.digest))
+        # The row comes last: by now, the files that it names are durable, here and where other machines fetch them.
         row = {**to_row(tables.artifact, record), "present": 1, "created": self._database.now}
         mark_present = update(tables.artifact).where(_T.digest == record.digest, _T.present == 0).values(present=1)
 

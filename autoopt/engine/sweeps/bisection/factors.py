@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,15 +33,19 @@ def changes_between(before: SweepEntry, after: SweepEntry) -> Changes:
     others: list[str] = []
     if before.environment and after.environment:  # that of a release that no sweep made is not recorded
         others = differences(_surroundings(before), _surroundings(after))
-    libraries = _factors(old, new)
-    varied_libraries = [factor for factor in libraries if factor.name in old.keys() & new.keys() - {"autoopt"}]
-    inputs: list[Factor] = []
+    libraries, other_libraries = _split(_factors(old, new), old.keys() & new.keys() - {"autoopt"})
+    changed_inputs: list[Factor] = []
     if before.inputs and after.inputs:
-        inputs = _factors(before.inputs, after.inputs)
-    varied_inputs = [factor for factor in inputs if factor.name in INPUTS]
-    varied = {*varied_libraries, *varied_inputs}
-    others += [factor.text for factor in (*libraries, *inputs) if factor not in varied]
-    return Changes(tuple(varied_libraries), tuple(varied_inputs), tuple(others))
+        changed_inputs = _factors(before.inputs, after.inputs)
+    inputs, other_inputs = _split(changed_inputs, INPUTS)
+    others += [factor.text for factor in (*other_libraries, *other_inputs)]
+    return Changes(tuple(libraries), tuple(inputs), tuple(others))
+
+
+def _split(factors: Sequence[Factor], names: Collection[str]) -> tuple[list[Factor], list[Factor]]:
+    """The factors with one of these names, which can be varied here, and the others."""
+    varied = [factor for factor in factors if factor.name in names]
+    return varied, [factor for factor in factors if factor.name not in names]
 
 
 def _versions(entry: SweepEntry) -> Mapping[str, str]:
