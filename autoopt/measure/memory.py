@@ -29,6 +29,7 @@ from autoopt.metrics import Estimate
 RUNS = 5
 """Inferences before the memory is read; the arena has grown by then."""
 PROCESSES = 2
+"""The smallest number that has an interval."""
 METRICS: Final = ("peak_memory", "arena_memory")
 PROGRAM = Path(__file__).parents[1] / "workers" / "child.py"
 """The program of a worker process. It is named by path, because workers import meters and not the other way round."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from pathlib import Path
 
 from autoopt.json_codec import JsonObject, JsonValue
@@ -69,18 +70,19 @@ def runtime(payload: JsonObject) -> dict[str, JsonValue]:
 
     Versions are empty for packages that are not installed.
     """
-    description: dict[str, JsonValue] = {"python": platform.python_version(), "onnxruntime": "", "providers": []}
-    try:
+    description: dict[str, JsonValue] = {
+        "python": platform.python_version(),
+        "onnxruntime": "",
+        "providers": [],
+        "numpy": "",
+    }
+    with suppress(ImportError):
         import onnxruntime
-    except ImportError:
-        pass
-    else:
+
         description["onnxruntime"] = onnxruntime.__version__
         description["providers"] = list(onnxruntime.get_available_providers())
-    try:
+    with suppress(ImportError):
         import numpy
-    except ImportError:
-        numpy_version = ""
-    else:
-        numpy_version = numpy.__version__
-    return {**description, "numpy": numpy_version}
+
+        description["numpy"] = numpy.__version__
+    return description

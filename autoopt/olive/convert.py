@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,7 @@ from autoopt.olive.search import search_settings
 from autoopt.olive.systems import target_and_host
 from autoopt.spec.dag import load_dag
 from autoopt.spec.reader import read_document
-from autoopt.spec.strict_model import MAX_NAME
+from autoopt.spec.strict_model import name_from
 
 _NOT_NEEDED: Final = {
     "packaging_config": "out/ is a package, and 'autoopt export' writes one for any trial",
@@ -75,9 +74,7 @@ def convert(file: Path, folder: Path) -> Conversion:
 
 
 def _name(config: OliveConfig, file: Path) -> str:
-    text = str(config.root.get("workflow_id") or file.stem)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
-    return name[:MAX_NAME] or "olive"
+    return name_from(str(config.root.get("workflow_id") or file.stem), "olive")
 
 
 def _model(config: OliveConfig, file: Path, folder: Path, remarks: Remarks) -> str | None:

@@ -74,4 +74,9 @@ def check_name(name: str) -> str:
     return name
 
 
+def name_from(text: str, default: str) -> str:
+    """Reduce a text to the characters and the length that a name may have; `default` if nothing is left."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:MAX_NAME] or default
+
+
 Name = Annotated[str, AfterValidator(check_name)]

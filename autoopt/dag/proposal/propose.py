@@ -6,7 +6,6 @@ stay in it and are pruned with a reason when it is compiled (`Facts(proposed=Tru
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -34,6 +33,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.space import Value, same
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.proposal_options import ProposalOptions
+from autoopt.spec.strict_model import name_from
 from autoopt.spec.targets import TargetSpec
 
 SMALL_MODEL: Final = 2_000_000
@@ -115,8 +115,7 @@ def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, 
 
 def proposal_name(model: str) -> str:
     """The name of a proposed graph: the model's, reduced to the characters that a name may have."""
-    stem = re.sub(r"\.onnx$", "", model)
-    return (re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.") or "model")[:100]
+    return name_from(model.removesuffix(".onnx"), "model")[:100]
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,12 @@ BLANK_SHARE: Final = 0.3
 FEWEST_CANDIDATES: Final = 20
 """Rows from which a table counts as the raw boxes of a detector."""
 LOWEST_SCORE: Final = 0.05
+"""Score from which a box counts at all: a reading of the outputs without any such box is not that of a detector."""
 RAW_BOXES: Final = {"min_score": LOWEST_SCORE, "max_overlap": 0.5}
 LARGEST_COORDINATE: Final = 1.5
+"""Coordinates relative to the image end at 1, or a little beyond where a box leaves it; larger ones are pixels."""
+FEWEST_POINTS: Final = 5
+"""Points from which an output may be a list of keypoints."""
 
 
 @dataclass(frozen=True)
@@ -159,14 +163,14 @@ def _are_coordinates(items: Sequence[np.ndarray]) -> bool:
 
 
 def _point_size(items: Sequence[np.ndarray]) -> int | None:
-    """Return the numbers of each point, 2 or 3, if an item may be a list of at least five points; else None."""
+    """Return the numbers of each point, 2 or 3, if an item may be a list of points; else None."""
     shapes = {item.shape for item in items}
     if len(shapes) != 1:
         return None
     sizes = [size for size in shapes.pop() if size > 1]
-    if len(sizes) == 2 and sizes[1] in (2, 3) and sizes[0] >= 5:
+    if len(sizes) == 2 and sizes[1] in (2, 3) and sizes[0] >= FEWEST_POINTS:
         return int(sizes[1])
-    if len(sizes) == 1 and sizes[0] >= 10:
+    if len(sizes) == 1 and sizes[0] >= 2 * FEWEST_POINTS:
         return next((size for size in (3, 2) if sizes[0] % size == 0), None)
     return None
 

@@ -34,6 +34,7 @@ def channel_factors(inputs: np.ndarray, matrices: Sequence[np.ndarray], grid: Bl
     Returns:
         (inner,) to multiply the matrices by and divide the inputs by; None if no factors are better than 1.
     """
+    # A channel that is always 0 must not get the factor 0, by which its inputs are divided.
     magnitudes = np.maximum(np.abs(inputs).mean(axis=0), 1e-4)
     rows = spread_rows(inputs, COMPARED_ROWS)
     matrix = spread_rows(np.concatenate(matrices, axis=1).T, COMPARED_COLUMNS).T

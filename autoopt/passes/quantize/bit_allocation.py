@@ -58,6 +58,7 @@ def _relative_noise(noisy: Sequence[np.ndarray], exact: Sequence[np.ndarray]) ->
     """Mean over the outputs of one item."""
     ratios = []
     for values, others in zip(noisy, exact, strict=True):
+        # An output of zeros has no power: any noise in it counts as very large.
         power = np.square(others, dtype=np.float64).sum()
         ratios.append(np.square(np.subtract(values, others, dtype=np.float64)).sum() / max(power, 1e-30))
     return float(np.mean(ratios))

@@ -112,6 +112,7 @@ def _noise(entry: Mapping[str, Any]) -> float:
 
 def _noise_for_work(entry: Mapping[str, Any]) -> float:
     """Noise in relation to the work that is not done in integers if the layer stays in float."""
+    # Shares are rounded to 6 digits, so that of a small layer may be 0.
     return _noise(entry) / max(float(entry["work"]), 1e-6)
 
 
