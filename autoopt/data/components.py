@@ -48,6 +48,7 @@ BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "output": "autoopt.data.steps:output",
         "threshold": "autoopt.data.steps:threshold",
         "yolo_boxes": "autoopt.data.decoding.boxes:yolo_boxes",
+        "yolox_boxes": "autoopt.data.decoding.boxes:yolox_boxes",
         "ssd_boxes": "autoopt.data.decoding.boxes:ssd_boxes",
         "ctc_greedy": "autoopt.data.decoding.ctc:ctc_greedy",
     },

@@ -14,6 +14,7 @@ from autoopt.data.decoding.boxes import (
     ssd_boxes,
     suppress,
     yolo_boxes,
+    yolox_boxes,
 )
 from autoopt.errors import InputError
 
@@ -102,3 +103,18 @@ def test_ssd_boxes_without_the_background() -> None:
 def test_outputs_of_other_shapes_are_no_ssd_boxes() -> None:
     with pytest.raises(InputError, match="are no boxes and scores"):
         ssd_boxes([np.zeros((1, 5, 4)), np.zeros((1, 6, 2))])
+
+
+def test_yolox_boxes_lie_on_the_grid() -> None:
+    table = np.zeros((21 * 4, 6))
+    table[8 + 3, :] = 0.5, 0.25, np.log(2), 0, 0.8, 0.5  # of the stride 8: second row, fourth column
+    table[-1, :] = 0, 0, 0, 0, 1, 1  # of the stride 32: second row, second column
+    decoded = yolox_boxes([table[None].astype(np.float32)])
+    np.testing.assert_allclose(decoded["boxes"], [[16, 16, 48, 48], [20, 6, 36, 14]], atol=1e-4)
+    np.testing.assert_allclose(decoded["scores"], [1, 0.4], atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, 22, 6), (1, 21, 5), (2, 21, 6), (21,)])
+def test_outputs_of_other_shapes_are_no_yolox_boxes(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="square grid"):
+        yolox_boxes([np.zeros(shape)])

@@ -33,6 +33,13 @@ def yolo() -> np.ndarray:
     return table.T[None]
 
 
+def yolox() -> np.ndarray:
+    table = np.zeros((21, 7))
+    table[:, :4] = RNG.normal(size=(21, 4))
+    table[7, 4:] = 0.9, 0.8, 0.1
+    return table[None]
+
+
 def rows() -> np.ndarray:
     return np.array([[1, 2, 30, 40, 0.9, 2], [5, 5, 20, 20, 0.4, 0]], float)
 
@@ -52,6 +59,7 @@ EXAMPLES = {
     "number": lambda: RNG.uniform(20, 300, (1, 1)),
     "landmarks": lambda: RNG.uniform(0, 200, (1, 17, 3)),
     "yolo": yolo,
+    "yolox": yolox,
     "box rows": rows,
 }
 KINDS = {
@@ -69,6 +77,7 @@ KINDS = {
     "number": "values",
     "landmarks": "keypoints",
     "yolo": "boxes",
+    "yolox": "boxes",
     "box rows": "boxes",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,10 @@ BoxFormat: TypeAlias = Literal["cxcywh", "xyxy", "yxyx", "xywh"]
 """Centre and size; corners; corners with y first (TensorFlow); corner and size."""
 Prediction: TypeAlias = dict[str, Array]
 """`boxes` (n, 4) as x1, y1, x2, y2, `scores` (n) falling, `labels` (n): the form that the metrics of boxes take."""
+
+
+LARGEST_LOGARITHM: Final = 10.0
+"""Of the size of a box; larger ones would overflow."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,40 @@ def yolo_boxes(
     if objectness:
         scores = scores * table[:, 4:5]
     return _suppressed(corners(table[:, :4], box_format), scores, Suppression(**(nms or {})))
+
+
+def yolox_boxes(outputs: list[Array], index: int = 0, nms: Mapping[str, Any] | None = None) -> Prediction:
+    """Decode an output of YOLOX for square images: [1, n, 5 + classes], relative to a grid, with objectness.
+
+    Args:
+        outputs: the model's outputs for one image.
+        index: the output that holds the boxes.
+        nms: fields of `Suppression`.
+
+    Raises:
+        InputError: an output of another shape.
+    """
+    raw = np.asarray(outputs[index], np.float64)
+    cells = square_grid(raw.shape[-2]) if raw.ndim > 1 else None
+    if cells is None or raw.size != raw.shape[-2] * raw.shape[-1] or raw.shape[-1] < 6:
+        raise InputError(f"output {index} has shape {list(raw.shape)}, not [1, cells of a square grid, 5 + classes]")
+    table = raw.reshape(raw.shape[-2:])
+    centres = (table[:, :2] + cells[:, :2]) * cells[:, 2:]
+    sizes = np.exp(np.minimum(table[:, 2:4], LARGEST_LOGARITHM)) * cells[:, 2:]
+    scores = table[:, 5:] * table[:, 4:5]
+    return _suppressed(corners(np.hstack([centres, sizes]), "cxcywh"), scores, Suppression(**(nms or {})))
+
+
+def square_grid(count: int) -> Array | None:
+    """The cells (count, 3) of a square image at strides of 8, 16 and 32 pixels: x, y, stride; None if none fits."""
+    coarse = round((count / 21) ** 0.5)  # 16 + 4 + 1 cells for each of the coarsest
+    if coarse < 1 or 21 * coarse**2 != count:
+        return None
+    cells = []
+    for stride, side in ((8, 4 * coarse), (16, 2 * coarse), (32, coarse)):
+        y, x = np.divmod(np.arange(side**2), side)
+        cells.append(np.stack([x, y, np.full(side**2, stride)], axis=1))
+    return np.concatenate(cells).astype(np.float64)
 
 
 def ssd_boxes(

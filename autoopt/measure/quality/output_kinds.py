@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from autoopt.data.decoding.boxes import Boxes, ssd_boxes, yolo_boxes
+from autoopt.data.decoding.boxes import Boxes, square_grid, ssd_boxes, yolo_boxes, yolox_boxes
 from autoopt.data.decoding.class_axis import Dimension, class_axis
 from autoopt.errors import InputError
 from autoopt.measure.quality.detection import boxes_of
@@ -208,6 +208,8 @@ def _readings(outputs: Outputs) -> Iterator[tuple[Sequence[int], Decode]]:
             yield (index,), partial(_decoded, indices=(index,))
         elif _is_yolo(items):
             yield (index,), partial(_raw, decoder=partial(yolo_boxes, nms=RAW_BOXES), indices=(index,))
+        elif _is_yolox(items):
+            yield (index,), partial(_raw, decoder=partial(yolox_boxes, nms=RAW_BOXES), indices=(index,))
         elif first.dtype.kind == "f" and first.shape[-1:] == (4,) and first.size > 4:
             # The raw boxes of a detector are as many for every image; the steps of a decoder are not.
             is_raw = all(item.shape == first.shape for item in items)
@@ -256,6 +258,17 @@ def _is_yolo(items: Sequence[np.ndarray]) -> bool:
     scores, sizes = table[:, 4:], table[:, 2:4]
     are_scores = scores.min() >= 0 and scores.max() <= 1
     return bool(are_scores and sizes.min() >= 0 and table[:, :4].max() > LARGEST_COORDINATE)
+
+
+def _is_yolox(items: Sequence[np.ndarray]) -> bool:
+    """True for one row for each cell of a grid: place in the cell, logarithms of sizes, objectness, scores."""
+    if items[0].ndim < 2 or items[0].shape[-1] < 6 or square_grid(items[0].shape[-2]) is None:
+        return False
+    tables = _tables(items)
+    if not tables:
+        return False
+    table = np.concatenate(tables)
+    return bool(table[:, 4:].min() >= 0 and table[:, 4:].max() <= 1 and table[:, 2:4].min() < 0)
 
 
 def _tables(items: Sequence[np.ndarray]) -> list[np.ndarray]:
