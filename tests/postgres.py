@@ -127,3 +127,20 @@ def empty_schema() -> Iterator[str]:
         with engine.connect() as connection:
             connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
         engine.dispose()
+
+
+@contextmanager
+def database_without_encoding() -> Iterator[str]:
+    """The address of an empty database as servers make it in the C locale, dropped afterwards."""
+    from sqlalchemy import create_engine, make_url, text
+
+    server = make_url(server_url()).set(drivername="postgresql+psycopg")
+    engine, name = create_engine(server, isolation_level="AUTOCOMMIT"), f"test_{uuid.uuid4().hex[:12]}"
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"))
+    try:
+        yield server.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        engine.dispose()

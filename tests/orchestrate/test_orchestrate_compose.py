@@ -62,6 +62,13 @@ def test_the_object_store_is_asked_where_workers_ask_it(compose: dict[str, Any])
     assert interpolated(given, {"S3_ENDPOINT": "https://s3.example.com"}) == "https://s3.example.com"
 
 
+def test_links_lead_where_browsers_open_the_pages(compose: dict[str, Any]) -> None:
+    for service in ("server", "models", "chains"):
+        url = compose["services"][service]["environment"]["PREFECT_UI_URL"]
+        assert interpolated(url, {}) == "http://127.0.0.1:4200"
+        assert interpolated(url, {"PREFECT_URL": "https://models.example"}) == "https://models.example"
+
+
 def test_no_secret_has_a_default(compose: dict[str, Any]) -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     assert set(re.findall(r"\$\{(\w+):\?", text)) == set(SECRETS)

@@ -7,6 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 
+import postgres
 import pytest
 from sqlalchemy import text
 from store_helpers import key, start_run
@@ -117,6 +118,13 @@ def test_a_full_disk_is_reported_in_one_line_and_leaves_nothing_invalid(tmp_path
         assert store.artifacts.all() == ()
         digest = store.artifacts.put(model)
         assert store.artifacts.path(digest).read_bytes() == b"x" * 700_000
+
+
+@pytest.mark.service
+def test_a_database_without_an_encoding_serves_as_any_other(tmp_path: Path) -> None:
+    with postgres.database_without_encoding() as url, open_store(url, tmp_path) as store:
+        store.events.add(EventRecord("note", subject="größer"))
+        assert [event.subject for event in store.events.all()] == ["größer"]
 
 
 @pytest.mark.service

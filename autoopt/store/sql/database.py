@@ -251,7 +251,9 @@ def open_database(address: str | Path, patience: float = 90.0) -> Database:
         engine_url = _read_only_url(url) if read_only else url
         return Database(url, sqlite_engine(engine_url), patience=patience, read_only=read_only)
     try:
-        engine = create_engine(url, hide_parameters=True, connect_args={"connect_timeout": 10})
+        # Without an encoding, psycopg returns the text of databases made in the C locale (SQL_ASCII) as bytes.
+        arguments = {"connect_timeout": 10, "client_encoding": "utf8"}
+        engine = create_engine(url, hide_parameters=True, connect_args=arguments)
     except ImportError:
         raise InputError("PostgreSQL needs the driver psycopg", remedy="pip install 'autoopt[postgres]'") from None
     return Database(url, engine, patience=patience)
