@@ -187,15 +187,24 @@ def _headline(result: SweepResult) -> str:
     """The outcome of a sweep in a sentence."""
     models = plural(len(result.models), "model")
     if result.regressions:
-        names = list(result.regressions[:MOST_LINES])
-        if len(result.regressions) > MOST_LINES:
-            names.append("and more")
-        return f"{len(result.regressions)} of {models} regressed: {', '.join(names)}."
-    if not any(entry.status == OK for entry in result.models):
+        return f"{len(result.regressions)} of {models} regressed: {_first_names(result.regressions)}."
+    missing = [entry.name for entry in result.models if entry.status != OK]
+    if len(missing) == len(result.models):
         return "No model has a result."
+    line = f"No regression in {models}"
+    if missing:
+        line += f"; without a result: {_first_names(missing)}"
     if result.improvements:
-        return f"No regression in {models}; better: {', '.join(result.improvements)}."
-    return f"No regression in {models}."
+        line += f"; better: {', '.join(result.improvements)}"
+    return f"{line}."
+
+
+def _first_names(names: Sequence[str]) -> str:
+    """The first names of a list that may be long."""
+    shown = list(names[:MOST_LINES])
+    if len(names) > MOST_LINES:
+        shown.append("and more")
+    return ", ".join(shown)
 
 
 def _markdown_models(result: SweepResult, pages: Mapping[str, str]) -> Table:

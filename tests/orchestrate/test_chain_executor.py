@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from prefect.client.schemas.objects import StateType
+from store_owners import by
 
 from autoopt.errors import SystemFailure
 from autoopt.orchestrate.flow_runs.chain_executor import DeployedExecutor
@@ -75,3 +76,17 @@ def test_an_error_of_the_server_ends_all_trials_and_refuses_new_ones(executor: D
         future.result(0)
     with pytest.raises(SystemFailure, match="stays away"):
         executor.submit(CHAIN, "a -> b", 1, work)
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_nothing_waits_for_a_lost_chain_beyond_the_time_of_the_run(
+    executor: DeployedExecutor, store: Store, run: str, claimed: bool
+) -> None:
+    future = executor.submit(CHAIN, "a -> b", 0, work)
+    if claimed:
+        assert by(store, "a process that may be alive").claims.acquire("trial", store.trials.get(run, 0).key)
+    executor._end_overdue()
+    result = future.result(0)
+    assert (result.outcome, result.transient) == (Outcome.TIMEOUT, True)
+    assert result.message == "no worker finished it in the run's time"
+    assert store.trials.get(run, 0).status == ("running" if claimed else "done")

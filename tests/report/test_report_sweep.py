@@ -104,6 +104,14 @@ def test_the_summary_of_a_sweep_without_results_says_so() -> None:
     assert summary(empty) == ["0 models: none", "improvements: m", "no regression", "no model has a result"]
 
 
+def test_a_message_names_models_that_have_no_result() -> None:
+    refused = [SweepEntry(f"mlp{i}", "refused", reason="no data") for i in range(2)]
+    assert message(replace(SWEEP, models=(ENTRY, *refused), regressions=(), improvements=("<b>|",))).startswith(
+        "No regression in 3 models; without a result: mlp0, mlp1; better: <b>|."
+    )
+    assert message(replace(SWEEP, models=(*refused,), regressions=(), improvements=())) == "No model has a result."
+
+
 def test_a_message_has_a_line_for_each_regression_and_what_changed() -> None:
     slow = SweepEntry("cnn", "ok", compared=WORSE)
     broken = [SweepEntry(f"mlp{i}", "failed", reason="it crashed", compared=EntryComparison("fails")) for i in range(6)]

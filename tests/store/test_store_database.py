@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import traceback
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import postgres
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from store_helpers import key, start_run
 
 from autoopt.errors import AutooptError, InputError, SystemFailure
@@ -125,6 +127,25 @@ def test_a_database_without_an_encoding_serves_as_any_other(tmp_path: Path) -> N
     with postgres.database_without_encoding() as url, open_store(url, tmp_path) as store:
         store.events.add(EventRecord("note", subject="größer"))
         assert [event.subject for event in store.events.all()] == ["größer"]
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("asked", [None, 7])
+def test_both_ends_of_a_connection_notice_that_the_other_is_gone(postgres_url: str, asked: int | None) -> None:
+    database = open_database(postgres_url if asked is None else f"{postgres_url}&keepalives_idle={asked}")
+
+    def client_options(connection: Connection) -> tuple[int, int]:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        with socket.socket(fileno=os.dup(driver.fileno())) as end:
+            idle = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+            return idle, end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+
+    assert database.read(client_options) == (asked or 15, 30_000)
+    for name, value in {"keepalives_idle": "15", "keepalives_count": "3", "user_timeout": "30000"}.items():
+        setting = database.read(lambda c, name=name: c.execute(text(f"SHOW tcp_{name}")).scalar_one())
+        assert setting == value
+    database.close()
 
 
 @pytest.mark.service

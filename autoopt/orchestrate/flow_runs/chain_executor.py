@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
+from collections.abc import Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ from autoopt.store import TrialRecord
 POLL_SECONDS = 0.5
 CHECK_SECONDS = 3.0
 """Interval of checks of the chains' flow runs; a new trial causes one at once."""
+LATE_SECONDS = 30.0
+"""Time after the run's deadline in which chains deliver what they are finishing; nothing waits longer."""
+OVERDUE = "no worker finished it in the run's time"
 MAX_FRUITLESS_ROUNDS = 3
 """A chain's trials count as crashed after this many of its flow runs in a row have ended without finishing a trial."""
 
@@ -116,6 +120,8 @@ class DeployedExecutor:
             while not self._closed.wait(POLL_SECONDS):
                 try:
                     self._collect()
+                    if self._ctx.attempt.remaining() < -LATE_SECONDS:
+                        self._end_overdue()
                     at_once = self._new_trials.is_set() and not outage.ongoing
                     if at_once or time.monotonic() - last_check > CHECK_SECONDS:
                         self._check(outage)
@@ -147,6 +153,21 @@ class DeployedExecutor:
                 with self._lock:
                     future = chain.waiting.pop(row.number)
                 future.set_result(row.result)
+
+    def _end_overdue(self) -> None:
+        """End the trials that no chain has delivered in the run's time."""
+        with self._lock:
+            chains = dict(self._chains)
+        for key, chain in chains.items():
+            self._finish(key, set(chain.waiting), Outcome.TIMEOUT, OVERDUE)
+        self._collect()
+        for key, chain in chains.items():
+            for number in list(chain.waiting):  # another process holds it, and may still finish the row
+                point = self._ctx.store.trials.get(self._ctx.run, number).point
+                result = TrialResult(chain=key, point=point, outcome=Outcome.TIMEOUT, message=OVERDUE, transient=True)
+                with self._lock:
+                    future = chain.waiting.pop(number)
+                future.set_result(result)
 
     def _count(self, row: TrialRecord) -> None:
         """Add the work of another process for a trial to this run's counts."""
@@ -213,13 +234,14 @@ class DeployedExecutor:
         """Finish the trials of a chain as crashed; a retry executes them again."""
         with self._lock:
             waiting = set(chain.waiting)
-        store, run = self._ctx.store, self._ctx.run
-        message = f"the flow run of the chain ended {state.value.lower()}"
-        for row in store.trials.all(run):
-            if row.number in waiting and store.claims.acquire("trial", row.key):
-                result = TrialResult(
-                    chain=key, point=row.point, outcome=Outcome.CRASHED, message=message, transient=True
-                )
+        self._finish(key, waiting, Outcome.CRASHED, f"the flow run of the chain ended {state.value.lower()}")
+
+    def _finish(self, key: str, numbers: Collection[int], outcome: Outcome, message: str) -> None:
+        """Finish trials of a chain that nobody executes; a retry executes them again."""
+        store = self._ctx.store
+        for row in store.trials.all(self._ctx.run):
+            if row.number in numbers and store.claims.acquire("trial", row.key):
+                result = TrialResult(chain=key, point=row.point, outcome=outcome, message=message, transient=True)
                 store.trials.finish(completed_record(row, result))
 
 

@@ -6,7 +6,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 from sqlalchemy import Connection, Double, Engine, Pool, create_engine, event, func, literal_column
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.sql import ColumnElement
 
@@ -26,6 +27,19 @@ BUSY_SECONDS: Final = 60.0
 """Time that a SQLite writer waits for the others."""
 CONNECT_ATTEMPTS: Final = 3
 """Failed first connections after which the address counts as wrong."""
+# Without these, TCP waits for a machine that is gone for a quarter of an hour, and with nothing to send for two hours.
+_PROBES: Final = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
+"""Seconds and number of the probes of an idle connection."""
+_ACKNOWLEDGED_IN: Final = 30_000
+"""Milliseconds within which the other side has to acknowledge what was sent."""
+CONNECTION_ARGUMENTS: Final[Mapping[str, Any]] = {
+    # Without an encoding, psycopg returns the text of databases made in the C locale (SQL_ASCII) as bytes.
+    "client_encoding": "utf8",
+    "connect_timeout": 10,
+    "tcp_user_timeout": _ACKNOWLEDGED_IN,
+    **_PROBES,
+}
+"""Arguments of libpq, which an address may override."""
 _TRANSIENT_STATES: Final = frozenset({"57P01", "57P02", "57P03", "40001", "40P01", "53300", "08000", "08003", "08006"})
 """PostgreSQL: shutting down or starting up, serialisation, deadlock, too many or lost connections."""
 _EXAMPLES: Final = "write sqlite:////folder/autoopt.db or postgresql://user@host/database"
@@ -251,12 +265,27 @@ def open_database(address: str | Path, patience: float = 90.0) -> Database:
         engine_url = _read_only_url(url) if read_only else url
         return Database(url, sqlite_engine(engine_url), patience=patience, read_only=read_only)
     try:
-        # Without an encoding, psycopg returns the text of databases made in the C locale (SQL_ASCII) as bytes.
-        arguments = {"connect_timeout": 10, "client_encoding": "utf8"}
-        engine = create_engine(url, hide_parameters=True, connect_args=arguments)
+        engine = _postgresql_engine(url)
     except ImportError:
         raise InputError("PostgreSQL needs the driver psycopg", remedy="pip install 'autoopt[postgres]'") from None
     return Database(url, engine, patience=patience)
+
+
+def _postgresql_engine(url: URL) -> Engine:
+    """Make an engine whose connections end on both sides within a minute after the other side became unreachable."""
+    arguments = {name: value for name, value in CONNECTION_ARGUMENTS.items() if name not in url.query}
+    engine = create_engine(url, hide_parameters=True, connect_args=arguments)
+    event.listen(engine, "connect", _set_server_probes)
+    return engine
+
+
+def _set_server_probes(connection: DBAPIConnection, _record: object) -> None:
+    """Let the server end this session, with its locks, when the client's machine is gone."""
+    with closing(connection.cursor()) as cursor:
+        for name, value in _PROBES.items():
+            cursor.execute(f"SET tcp_{name} = {value}")
+        cursor.execute(f"SET tcp_user_timeout = {_ACKNOWLEDGED_IN}")
+    connection.commit()
 
 
 def sqlite_engine(url: URL, pool: type[Pool] | None = None) -> Engine:
