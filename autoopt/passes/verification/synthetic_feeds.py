@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from autoopt.data.decoder import align, decoder_of
-from autoopt.data.fit import has_shape
 from autoopt.model.lazy_imports import helper, np, onnx
 from autoopt.model.tables import origins, table_lengths
 from autoopt.passes.onnx_tools.graphs import caller_inputs
@@ -197,6 +196,9 @@ def _byte_inputs(model: ModelProto) -> set[str]:
 
 def cast_feeds(feeds: Mapping[str, np.ndarray], model: ModelProto) -> dict[str, np.ndarray] | None:
     """Convert `feeds` to the input types of `model`; None if names or shapes do not fit its inputs."""
+    # Imported here: it imports numpy, and planning, which imports this module, does without.
+    from autoopt.data.fit import has_shape
+
     inputs = caller_inputs(model)
     if {value.name for value in inputs} != set(feeds):
         return None
