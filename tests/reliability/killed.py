@@ -20,15 +20,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-import optuna  # noqa: F401
 import psutil
 from children import HANG_SECONDS
 from run_comparison import canonical
 
-import autoopt.api  # noqa: F401  these are imported for the forks, as is optuna
+import autoopt.api  # noqa: F401  these are imported for the forks
 import autoopt.cli.run  # noqa: F401
 import autoopt.engine.run.session  # noqa: F401
-import autoopt.search.samplers.optuna_sampler  # noqa: F401
+import autoopt.passes.convert.conversions  # noqa: F401
+import autoopt.passes.quantize.dynamic  # noqa: F401
+import autoopt.passes.shape.inference  # noqa: F401
+import autoopt.report.conclusion  # noqa: F401
+import autoopt.search.samplers.surrogate  # noqa: F401
+import autoopt.search.surrogates.models  # noqa: F401
+import autoopt.spec.yaml_reader  # noqa: F401
 from autoopt.cli.app import main as autoopt_main
 from autoopt.errors import AutooptError
 from autoopt.settings import settings
