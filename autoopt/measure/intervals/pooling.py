@@ -92,32 +92,36 @@ def pool(observations: Sequence[Observation], usual: float = USUAL, seed: int = 
         seed: of the draws.
     """
     data = _Data.of(observations)
-    scales = [(u, w) for u in SCALES for w in SCALES]
-    posteriors = [data.posterior(u, w) for u, w in scales]
-    scores = np.array([posterior.log_likelihood for posterior in posteriors])
-    scores += [_log_prior(u, usual) + _log_prior(w, usual) for u, w in scales]
+    # One scale of u at a time: many observations would make the arrays of all pairs large.
+    posteriors = [data.posteriors(scale, np.array(SCALES)) for scale in SCALES]
+    means = np.concatenate([posterior.means for posterior in posteriors])
+    roots = np.concatenate([posterior.roots for posterior in posteriors])
+    priors = np.array([_log_prior(scale, usual) for scale in SCALES])
+    scores = np.concatenate([posterior.log_likelihoods for posterior in posteriors])
+    scores += (priors[:, None] + priors).ravel()
     weights = np.exp(scores - scores.max())
     weights = weights / weights.sum()
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(DRAWS, weights)
     draws = rng.standard_normal((DRAWS, len(data.candidates)))
     first = 0
-    for posterior, count in zip(posteriors, counts.tolist(), strict=True):
+    for mean, root, count in zip(means, roots, counts.tolist(), strict=True):
         rows = slice(first, first + count)
-        draws[rows] = posterior.mean + draws[rows] @ posterior.root.T
+        draws[rows] = mean + draws[rows] @ root.T
         first += count
-    means = weights @ np.array([posterior.mean for posterior in posteriors])
-    return Pooled(data.candidates, means, draws)
+    return Pooled(data.candidates, weights @ means, draws)
 
 
 @dataclass(frozen=True)
-class _Posterior:
-    """The normal posterior of the candidates' logarithms for given scales."""
+class _Posteriors:
+    """The normal posteriors of the candidates' logarithms for several pairs of scales."""
 
-    mean: np.ndarray
-    root: np.ndarray
-    """Cholesky factor of the covariance."""
-    log_likelihood: float
+    means: np.ndarray
+    """[scales, candidates]"""
+    roots: np.ndarray
+    """[scales, candidates, candidates]: Cholesky factors of the covariances."""
+    log_likelihoods: np.ndarray
+    """[scales], up to a constant"""
 
 
 @dataclass(frozen=True)
@@ -154,18 +158,30 @@ class _Data:
             same=same,
         )
 
-    def posterior(self, together_scale: float, own_scale: float) -> _Posterior:
-        """Compute the posterior for these standard deviations of u and w."""
-        noise = np.diag(self.own + own_scale**2) + self.shared + self.same * together_scale**2
+    def posteriors(self, together_scale: float, own_scales: np.ndarray) -> _Posteriors:
+        """Compute the posteriors for a standard deviation of u and each of several of w."""
+        diagonal = np.arange(len(self.logs))
+        noise = np.tile(self.shared + self.same * together_scale**2, (len(own_scales), 1, 1))
+        noise[:, diagonal, diagonal] += self.own + own_scales[:, None] ** 2
         centre = float(self.logs.mean())
         residual = self.logs - centre
-        weighted = np.linalg.solve(noise, self.design)
-        covariance = np.linalg.inv(self.design.T @ weighted + np.eye(len(self.candidates)) / WIDE**2)
-        mean = centre + covariance @ (weighted.T @ residual)
-        marginal = noise + WIDE**2 * self.design @ self.design.T
-        _, log_determinant = np.linalg.slogdet(marginal)
-        log_likelihood = -0.5 * (log_determinant + residual @ np.linalg.solve(marginal, residual))
-        return _Posterior(mean, np.linalg.cholesky(covariance), float(log_likelihood))
+        sides = np.column_stack([self.design, residual])
+        weighted = np.linalg.solve(noise, np.broadcast_to(sides, (len(own_scales), *sides.shape)))
+        weighted_design, weighted_residual = weighted[:, :, :-1], weighted[:, :, -1]
+        covariance = np.linalg.inv(self.design.T @ weighted_design + np.eye(len(self.candidates)) / WIDE**2)
+        projected = weighted_residual @ self.design
+        shifts = (covariance @ projected[:, :, None])[:, :, 0]
+        roots = np.linalg.cholesky(covariance)
+        # The likelihood of the logarithms, whose covariance is noise + WIDE**2 * design @ design.T, by the Woodbury
+        # identity: a third of the time, because only the noise is factored.
+        log_determinants = _half_log_determinant(np.linalg.cholesky(noise)) - _half_log_determinant(roots)
+        distances = weighted_residual @ residual - (projected * shifts).sum(axis=1)
+        return _Posteriors(centre + shifts, roots, -log_determinants - 0.5 * distances)
+
+
+def _half_log_determinant(roots: np.ndarray) -> np.ndarray:
+    """Compute half the logarithms of the determinants of matrices from their Cholesky factors."""
+    return np.asarray(np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1))
 
 
 def _log_prior(scale: float, usual: float) -> float:
