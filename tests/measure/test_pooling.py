@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
 
-from autoopt.measure.intervals.pooling import SCALES, USUAL, Observation, Pooled, observation, pool
+from autoopt.measure.intervals.pooling import SCALES, USUAL, WIDE, Observation, Pooled, observation, pool
 from autoopt.metrics import Estimate
 
 RATIOS = st.floats(0.2, 3.0)
@@ -222,3 +223,29 @@ def test_a_biased_observation_counts_less_than_an_exact_one() -> None:
     unbiased = observation("a", "1", Estimate(0.8, 0.79, 0.81))
     biased = replace(observation("a", "2", Estimate(0.6, 0.597, 0.603)), bias=0.1)
     assert pool([unbiased, biased]).estimate("a").value == pytest.approx(0.8, rel=0.06)
+
+
+def test_means_are_those_of_the_model_averaged_over_the_grid() -> None:
+    """Against the density of the logarithms themselves, without the identities that make it fast."""
+    seen = [
+        Observation("a", "1", -0.10, 0.01, 0.00005), Observation("b", "1", -0.04, 0.02, 0.00003),
+        Observation("a", "2", -0.16, 0.01, 0.00005, bias=0.01), Observation("a", "3", -0.08, 0.03, bias=0.02),
+    ]  # fmt: skip
+    logs = np.array([one.log for one in seen])
+    design = np.array([[one.candidate == name for name in "ab"] for one in seen]).astype(float)
+    same = np.array([[one.measurement == other.measurement for other in seen] for one in seen]).astype(float)
+    shared = np.array([one.shared_variance for one in seen])
+    bias = np.array([one.bias for one in seen])
+    fixed = same * np.sqrt(np.outer(shared, shared)) + np.outer(bias, bias)  # only "a" has a bias
+    prior = WIDE**2 * design @ design.T
+    scores, means = [], []
+    for together in SCALES:
+        for own in SCALES:
+            errors = [one.deviation**2 - one.shared_variance + own**2 for one in seen]
+            covariance = prior + np.diag(errors) + fixed + same * together**2
+            density = multivariate_normal(np.full(len(seen), logs.mean()), covariance).logpdf(logs)
+            scores.append(density + sum(math.log(s) - math.log1p((s / USUAL) ** 2) for s in (together, own)))
+            means.append(logs.mean() + WIDE**2 * design.T @ np.linalg.solve(covariance, logs - logs.mean()))
+    weights = np.exp(np.array(scores) - max(scores))
+    expected = weights / weights.sum() @ np.array(means)
+    assert pool(seen).means == pytest.approx(expected, rel=1e-6)
