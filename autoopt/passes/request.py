@@ -60,6 +60,11 @@ class PassRequest:
         """Holds the number of the step in progress."""
         return self.output / "step"
 
+    def record_step(self, index: int) -> None:
+        """Write the number of the step in progress, in case the call is cut off."""
+        self.output.mkdir(parents=True, exist_ok=True)
+        self.step_file.write_text(str(index))
+
     def step_in_progress(self) -> PassStep | None:
         """The step that a call which was cut off last began; None if that is unknown, as on a remote host."""
         try:

@@ -55,7 +55,7 @@ def execute(request: PassRequest) -> PassReply:
             reports=dict(request.reports),
         )
         for index, step in enumerate(request.steps):
-            request.step_file.write_text(str(index))
+            request.record_step(index)
             reply = executor.execute(step, request.output / str(index))
             replies.append(reply)
             if not reply.outcome.good:

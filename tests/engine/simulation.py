@@ -137,7 +137,7 @@ class SimulatedPool(WorkerPool):
         model = read_model(request.model.path)
         steps: list[StepReply] = []
         for index, step in enumerate(request.steps):
-            request.step_file.write_text(str(index))
+            request.record_step(index)
             try:
                 changed = self.passes[step.pass_name](model, step.params)
             except ValueError as error:
