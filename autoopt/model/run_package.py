@@ -246,6 +246,7 @@ def compare(
     sources: list[float] = []
     models: list[float] = []
     factors: list[float] = []
+    print(f"timing   both in turns, for at least {seconds:g} s", flush=True)
     for _ in range(SESSIONS):
         source, model = (opener() for opener in openers)
         first = len(sources)

@@ -29,13 +29,15 @@ def result_of(run: RunRecord) -> RunResult:
         return replace(_result(run, run.result), status=run.shown_status)
     message = f"run {run.id} is {run.shown_status}"
     reason = (run.result or {}).get("error")
+    if run.status == "failed":
+        message = f"run {run.id} failed"
     if reason:
-        message += f" ({reason})"
-    remedy = ""
+        message += f": {reason}"
+    remedy = f"continue with: autoopt resume {run.id}"
     if run.shown_status == "running":
         remedy = "no trial has finished yet"
-    elif run.status != "failed":
-        remedy = f"continue with: autoopt resume {run.id}"
+    elif run.status == "failed":
+        remedy = "name a run that has a result, as 'autoopt runs' lists them"
     raise InputError(message, remedy=remedy)
 
 

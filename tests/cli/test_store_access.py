@@ -35,7 +35,10 @@ def record(status: str, result: dict[str, Any] | None = None) -> RunRecord:
     [
         (record("running"), "run 1f2e is running; no trial has finished yet"),
         (record("cancelled"), "run 1f2e is cancelled; continue with: autoopt resume 1f2e"),
-        (record("failed", {"error": "disk full"}), "run 1f2e is failed (disk full)"),
+        (
+            record("failed", {"error": "disk full"}),
+            "run 1f2e failed: disk full; name a run that has a result, as 'autoopt runs' lists them",
+        ),
     ],
 )
 def test_a_run_without_a_result_says_how_to_continue(run: RunRecord, message: str) -> None:
