@@ -10,13 +10,20 @@ import typer
 from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import AsJson, document_stream, print_json
 from autoopt.cli.run import Quiet
-from autoopt.cli.store_access import existing_store
+from autoopt.cli.store_access import complete_model, complete_sweep, existing_store
 from autoopt.json_codec import to_json
 
 
 def bisect(
-    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="A sweep's id, the beginning of one, or 'latest'.")],
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of a model in that sweep.")],
+    sweep: Annotated[
+        str,
+        typer.Argument(
+            metavar="SWEEP", help="A sweep's id, the beginning of one, or 'latest'.", autocompletion=complete_sweep
+        ),
+    ],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Name of a model in that sweep.", autocompletion=complete_model)
+    ],
     minutes: Annotated[float, typer.Option(min=0.1, help="Maximum time for measurements and searches.")] = 5.0,
     quiet: Quiet = False,
     as_json: AsJson = False,

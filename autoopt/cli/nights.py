@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.store_access import existing_store
+from autoopt.cli.store_access import complete_zoo, existing_store
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 
 
 def nights(  # noqa: PLR0913, PLR0917  options of the command
-    zoo: Annotated[str | None, typer.Argument(help="Name of a zoo [default: the only one].")] = None,
+    zoo: Annotated[
+        str | None, typer.Argument(help="Name of a zoo [default: the only one].", autocompletion=complete_zoo)
+    ] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="Only this model, or those that match a pattern; may be repeated.")
     ] = None,

@@ -8,14 +8,22 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.output import AsJson, print_json, print_result
-from autoopt.cli.store_access import existing_store
+from autoopt.cli.store_access import complete_model, complete_zoo, existing_store
 
-ZooName = Annotated[str | None, typer.Option("--zoo", help="Name of the zoo [default: the only one that has it].")]
+ZooName = Annotated[
+    str | None,
+    typer.Option("--zoo", help="Name of the zoo [default: the only one that has it].", autocompletion=complete_zoo),
+]
 
 
 def promote(  # noqa: PLR0913, PLR0917  options of the command
     model: Annotated[
-        str, typer.Argument(metavar="MODEL|RUN", help="A model of the newest sweep, also as ZOO/MODEL, or a run's id.")
+        str,
+        typer.Argument(
+            metavar="MODEL|RUN",
+            help="A model of the newest sweep, also as ZOO/MODEL, or a run's id.",
+            autocompletion=complete_model,
+        ),
     ],
     trial: Annotated[
         int | None, typer.Argument(min=0, metavar="TRIAL", help="Number of a trial [default: the best model].")
@@ -50,7 +58,9 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
 
 
 def rollback(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A released model, also as ZOO/MODEL.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A released model, also as ZOO/MODEL.", autocompletion=complete_model)
+    ],
     zoo: ZooName = None,
     as_json: AsJson = False,
 ) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
     from autoopt.results import RunResult, TargetResult
     from autoopt.store import RunRecord, Store
+    from autoopt.store.records import SweepRecord
 
 
 def complete_run(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -29,6 +30,39 @@ def complete_run(incomplete: str) -> Iterator[tuple[str, str]]:
         yield "latest", runs[0].name
     for record in runs:
         yield record.id, f"{record.name}, {record.shown_status}"
+
+
+def complete_sweep(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Yield `latest` and the ids of sweeps, each with its zoo."""
+    sweeps = _sweeps()
+    if sweeps:
+        yield "latest", sweeps[0].name
+    for record in sweeps:
+        yield record.id, record.name
+
+
+def complete_zoo(incomplete: str) -> Iterator[str]:
+    """Yield the names of zoos."""
+    yield from dict.fromkeys(record.name for record in _sweeps())
+
+
+def complete_model(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Yield the models of the newest sweep of each zoo."""
+    newest: dict[str, SweepRecord] = {}
+    for record in _sweeps():
+        newest.setdefault(record.name, record)
+    for record in newest.values():
+        for entry in (record.result or {}).get("models", ()):
+            yield str(entry.get("name")), record.name
+
+
+def _sweeps() -> list[SweepRecord]:
+    """The finished sweeps, newest first; none if there is no store."""
+    try:
+        with existing_store() as store:
+            return [record for record in store.sweeps.all() if record.result is not None]
+    except AutooptError:
+        return []
 
 
 RunName = Annotated[

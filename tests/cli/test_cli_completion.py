@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from autoopt.cli.app import main
+from autoopt.results import SweepEntry, SweepResult
+from autoopt.store import open_store
+from autoopt.store.records import SweepRecord
 
 Call = Any
 
@@ -48,8 +51,22 @@ def test_runs_are_completed(complete: Any, filled: dict[str, Any]) -> None:
     assert complete("best", filled["run"][:4]) == [filled["run"]]
 
 
+def test_sweeps_zoos_and_their_models_are_completed(complete: Any, home: Path) -> None:
+    with open_store(None, home) as store:
+        for name, models in (("production", ("cnn", "mlp")), ("trial", ("rnn",)), ("production", ("cnn",))):
+            sweep = store.sweeps.create(SweepRecord(id="", name=name)).id
+            entries = tuple(SweepEntry(model, "ok") for model in models)
+            store.sweeps.finish(sweep, "finished", SweepResult(sweep=sweep, name=name, models=entries).to_json())
+    assert complete("bisect", "")[:2] == ["latest", sweep]
+    for command in (("bisect", "latest"), ("promote",), ("rollback",)):
+        assert complete(*command, "") == ["cnn", "rnn"], command
+    for command in (("nights",), ("report", "--zoo"), ("promote", "cnn", "--zoo")):
+        assert complete(*command, "") == ["production", "trial"], command
+
+
 def test_without_a_store_there_are_no_runs_and_none_is_created(complete: Any, home: Path) -> None:
-    assert complete("best", "") == [""]
+    for command in ("best", "bisect", "promote", "nights"):
+        assert complete(command, "") == [""], command
     assert not home.exists()
 
 
