@@ -90,11 +90,12 @@ def _night_axis(values: Sequence[tuple[float, Estimate]]) -> alt.Axis:
     import altair as alt
 
     first_of_day = {day_text(seconds)[:10]: 1000 * seconds for seconds, _ in reversed(values)}
-    if len(first_of_day) == 1:
-        return alt.Axis(format="%H:%M", labelOverlap=True)
-    times = sorted(first_of_day.values())
+    times, text = sorted(first_of_day.values()), "%m-%d"
+    if len(times) == 1:
+        first_of_minute = {day_text(seconds): 1000 * seconds for seconds, _ in reversed(values)}
+        times, text = sorted(first_of_minute.values()), "%H:%M"
     step = math.ceil(len(times) / DATES)
-    return alt.Axis(values=times[::-step], format="%m-%d", labelOverlap=True)
+    return alt.Axis(values=times[::-step], format=text, labelOverlap=True)
 
 
 def _figure_text(metric: str, value: Estimate) -> str:

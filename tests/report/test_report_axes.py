@@ -57,5 +57,7 @@ def test_a_date_labels_an_axis_of_nights_only_once() -> None:
 
 
 def test_sweeps_of_one_day_are_told_apart_by_their_time() -> None:
-    seconds = [(1_790_000_000.0 + at, Estimate.exact(at)) for at in (1.0, 7200.0)]
-    assert any(re.fullmatch(r"\d\d:\d\d", text) for text in texts(chart_over_nights(seconds)))
+    for offsets in ((1.0, 7200.0), (1.0, 20.0, 90.0)):
+        values = [(1_790_000_000.0 + at, Estimate.exact(at)) for at in offsets]
+        times = [text for text in texts(chart_over_nights(values)) if re.fullmatch(r"\d\d:\d\d", text)]
+        assert len(times) == len(set(times)) == 2
