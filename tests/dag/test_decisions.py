@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of
+from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
 
 from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.proposal.decisions import decisions
@@ -50,6 +50,14 @@ def test_passes_that_are_skipped_for_one_reason_share_a_line() -> None:
     found = decided(reasons=reasons)
     assert found["transformer fusion, ort graph optimization skipped"] == "too high"
     assert found["pad folding skipped"] == "no Pad"
+
+
+def test_recurrent_layers_that_have_no_integer_form_are_named() -> None:
+    recurrent = model("Conv", "GRU")
+    name, reason = "GRU not in int8", "onnxruntime has 8-bit kernels only for LSTM"
+    assert decided(recurrent, methods={"int8": INT8})[name] == reason
+    assert name not in decided(recurrent, methods={"int8": INT8}, reasons=reasons_against("no", "dynamic", "static"))
+    assert name not in decided(model("Conv", "LSTM"), methods={"int8": INT8})
 
 
 def test_methods_that_are_tried_name_their_nodes() -> None:

@@ -49,11 +49,22 @@ def decisions(
         yield Decision(f"few trials ({effort.trials})", effort.reason)
     yield from _skipped(reasons)
     yield from _precisions(methods, reasons, as_requested=options.precision is not None)
+    yield from _without_integers(inputs, methods, reasons)
     yield from _changes(inputs, target, reasons)
     if inputs.evaluation:
         yield Decision("quality", _quality(inputs), is_detail=True)
     else:
         yield from _without_data(options, methods, reasons)
+
+
+def _without_integers(
+    inputs: ProposalInputs, methods: Mapping[str, Method], reasons: Mapping[str, Reason]
+) -> Iterator[Decision]:
+    """The recurrent layers that int8 leaves in float: of these, onnxruntime computes only LSTM in integers."""
+    layers = sorted(inputs.inspection.ops & {"GRU", "RNN"})
+    int8 = methods.get("int8")
+    if layers and int8 is not None and any(node not in reasons for node in int8.nodes):
+        yield Decision(f"{_listed(layers)} not in int8", "onnxruntime has 8-bit kernels only for LSTM")
 
 
 def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, Reason]) -> Iterator[Decision]:
