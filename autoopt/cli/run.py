@@ -114,12 +114,12 @@ def run(  # noqa: PLR0913  options of the command
     """
     from autoopt.engine.work.readings import note_answered, was_answered
     from autoopt.settings import settings
-    from autoopt.workers.pool import READING, start_ahead
+    from autoopt.workers.pool import WARM, start_ahead
 
     words = [*dag, model or "", data or "", calibration or ""]
     if not was_answered(settings().home, words):
         # Workers import their modules while this process imports its own.
-        start_ahead(READING)
+        start_ahead(WARM)
     from autoopt.cli.logs import is_verbose
     from autoopt.observer import ObserverGroup
     from autoopt.report.profile import Profile

@@ -17,23 +17,13 @@ from autoopt.errors import SystemFailure, TimeUp
 from autoopt.spec import DagSpec
 from autoopt.workers import Gate
 from autoopt.workers.gate import FOREVER, deadline, notices_to, report_waiting
-from autoopt.workers.pool import READING
+from autoopt.workers.pool import WARM
 
 if TYPE_CHECKING:
     from autoopt.engine.model_sets.set_run import ModelSetRun
     from autoopt.engine.targets.multi_target import Targets
 
 Prepared: TypeAlias = "Session | Targets | ModelSetRun"
-WARM = [
-    *READING,
-    "onnxruntime",
-    "numpy.random",
-    "autoopt.passes.runner",
-    "autoopt.measure.worker",
-    "autoopt.measure.latency.profiles",
-    "autoopt.measure.quality.meters",
-]
-"""Modules that all workers of a run need; they share one import."""
 LIBRARIES = {"onnx-ir": "onnx_ir.passes.common", "onnxslim": "onnxslim", "sympy": "sympy"}
 """Modules of the libraries that passes name, as far as they take a worker long to import and start no threads."""
 FAMILIES = {"quantize": "onnxruntime.quantization"}

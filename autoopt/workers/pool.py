@@ -27,6 +27,16 @@ from autoopt.working_folder import remove_temporary_folder
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 READING: Final = ("onnx", "pydantic.type_adapter", "autoopt.data.worker")
 """Modules that the reading of a model and its data needs."""
+WARM: Final = (
+    *READING,
+    "onnxruntime",
+    "numpy.random",
+    "autoopt.passes.runner",
+    "autoopt.measure.worker",
+    "autoopt.measure.latency.profiles",
+    "autoopt.measure.quality.meters",
+)
+"""Modules that all workers of a run need; they share one import."""
 logger = logging.getLogger(__name__)
 
 
