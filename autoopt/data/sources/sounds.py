@@ -248,7 +248,7 @@ def _with_other_inputs(data: DataSet, specs: Sequence[InputSpec], lengths: Seque
 
 
 def _reading(target: WaveformInput, lengths: Sequence[int], rate: int, *, is_resampled: bool) -> str:
-    """How the files were read, in words."""
+    """The way the files were read, in words."""
     channels = "mixed to mono" if target.channels == 1 else f"{target.channels} channels"
     shortest, longest = f"{min(lengths) / rate:.3g}", f"{max(lengths) / rate:.3g}"
     seconds = f"{longest} s" if shortest == longest else f"{shortest} to {longest} s"
