@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from children import HANG_SECONDS
-from commands import fill, finish, start
+from commands import fill, start
 from prefect_server import prepared
 from watching import all_gone, pids_from
 
@@ -39,7 +39,6 @@ user_script: script.py
 passes: {tidy: {pass: simplify}, wait: {pass: waits}}
 chains: [[tidy], [wait]]
 objectives: [{metric: size}]
-constraints: []
 measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
 """
 
@@ -71,8 +70,12 @@ def test_a_run_that_is_told_to_end_does_and_goes_on_later(
     assert stdout == ""
     assert all_gone(workers)
     (tmp_path / "go").touch()
-    (document,) = finish(start(tmp_path, "resume", "latest", "--engine", "inline", "--json"))
-    assert document["trials"]["total"] == document["trials"]["ok"] == 2
+    resumed = start(tmp_path, "resume", "latest", "--engine", "inline")
+    stdout, stderr = resumed.communicate(timeout=HANG_SECONDS)
+    assert resumed.returncode == 0, stderr
+    assert "2 trials: 2 ok" in stdout
+    opening = [line.partition("] ")[2] for line in stderr.splitlines()]
+    assert not [line for line in stdout.splitlines() if line.removeprefix("note: ") in filter(None, opening)]
     with open_store(None, tmp_path / "home") as store:
         assert [one.status for one in store.runs.all()] == ["finished"]
 

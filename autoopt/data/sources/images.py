@@ -95,7 +95,8 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     root = Path(path)
     files = files_below(root, IMAGES)
     if not files:
-        raise InputError(f"holds no images ({', '.join(IMAGES)}) and no sounds (.wav)", where=path)
+        remedy = "convert other sounds: ffmpeg -i a.flac a.wav"
+        raise InputError(f"holds no images ({', '.join(IMAGES)}) and no sounds (.wav)", where=path, remedy=remedy)
     truth = classes_by_folder(root, files) if labels is None else class_ids(labels_by_name(root, files, labels))
     data = DataSet({"file": np.array(files, object)}, truth, name=path)
     if choose is not None:
