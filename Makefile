@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv)
-PIP_INSTALL := $(if $(UV),$(UV) pip install --python $(BIN)/python --compile-bytecode,$(BIN)/python -m pip install --disable-pip-version-check)
+REQUIREMENTS := --quiet --constraint constraints.txt --editable '.[dev]'
 
 .PHONY: help install demo docs check test test-services coverage dead-code soak clean
 
@@ -16,7 +16,8 @@ install: $(VENV)/installed  ## create .venv and install pinned versions of every
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) --quiet --constraint constraints.txt --editable '.[dev]'
+	$(if $(UV),$(UV) pip install --python $(BIN)/python --compile-bytecode $(REQUIREMENTS) ||) \
+	  $(BIN)/python -m pip install --disable-pip-version-check $(REQUIREMENTS)  # uv does not read pip's index settings
 	$(BIN)/python -m compileall -q autoopt flows  # as for an installed package, also where PYTHONDONTWRITEBYTECODE is set
 	touch $@
 
