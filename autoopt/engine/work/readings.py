@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
+import autoopt.data
+import autoopt.measure
 from autoopt.data import DataConfig
 from autoopt.json_codec import JsonValue
 from autoopt.model.candidate import digest_json
+from autoopt.model.files import digest_file
 from autoopt.working_folder import READINGS, STORE_WORK, working_folder
 
 REPLY = "reply.json"
@@ -23,7 +27,7 @@ REPLY = "reply.json"
 
 def read_once(
     home: Path, content: object, read: Callable[[Path], Mapping[str, JsonValue]]
-) -> tuple[Path, dict[str, Any]]:
+) -> tuple[Path, dict[str, JsonValue]]:
     """Look up what was read, or read it.
 
     Args:
@@ -34,19 +38,39 @@ def read_once(
     Returns:
         The folder with the files, and the reply.
     """
-    folder = home / READINGS / digest_json(content)
-    if not (folder / REPLY).is_file():
+    folder = home / READINGS / digest_json([content, _reading_code()])
+    reply = _stored_reply(folder)
+    if reply is None:
         with working_folder(home / STORE_WORK) as scratch:
             part = scratch / "reading"
             part.mkdir()
-            reply = read(part)
+            reply = dict(read(part))
             (part / REPLY).write_text(json.dumps(reply), encoding="utf-8")
             folder.parent.mkdir(parents=True, exist_ok=True)
             if not folder.exists():  # another process may have read the same meanwhile
                 part.rename(folder)
     _touch(folder)
-    value: dict[str, Any] = json.loads((folder / REPLY).read_text(encoding="utf-8"))
-    return folder, value
+    return folder, reply
+
+
+def _stored_reply(folder: Path) -> dict[str, JsonValue] | None:
+    """The reply in a folder. None if there is none; a damaged one, as a power cut can leave it, is removed."""
+    try:
+        reply: dict[str, JsonValue] = json.loads((folder / REPLY).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    return reply
+
+
+@lru_cache(maxsize=1)
+def _reading_code() -> str:
+    """Digest of the code that reads: its next version may reply in another form."""
+    folders = [Path(autoopt.data.__path__[0]), Path(autoopt.measure.__path__[0])]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    return digest_json([digest_file(file) for file in files])
 
 
 def is_read_from_files(config: Mapping[str, object] | None) -> bool:
