@@ -42,7 +42,7 @@ class DataSet:
     """Inputs whose items differ in shape: one complete, model-ready array per item."""
     name: str = "data"
     reading: str = ""
-    """How files became these items, in words, where that rests on assumptions."""
+    """The assumptions under which files became these items, in words."""
 
     def __post_init__(self) -> None:
         lengths = {name: len(array) for name, array in self.columns.items() if array.ndim}

@@ -46,7 +46,7 @@ class DataDescription:
     loader: str = ""
     """The component that loaded the data, such as `images`."""
     reading: str = ""
-    """How files became the items, in words, where that rests on assumptions."""
+    """The assumptions under which files became the items, in words."""
     made_up: bool = False
     """True if the items were made from the model, so that their values and sizes say nothing about its use."""
     assumed: tuple[str, ...] = ()

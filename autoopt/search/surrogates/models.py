@@ -1,4 +1,4 @@
-"""What a Gaussian process expects of candidates: improvement, feasibility, and the chance of any gain."""
+"""Expectations of a Gaussian process about candidates: improvement, feasibility, and the chance of any gain."""
 
 from __future__ import annotations
 

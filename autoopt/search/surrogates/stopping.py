@@ -32,7 +32,7 @@ HORIZON: Final = 10
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is left to gain, as fractions of the best candidate."""
+    """The gain that is left, as fractions of the best candidate."""
 
     bound: float
     """At most this is left, with probability `SURE`."""
@@ -49,7 +49,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a search has tried so far."""
+    """The progress of a search."""
 
     candidates: int
     """Distinct candidates."""
@@ -62,7 +62,7 @@ class Progress:
 
     @staticmethod
     def of(asked: Sequence[Trial], single: Single) -> Progress:
-        """The progress of trials in the order asked, to which the first losses of `single` belong."""
+        """Sum up trials in the order asked, to which the first losses of `single` belong."""
         artifacts: set[str] = set()
         seconds: list[float] = []
         best, candidates, without_gain = math.inf, 0, 0
