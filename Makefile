@@ -38,7 +38,7 @@ test: install  ## tests that need only Python packages
 
 test-services: install  ## tests that need PostgreSQL, Redis, a Prefect server, Chromium
 	tests/services.sh
-	$(BIN)/pytest -n 2 --dist loadfile -m "service and not soak"
+	$(BIN)/pytest -n 3 --dist loadfile -m "service and not soak"
 
 coverage: install  ## branch coverage of `make test`, as a table and in htmlcov/
 	$(BIN)/pytest -n 3 --dist loadfile -m "not service and not soak" --cov --cov-report=term --cov-report=html
