@@ -36,7 +36,7 @@ class NightRatio:
     """Best model / source, for the first objective that is compared by its ratio."""
     run: str = ""
     metric: str = MEDIAN_LATENCY
-    """That objective."""
+    """The objective of the ratio."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from benchmarks.search.table import OBJECTIVE, Table
 TRIALS = 40
 """Budget of the shipped DAGs."""
 BOUND = re.compile(r"at most (\d+) % more to gain")
-"""What a search that stopped early says."""
+"""The messages of searches that stopped early."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What was read before."""
+"""Results of reading files, stored by content."""
 
 from __future__ import annotations
 

@@ -443,16 +443,17 @@ def recurrent() -> ModelProto:
 def loop_with_carried_weights() -> ModelProto:
     """A recurrent layer as Keras exports it: the loop carries the weights and multiplies one row per iteration."""
     return made(
-        """g (float[5, 2, 3] x, float[2, 4] start) => (float[2, 4] last) {
-            last, w_out, u_out = Loop (count, yes, start, w, u) <body =
+        """g (float[5, 2, 3] x, float[2, 4] start) => (float[2, 4] last, float[s, 2, 4] all) {
+            last, w_out, u_out, all = Loop (count, yes, start, w, u) <body =
                 body (int64 i, bool c, float[2, 4] h, float[3, 4] wi, float[4, 4] ui)
-                  => (bool c_out, float[2, 4] h_out, float[3, 4] w_same, float[4, 4] u_same) {
+                  => (bool c_out, float[2, 4] h_out, float[3, 4] w_same, float[4, 4] u_same, float[2, 4] step) {
                     c_out = Identity (c)
                     row = Gather (x, i)
                     input = MatMul (row, wi)
                     carried = MatMul (h, ui)
                     sum = Add (input, carried)
                     h_out = Tanh (sum)
+                    step = Identity (h_out)
                     w_same = Identity (wi)
                     u_same = Identity (ui)
                 }>

@@ -7,27 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import ops, saved, step
-from micro_models import made, normal
+from micro_models import loop_with_carried_weights, made
 from onnx import ModelProto
 
 from autoopt.model.tensors import bodies
 
 PASS = "loop_invariant_code_motion"
-RECURRENT = """g (float[6, 2, 3] x, float[2, 4] start) => (float[2, 4] last, float[s, 2, 4] all) {
-    last, w_out, u_out, all = Loop (count, yes, start, w, u) <body =
-        body (int64 i, bool c, float[2, 4] h, float[3, 4] wi, float[4, 4] ui)
-          => (bool c_out, float[2, 4] h_out, float[3, 4] w_same, float[4, 4] u_same, float[2, 4] step) {
-            c_out = Identity (c)
-            row = Gather (x, i)
-            input = MatMul (row, wi)
-            carried = MatMul (h, ui)
-            sum = Add (input, carried)
-            h_out = Tanh (sum)
-            step = Identity (h_out)
-            w_same = Identity (wi)
-            u_same = Identity (ui)
-        }>
-}"""
 
 
 def loop_of(model: ModelProto) -> tuple[list[str], int]:
@@ -38,8 +23,7 @@ def loop_of(model: ModelProto) -> tuple[list[str], int]:
 
 
 def test_weights_are_not_carried_and_rows_are_multiplied_at_once(tmp_path: Path) -> None:
-    weights = {"count": np.int64(6), "yes": np.True_, "w": normal(3, 4), "u": normal(4, 4)}
-    result = step(tmp_path, made(RECURRENT, **weights), PASS)
+    result = step(tmp_path, loop_with_carried_weights(), PASS)
     assert result["outcome"] == "ok", result["message"]
     assert result["equivalence"]["status"] == "same"
     after = saved(result)

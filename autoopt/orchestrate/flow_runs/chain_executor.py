@@ -157,7 +157,7 @@ class DeployedExecutor:
     def _end_overdue(self) -> None:
         """End the trials that no chain has delivered in the run's time."""
         with self._lock:
-            chains = dict(self._chains)
+            chains = {key: chain for key, chain in self._chains.items() if chain.waiting}
         for key, chain in chains.items():
             self._finish(key, set(chain.waiting), Outcome.TIMEOUT, OVERDUE)
         self._collect()

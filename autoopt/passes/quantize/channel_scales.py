@@ -90,7 +90,7 @@ class Layers:
         return ChannelAxes(1, 0) if attributes.get("transB") else ChannelAxes(0, 1)
 
     def input_ranges(self, node: NodeProto) -> np.ndarray | None:
-        """The largest absolute weight of each input channel of a layer; None if they cannot be told apart."""
+        """The largest absolute weight of each input channel of a layer; None if the axis of the channels is unknown."""
         axes = self.axes(node)
         if axes is None or axes.inputs is None:
             return None
