@@ -1,12 +1,12 @@
-"""Completion of arguments in the shell: passes and metrics. Files are completed by the shell itself.
+"""Completion of arguments in the shell. Files are completed by the shell itself.
 
-`store_access` completes runs.
+`store_access` completes what the store has: runs, sweeps, zoos, models and targets.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 COMPLETE: Final = "_AUTOOPT_COMPLETE"
@@ -23,6 +23,11 @@ def words_to_complete() -> Sequence[str]:
         if os.environ.get(name):
             return os.environ[name].split()[1:]
     return ()
+
+
+def complete_words(*words: str) -> Callable[[], Sequence[str]]:
+    """A completion with a fixed list of words, for options that also take others or explain wrong ones themselves."""
+    return lambda: words
 
 
 def complete_pass(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -49,3 +54,17 @@ def complete_metric(incomplete: str) -> Iterator[tuple[str, str]]:
 
     for metric in METRICS.values():
         yield metric.name, metric.summary
+
+
+def complete_provider() -> Iterator[tuple[str, str]]:
+    """Yield the short names of execution providers with their full names."""
+    from autoopt.spec.proposal_options import EP_NAMES
+
+    yield from EP_NAMES.items()
+
+
+def complete_sampler() -> Iterator[str]:
+    """Yield the short names of samplers."""
+    from autoopt.spec.samplers import SAMPLERS, short_name
+
+    yield from dict.fromkeys(map(short_name, SAMPLERS))

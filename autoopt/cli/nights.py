@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.store_access import complete_zoo, existing_store
+from autoopt.cli.store_access import complete_model, complete_sweep, complete_zoo, existing_store
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 
@@ -18,7 +18,10 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
         str | None, typer.Argument(help="Name of a zoo [default: the only one].", autocompletion=complete_zoo)
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="Only this model, or those that match a pattern; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Only this model, or those that match a pattern; may be repeated.", autocompletion=complete_model
+        ),
     ] = None,
     only: Annotated[str | None, typer.Option(metavar="TAG", help="Only the models with this tag.")] = None,
     worse: Annotated[
@@ -27,7 +30,11 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of nights, the newest ones.")] = 60,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="SWEEP SWEEP", help="Compare two nights by their sweeps' ids; or 'latest'."),
+        typer.Option(
+            metavar="SWEEP SWEEP",
+            help="Compare two nights by their sweeps' ids; or 'latest'.",
+            autocompletion=complete_sweep,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

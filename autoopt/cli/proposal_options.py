@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoopt.cli.completion import complete_provider, complete_words
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
@@ -14,10 +15,19 @@ if TYPE_CHECKING:
     from autoopt.target import Accelerator
 
 _ONLY = "Bare model only: "
-TargetDevice = Annotated[str | None, typer.Option("--device", help="Device of the target: cpu (default), gpu or npu.")]
+_complete_device = complete_words("cpu", "gpu", "npu")
+TargetDevice = Annotated[
+    str | None,
+    typer.Option("--device", help="Device of the target: cpu (default), gpu or npu.", autocompletion=_complete_device),
+]
 TargetProvider = Annotated[
     str | None,
-    typer.Option("--ep", "--execution-provider", help="Execution provider of the target: cpu, cuda, tensorrt, ..."),
+    typer.Option(
+        "--ep",
+        "--execution-provider",
+        help="Execution provider of the target: cpu, cuda, tensorrt, ...",
+        autocompletion=complete_provider,
+    ),
 ]
 
 
@@ -42,16 +52,28 @@ class ProposalFlags:
         int | None,
         typer.Option(
             help=_ONLY
-            + "which passes to try, 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 all (default)."
+            + "which passes to try, 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 all (default).",
+            autocompletion=complete_words("0", "1", "2", "3"),
         ),
     ] = None
     precision: Annotated[
-        str | None, typer.Option(help=_ONLY + "fp32, fp16, mixed, int8 or int4 [default: all that suit the target].")
+        str | None,
+        typer.Option(
+            help=_ONLY + "fp32, fp16, mixed, int8 or int4 [default: all that suit the target].",
+            autocompletion=complete_words("fp32", "fp16", "mixed", "int8", "int4"),
+        ),
     ] = None
-    device: Annotated[str | None, typer.Option(help=_ONLY + "target device, cpu (default), gpu or npu.")] = None
+    device: Annotated[
+        str | None,
+        typer.Option(help=_ONLY + "target device, cpu (default), gpu or npu.", autocompletion=_complete_device),
+    ] = None
     execution_provider: Annotated[
         str | None,
-        typer.Option("--ep", help=_ONLY + "execution provider, such as cpu, cuda, tensorrt, dml, openvino, qnn."),
+        typer.Option(
+            "--ep",
+            help=_ONLY + "execution provider, such as cpu, cuda, tensorrt, dml, openvino, qnn.",
+            autocompletion=complete_provider,
+        ),
     ] = None
     memory: Annotated[int | None, typer.Option(min=1, help=_ONLY + "memory of the target in bytes.")] = None
     fidelity: Annotated[
@@ -65,7 +87,8 @@ class ProposalFlags:
     threads: Annotated[
         str | None,
         typer.Option(
-            help=_ONLY + "intra-op threads: a number, all, or several to search, such as 1,2,all [default: searched]."
+            help=_ONLY + "intra-op threads: a number, all, or several to search, such as 1,2,all [default: searched].",
+            autocompletion=complete_words("1", "all"),
         ),
     ] = None
     keep_signature: Annotated[

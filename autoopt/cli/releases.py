@@ -75,7 +75,10 @@ def rollback(
 
 
 def releases(
-    zoo: Annotated[str | None, typer.Argument(help="Name of a zoo [default: all].")] = None, as_json: AsJson = False
+    zoo: Annotated[
+        str | None, typer.Argument(help="Name of a zoo [default: all].", autocompletion=complete_zoo)
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """List what is and was released."""
     from autoopt.engine.sweeps.releases import release_rows

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
+from autoopt.cli.completion import complete_sampler, complete_words
 from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
 from autoopt.cli.goal_options import GoalFlags
 from autoopt.cli.interrupts import ended_by_signals
@@ -56,9 +57,18 @@ class SearchOptions:
 
     trials: Trials = None
     minutes: Minutes = None
-    strategy: Annotated[str | None, typer.Option(help="Search strategy: unified or per-chain.")] = None
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            help="Search strategy: unified or per-chain.", autocompletion=complete_words("unified", "per-chain")
+        ),
+    ] = None
     sampler: Annotated[
-        str | None, typer.Option(help="Sampler: surrogate, tpe, random, exhaustive, or any sampler of Optuna.")
+        str | None,
+        typer.Option(
+            help="Sampler: surrogate, tpe, random, exhaustive, or any sampler of Optuna.",
+            autocompletion=complete_sampler,
+        ),
     ] = None
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of all random choices.")] = None
     search: Annotated[

@@ -56,6 +56,19 @@ def complete_model(incomplete: str) -> Iterator[tuple[str, str]]:
             yield str(entry.get("name")), record.name
 
 
+def complete_target(context: typer.Context) -> Iterator[str]:
+    """Yield the targets of the run that the command names, or of the latest one."""
+    # Before an option without its value, the parser leaves the arguments as they are.
+    run = [*context.args, "latest"][0]
+    try:
+        with existing_store() as store:
+            result = result_of(store.runs.get(run))
+    except AutooptError:
+        return
+    for target in result.targets:
+        yield target.name
+
+
 def _sweeps() -> list[SweepRecord]:
     """The finished sweeps, newest first; none if there is no store."""
     try:
@@ -74,7 +87,10 @@ ModelOrRun = Annotated[
         help="A model file, an artifact's digest or the beginning of one, or a run.", autocompletion=complete_run
     ),
 ]
-TargetName = Annotated[str | None, typer.Option("--target", help="Show a single target of a multi-target run.")]
+TargetName = Annotated[
+    str | None,
+    typer.Option("--target", help="Show a single target of a multi-target run.", autocompletion=complete_target),
+]
 AllowScript = Annotated[
     bool, typer.Option("--allow-script", help="Run the recorded user script, if its content is still the recorded one.")
 ]

@@ -51,6 +51,11 @@ dataloader_func | - | data.calibration is the data of all passes
 func_kwargs | - | data.calibration is the data of all passes
 data_dir | - | data.calibration is the data of all passes
 user_script | - | data.calibration is the data of all passes
+max_drop | - | the limit of a run is a constraint: {metric: accuracy, max_drop: 0.01}
+drop_type | - | max_drop of a constraint is absolute; min_ratio is relative
+validation_func | - | the metrics of the run judge all passes
+metric | - | the metrics of the run judge all passes
+recipes | - | smooth quantization is a node of its own before this one: smooth_quant
 """
 _SILENT: Final = ("data_config", "evaluator", "host", "disable_search", "quant_mode", "quant_preprocess", "output_name")
 """Parameters that other parts of the conversion read."""

@@ -25,6 +25,8 @@ _RESOLVED: Final = ("OnnxDynamicQuantization", "OnnxQuantization", "OnnxPeephole
 _TO_QDQ: Final = "matmulnbitstoqdq"
 _SEARCHED: Final = ("quantization", "quantizer")
 """Ends of the names of passes whose parameters Olive searches unless they are set."""
+_TUNES_ITSELF: Final = "session_tuning"
+"""The pass for those of Olive's that try session options themselves, also without a search strategy."""
 _TYPES_16_BIT: Final = ("int16", "uint16", "QInt16", "QUInt16")
 
 
@@ -124,13 +126,13 @@ def _paths(graph: Graph, name: str, each: OlivePass, config: OliveConfig, remark
     if equivalent.remark and equivalent.name not in _RESOLVED:
         remarks.add(each.place, f"{each.type} becomes {' or '.join(names)}: {equivalent.remark}")
     searched = config.search is not None and not each.params.get("disable_search")
-    searched = searched and each.type.lower().endswith(_SEARCHED)
+    searched = (searched and each.type.lower().endswith(_SEARCHED)) or _TUNES_ITSELF in names
     for pass_name in names:
         node = name
         if len(names) > 1:
             node = f"{name}_{pass_name.removesuffix('_quantization')}"
         params = {**equivalent.presets, **_params(each, pass_name, remarks)}
-        path = _before(graph, name, each, pass_name)
+        path = _before(graph, name, each, pass_name, remarks)
         path += (graph.add(node, pass_name, params, searched),)
         yield path + _after(graph, name, each, remarks)
 
@@ -187,7 +189,7 @@ def _choose(each: OlivePass, equivalent: Answer, config: OliveConfig) -> tuple[s
 def _params(each: OlivePass, pass_name: str, remarks: Remarks) -> dict[str, JsonValue]:
     fields = dict(each.params)
     if pass_name == "fix_dim_param":
-        fields = {"dim_param": _single(fields.get("dim_param")), "value": _single(fields.get("dim_value"))}
+        fields = _dimensions(each)[-1]
     elif pass_name == "fix_input_shape":
         names, shapes = fields.get("input_name"), fields.get("input_shape")
         if isinstance(names, Sequence) and isinstance(shapes, Sequence):
@@ -202,15 +204,26 @@ def _params(each: OlivePass, pass_name: str, remarks: Remarks) -> dict[str, Json
     return parameters(registry().info(pass_name), fields, each.place, remarks)
 
 
-def _single(value: JsonValue) -> JsonValue:
-    """The first of a list; anything else as it is."""
+def _dimensions(each: OlivePass) -> list[dict[str, JsonValue]]:
+    """Parameters of `fix_dim_param` for each open dimension that the pass fixes; at least one."""
+    names, sizes = (_as_list(each.params.get(name)) for name in ("dim_param", "dim_value"))
+    return [{"dim_param": name, "value": size} for name, size in itertools.zip_longest(names, sizes)]
+
+
+def _as_list(value: JsonValue) -> Sequence[JsonValue]:
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
-        return value[0]
-    return value
+        return value
+    return [value]
 
 
-def _before(graph: Graph, name: str, each: OlivePass, pass_name: str) -> Path:
-    """A node for `quant_preprocess`, which static quantization requires and gets anyway."""
+def _before(graph: Graph, name: str, each: OlivePass, pass_name: str, remarks: Remarks) -> Path:
+    """Nodes for all dimensions but the last, and for `quant_preprocess`, which static quantization gets anyway."""
+    if pass_name == "fix_dim_param":
+        info, dimensions = registry().info(pass_name), _dimensions(each)[:-1]
+        return tuple(
+            graph.add(f"{name}_{fields['dim_param']}", pass_name, parameters(info, fields, each.place, remarks))
+            for fields in dimensions
+        )
     if each.params.get("quant_preprocess") and pass_name == "dynamic_quantization":
         return (graph.add(f"{name}_pre", "quant_pre_process", {}),)
     return ()

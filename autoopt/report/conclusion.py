@@ -70,6 +70,7 @@ def write_conclusion(
         *files,
         "",
         *answers(result),
+        *map(one_line, result.warnings),
         *next_steps,
     ]
     write_lines(lines, stream)
@@ -259,7 +260,7 @@ def _disturbance(result: RunResult) -> list[str]:
 
 def _note_lines(result: RunResult, shown: Collection[str]) -> list[str]:
     """The notes that matter to the answer, a few of them."""
-    notes = [note for note in result.notes if note not in shown]
+    notes = [note for note in result.other_notes if note not in shown]
     notes += _disturbance(result)
     lines = [f"note: {one_line(note)}" for note in notes[:MOST_NOTES]]
     if len(notes) > MOST_NOTES:

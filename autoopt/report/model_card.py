@@ -224,6 +224,7 @@ def _limits_text(card: Card) -> str:
     if any(name == SPECIALIZE for name, _ in card.steps):
         text = "- It accepts less than the source model:"
         lines.append(f"{text} `narrowed_inputs` in `session.json` lists the inputs and sizes that are fixed.")
+    lines += [f"- {one_line(warning)}" for warning in card.result.warnings]
     if card.generated_inputs:
         lines.append("- There was no data: nothing here says how good the model is at its task.")
     lines += [f"- required: {constraint_text(constraint)}" for constraint in card.result.constraints]

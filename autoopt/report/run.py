@@ -49,7 +49,7 @@ def write_run(
         next_step: What to do with the answer.
         shown_notes: Notes that the progress has shown during the run.
     """
-    notes = tuple(note for note in result.notes if note not in shown_notes)
+    notes = (*result.warnings, *(note for note in result.other_notes if note not in shown_notes))
     for table in run_tables(result):
         write_table(table, stream)
     *lines, answer = summary(replace(result, notes=notes), verbose=verbose)
@@ -179,18 +179,19 @@ def target_text(target: TargetResult) -> str:
 
 def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
     """The caveats, notes and the answer, a line each; with `verbose`, also the work that was done."""
-    lines = [*caveats(result), *(f"note: {one_line(note)}" for note in result.notes), trials_line(result)]
+    lines = [*caveats(result), *(f"note: {one_line(note)}" for note in result.other_notes), trials_line(result)]
     if verbose:
         for name, counts in (("pass runs", result.pass_runs), ("evaluations", result.evaluations)):
             lines.append(f"{name}: {counts.executed} executed, {counts.reused} reused")
     lines.append(time_line(result))
     if result.reused:
         lines.append(REUSED)
+    warnings = map(one_line, result.warnings)
     if not result.targets:
-        return [*lines, *measured_lines(result.best), verdict(result)]
+        return [*lines, *measured_lines(result.best), *warnings, verdict(result)]
     for target in result.targets:
         lines += [f"target {target.name}: {line}" for line in measured_lines(target.result.best)]
-    return [*lines, *answers(result)]
+    return [*lines, *warnings, *answers(result)]
 
 
 def answers(result: RunResult) -> list[str]:

@@ -96,9 +96,10 @@ def _search_sections(result: RunResult, trials: Sequence[Trial], facts: RunFacts
 def _head(title: str, result: RunResult, facts: RunFacts) -> str:
     answer = single_verdict(result) if result.targets else verdict(result)
     parts = [f"<h1>{text_html(title)}</h1>", f'<p class="headline">{text_html(answer)}</p>']
+    warnings = [*result.warnings]
     if facts.imported:
-        note = f"Imported from {facts.imported}: measured elsewhere, and may have been edited."
-        parts.append(f'<p class="warning">{text_html(note)}</p>')
+        warnings.append(f"Imported from {facts.imported}: measured elsewhere, and may have been edited.")
+    parts += [f'<p class="warning">{text_html(warning)}</p>' for warning in warnings]
     if result.better_model is not None:
         parts += [_tiles(result.better_model, result), _chain(result.better_model)]
     return "\n".join(parts)
@@ -210,8 +211,8 @@ def _evidence(result: RunResult, facts: RunFacts) -> str:
     if facts.operator_times is not None:
         tables += _operator_section(facts.operator_times)
     notes = ""
-    if result.notes:
-        notes = f"<details><summary>Notes of the run</summary>{paragraphs(result.notes, 'small')}</details>"
+    if result.other_notes:
+        notes = f"<details><summary>Notes of the run</summary>{paragraphs(result.other_notes, 'small')}</details>"
     return "\n".join(filter(None, (paragraphs(lines), charts(draw), tables, notes)))
 
 

@@ -44,7 +44,8 @@ def verdict_lines(result: RunResult) -> list[str]:
         return _answer_lines(result)
     first, *others = _answer_lines(result)
     found = ", ".join(gains(result, lossy)) or lossy.short_chain
-    lines = [f"Lossless: {first[:1].lower()}{first[1:]}", *others, f"Lossy: {found}."]
+    lossless = f"{first[:1].lower()}{first[1:]}".replace(": ", ", ", 1)
+    lines = [f"Lossless: {lossless}", *others, f"Lossy: {found}."]
     return [*lines, "The lossy model is unverified: it was compared on generated inputs only."]
 
 

@@ -13,6 +13,8 @@ from autoopt.results.upgrades import SCHEMA, Json, upgraded
 
 INTERIM: Final = ("running", "interrupted", "cancelled", "failed")
 """Status of a run that has not finished."""
+WARNING: Final = "WARNING: "
+"""Start of a note on what makes the whole result doubtful, such as a source model that is no better than chance."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,16 @@ class RunResult:
         if self.best is None or self.best.is_source:
             return None
         return self.best
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The notes that every account of the run shows."""
+        return tuple(note for note in self.notes if note.startswith(WARNING))
+
+    @property
+    def other_notes(self) -> tuple[str, ...]:
+        """The notes that are no warnings."""
+        return tuple(note for note in self.notes if not note.startswith(WARNING))
 
     @property
     def models(self) -> tuple[ModelResult, ...]:

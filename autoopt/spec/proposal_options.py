@@ -18,11 +18,12 @@ Precision: TypeAlias = Literal["fp32", "fp16", "mixed", "int8", "int4"]
 PRECISIONS: Final[tuple[str, ...]] = get_args(Precision)
 HIGHEST: Final = 3
 MODEL_SUFFIXES: Final = (".onnx", ".pt2")
-_EP_NAMES: Final = {
+EP_NAMES: Final = {
     **{name.removesuffix("ExecutionProvider").lower(): name for name in EXECUTION_PROVIDERS},
     "directml": "DmlExecutionProvider",
     "trt": "TensorrtExecutionProvider",
 }
+"""Short names of execution providers -> ONNX Runtime's names."""
 
 
 def names_model(dag: object) -> bool:
@@ -79,7 +80,7 @@ class ProposalOptions:
         if self.memory is not None:
             fields["memory"] = self.memory
         if self.execution_provider is not None:
-            fields["execution_provider"] = _EP_NAMES.get(self.execution_provider.lower(), self.execution_provider)
+            fields["execution_provider"] = EP_NAMES.get(self.execution_provider.lower(), self.execution_provider)
         if self.threads is not None:
             counts = [int(count) if count.isdecimal() else count for count in self.threads.split(",")]
             fields["threads"] = counts

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autoopt.cli.app import main
-from autoopt.results import SweepEntry, SweepResult
-from autoopt.store import open_store
+from autoopt.results import RunResult, SweepEntry, SweepResult, TargetResult
+from autoopt.store import RunRecord, open_store
 from autoopt.store.records import SweepRecord
 
 Call = Any
@@ -45,10 +46,45 @@ def test_passes_and_metrics_are_completed(complete: Any) -> None:
     assert complete("run", "dag.yaml", "--metric", "accu") == ["accuracy"]
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("run m.onnx --minimize", ["latency", "size", "memory"]),
+        ("run m.onnx --layout", ["NCHW", "NHWC"]),
+        ("run m.onnx --engine", ["inline", "prefect"]),
+        ("run m.onnx --remeasure", ["undecided", "all"]),
+        ("run m.onnx --strategy", ["unified", "per-chain"]),
+        ("run m.onnx --level", ["0", "1", "2", "3"]),
+        ("init m.onnx --precision", ["fp32", "fp16", "mixed", "int8", "int4"]),
+        ("plan m.onnx --device", ["cpu", "gpu", "npu"]),
+        ("plan m.onnx --format", ["text", "mermaid", "dot"]),
+    ],
+)
+def test_values_of_options_are_completed(complete: Any, line: str, expected: list[str]) -> None:
+    assert complete(*line.split(), "") == expected
+
+
+def test_execution_providers_and_samplers_are_completed(complete: Any) -> None:
+    assert complete("passes", "list", "--ep", "cud") == ["cuda"]
+    assert complete("run", "m.onnx", "--sampler", "t") == ["tpe"]
+
+
 def test_runs_are_completed(complete: Any, filled: dict[str, Any]) -> None:
     for command in ("best", "report", "export", "resume", "lineage", "export-optuna"):
         assert complete(command, "") == ["latest", filled["run"]], command
     assert complete("best", filled["run"][:4]) == [filled["run"]]
+
+
+def test_targets_of_a_run_are_completed(complete: Any, filled: dict[str, Any], home: Path) -> None:
+    assert complete("best", "--target", "") == [""]
+    result = RunResult.from_json(filled)
+    targets = tuple(TargetResult(name, {}, result) for name in ("one", "two"))
+    with open_store(None, home) as store:
+        run = store.runs.create(RunRecord(id="", name="cnn", identity="j", model=result.baseline.artifact), ())
+        store.runs.finish(run.id, "finished", replace(result, run=run.id, targets=targets).to_json())
+    for command in (("best",), ("best", run.id), ("lineage", run.id)):
+        assert complete(*command, "--target", "") == ["one", "two"], command
+    assert complete("best", filled["run"], "--target", "") == [""]
 
 
 def test_sweeps_zoos_and_their_models_are_completed(complete: Any, home: Path) -> None:
@@ -60,7 +96,7 @@ def test_sweeps_zoos_and_their_models_are_completed(complete: Any, home: Path) -
     assert complete("bisect", "")[:2] == ["latest", sweep]
     for command in (("bisect", "latest"), ("promote",), ("rollback",)):
         assert complete(*command, "") == ["cnn", "rnn"], command
-    for command in (("nights",), ("report", "--zoo"), ("promote", "cnn", "--zoo")):
+    for command in (("nights",), ("releases",), ("report", "--zoo"), ("promote", "cnn", "--zoo")):
         assert complete(*command, "") == ["production", "trial"], command
 
 

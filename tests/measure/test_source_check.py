@@ -52,8 +52,8 @@ def test_data_that_belongs_to_the_model_gives_no_warning(classifier: str, tmp_pa
 def test_wrongly_scaled_pictures_are_at_chance_and_the_right_scaling_is_named(classifier: str, tmp_path: Path) -> None:
     x, labels = pictures()
     chance, scaling = warnings(tmp_path, classifier, x=x / 255, labels=labels)
-    assert "accuracy of 25.0% on 64 items is no better than chance among 4 classes" in chance
-    assert scaling == "with pixels as 0..255 its accuracy is 100.0%: add --scale 255"
+    assert "accuracy of 25.0 % on 64 items is no better than chance among 4 classes" in chance
+    assert scaling == "with pixels as 0..255 its accuracy is 100.0 %: add --scale 255"
 
 
 @pytest.mark.parametrize(("factor", "offset"), [(1 / 255, 0), (2 / 255, -1), (1 / 500, -0.6)])
@@ -89,7 +89,7 @@ def test_class_ids_that_agree_only_by_chance_are_told(tmp_path: Path) -> None:
     assert warnings(tmp_path, model, x=labels.astype(np.float32), labels=labels) == []
     (shifted,) = warnings(tmp_path, model, x=labels.astype(np.float32), labels=labels + 1)
     assert shifted == (
-        "the source model's accuracy of 0.0% on 60 items is no better than chance (labels such as 1 and 3, "
+        "the source model's accuracy of 0.0 % on 60 items is no better than chance (labels such as 1 and 3, "
         "class ids of 0 to 2); do the labels count from 1? Subtract 1"
     )
     shuffled = np.random.default_rng(0).permutation(labels)

@@ -34,6 +34,11 @@ def test_disabled_search_fixes_the_parameters(converted: Convert) -> None:
     assert converted(passes=passes, search_strategy=SEARCH).dag["passes"] == {"q": {"pass": "dynamic_quantization"}}
 
 
+def test_session_tuning_is_searched_also_without_a_strategy(converted: Convert) -> None:
+    passes = {"tune": {"type": "OrtPerfTuning", "data_config": "d"}}
+    assert converted(passes=passes).dag["passes"] == {"tune": {"pass": "session_tuning", "search": "all"}}
+
+
 def test_preprocessing_and_float16_become_nodes_of_their_own(converted: Convert) -> None:
     passes = {
         "fuse": {"type": "OrtTransformersOptimization", "float16": True, "keep_io_types": True},
@@ -73,6 +78,13 @@ def test_shapes_are_fixed_by_dimension_or_by_input(converted: Convert) -> None:
     fixed = {"type": "DynamicToFixedShape", "dim_param": ["batch"], "dim_value": [4]}
     node = converted(passes={"fix": fixed}).dag["passes"]["fix"]
     assert node == {"pass": "fix_dim_param", "params": {"dim_param": "batch", "value": 4}}
+    fixed = {"type": "DynamicToFixedShape", "dim_param": ["batch", "length"], "dim_value": [1, 128]}
+    dag = converted(passes={"fix": fixed}).dag
+    assert dag["stages"] == ["fix_batch", "fix"]
+    assert [node["params"] for node in dag["passes"].values()] == [
+        {"dim_param": "batch", "value": 1},
+        {"dim_param": "length", "value": 128},
+    ]
     fixed = {"type": "DynamicToFixedShape", "input_name": ["x"], "input_shape": [[1, 3]]}
     node = converted(passes={"fix": fixed}).dag["passes"]["fix"]
     assert node == {"pass": "fix_input_shape", "params": {"shapes": {"x": [1, 3]}}}

@@ -72,6 +72,13 @@ def test_notes_that_were_read_during_the_run_are_not_repeated(result: RunResult)
     assert not any("note" in line for line in shown(result, shown_notes=["no quality constraint given"]))
 
 
+def test_warnings_follow_the_answer_also_if_they_were_read_during_the_run(result: RunResult) -> None:
+    warning = "WARNING: accuracy is at chance"
+    lines = shown(replace(result, notes=(warning,)), shown_notes=[warning], next_steps=["Why: autoopt report"])
+    assert lines[-3].startswith("3.3x faster")
+    assert lines[-2:] == [warning, "Why: autoopt report"]
+
+
 def test_of_many_notes_some_are_counted(result: RunResult) -> None:
     lines = shown(replace(result, notes=tuple("abcdef")))
     assert [line for line in lines if "note" in line] == [

@@ -51,6 +51,12 @@ def test_it_says_where_it_was_measured_and_what_limits_it(card: Card) -> None:
     assert "- required: accuracy may get worse by at most 0.01" in text
 
 
+def test_what_makes_the_result_doubtful_is_a_limit(card: Card) -> None:
+    doubtful = replace(card, result=replace(card.result, notes=("WARNING: accuracy is at chance", "a note")))
+    assert "- WARNING: accuracy is at chance\n" in model_card(doubtful)
+    assert "a note" not in model_card(doubtful)
+
+
 def test_generated_and_missing_inputs_are_said(card: Card) -> None:
     generated = model_card(replace(card, generated_inputs=True, licence=""))
     assert "holds generated inputs" in generated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 from autoopt.report.run import (
@@ -58,6 +59,12 @@ def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> N
     assert "3 trials: 2 ok, 1 refused (16 trials)" in lines
     assert "time 41.2 s (Prefect start-up 9.8, search 30.0)" in lines
     assert not any("executed" in line for line in lines)
+
+
+def test_a_warning_comes_before_the_answer(result: RunResult) -> None:
+    lines = summary(replace(result, notes=("WARNING: accuracy is at chance",)))
+    assert lines[-2] == "WARNING: accuracy is at chance"
+    assert "note: WARNING: accuracy is at chance" not in lines
 
 
 def test_the_verbose_summary_counts_the_work(result: RunResult) -> None:

@@ -51,6 +51,12 @@ def test_the_page_argues_from_the_answer_to_the_trials(result: RunResult, trials
     assert text.count('role="img"') == 2 * 4, "two trade-offs, the best so far, measurements; wide and narrow"
 
 
+def test_a_warning_stands_below_the_answer(result: RunResult, trials: list[Trial]) -> None:
+    text = html_report(replace(result, notes=("WARNING: accuracy is at <chance>",)), trials, FACTS)
+    warning = text.index('<p class="warning">WARNING: accuracy is at &lt;chance&gt;</p>')
+    assert text.index('class="headline"') < warning < text.index("<nav>")
+
+
 def test_a_run_whose_source_stays_has_no_steps_to_show(result: RunResult, trials: list[Trial]) -> None:
     lineage = {"artifact": "b" * 64, "source": "b" * 64, "steps": []}
     text = html_report(result, trials, replace(FACTS, lineage=lineage))

@@ -49,7 +49,7 @@ def test_an_open_question_comes_with_what_would_decide_it(data: dict[str, Any]) 
 def test_a_lossy_model_without_data_comes_second_with_what_to_do(data: dict[str, Any]) -> None:
     lossy = {**data["best"], "trial": 25}
     kept = RunResult.from_json({**data, "best": {**data["best"], **SOURCE}, "best_lossy": lossy})
-    assert verdict(kept).startswith("Lossless: not faster: no candidate was measurably better, so your model stays. ")
+    assert verdict(kept).startswith("Lossless: not faster, no candidate was measurably better, so your model stays. ")
     assert "Lossy: 3.3x faster (3.2 to 3.4), 3.3x smaller" in verdict(kept)
     assert lossy_steps(kept) == [
         "Judge the lossy model by accuracy: the same command with --data FILE",

@@ -10,6 +10,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.problem import Problem
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.report.failures import plain_reason
+from autoopt.results.run import WARNING
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
 
@@ -46,4 +47,4 @@ def source_warnings(ctx: RunContext) -> list[str]:
     )
     if not result.outcome.good or result.value is None:
         return []
-    return [f"WARNING: {text}" for text in result.value["warnings"]]
+    return [f"{WARNING}{text}" for text in result.value["warnings"]]

@@ -89,7 +89,7 @@ def _score_warnings(
     is_chance = len(data) >= FEWEST and accuracy <= limit
     if is_chance:
         yield (
-            f"the source model's accuracy of {accuracy:.1%} on {len(data)} items is no better than chance among "
+            f"the source model's accuracy of {_percent(accuracy)} on {len(data)} items is no better than chance among "
             f"{classes} classes; check the labels, the order of the classes and the preprocessing"
         )
     if is_constant or is_chance:
@@ -151,7 +151,7 @@ def _class_id_warnings(output: Array, labels: Array) -> Iterator[str]:
     if float((predictions == labels - 1).mean()) > accuracy + 0.1:
         remedy = "do the labels count from 1? Subtract 1"
     yield (
-        f"the source model's accuracy of {accuracy:.1%} on {len(labels)} items is no better than chance "
+        f"the source model's accuracy of {_percent(accuracy)} on {len(labels)} items is no better than chance "
         f"({ids}); {remedy}"
     )
 
@@ -207,7 +207,7 @@ def _better_scaling(request: MeasureRequest, data: DataSet, labels: Array, least
             best_accuracy, best = accuracy, scaling
     if best_accuracy > least + 0.1:
         action = _action(request.data, best, array, axis)
-        yield f"with pixels as {best.name} its accuracy is {best_accuracy:.1%}: {action}"
+        yield f"with pixels as {best.name} its accuracy is {_percent(best_accuracy)}: {action}"
 
 
 def _action(data: DataConfig | None, scaling: Scaling, array: Array, axis: int) -> str:
@@ -260,3 +260,7 @@ def _to_pixels(array: Array, axis: int) -> tuple[Array, Array]:
         return _along(tuple(IMAGENET_STD * 255), axis), _along(tuple(IMAGENET_MEAN * 255), axis)
     factor = 255 / (high - low)
     return np.array(factor), np.array(-low * factor)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
