@@ -145,11 +145,7 @@ def _request_fields(options: RunOptions, folder: Path) -> dict[str, Any]:
 
 
 def _check_names(options: Mapping[str, object]) -> None:
-    """Refuse options that `run` does not have.
-
-    Raises:
-        TypeError: names the first of them, and what was probably meant.
-    """
+    """Refuse options that `run` does not have."""
     names = RunOptions.__annotations__
     for name in options:
         if name not in names:

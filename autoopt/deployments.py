@@ -278,11 +278,7 @@ def _read(client: SyncPrefectClient, deployment: _Deployment) -> DeploymentRespo
 
 
 def _check_same_zoo(deployment: _Deployment) -> None:
-    """Refuse to replace the deployment of another zoo file or tag.
-
-    Raises:
-        InputError: the deployment exists and belongs to another one.
-    """
+    """Refuse to replace the deployment of another zoo file or tag."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -300,18 +296,12 @@ def _check_same_zoo(deployment: _Deployment) -> None:
 
 
 def _timezone(name: str | None) -> str:
-    """The given time zone, else that of TZ, else this machine's; UTC if its name is unknown.
-
-    Raises:
-        InputError: the name is not in the IANA time zone database.
-    """
+    """The given time zone, else that of TZ, else this machine's; UTC if its name is unknown."""
     zone = name or os.environ.get("TZ", "").removeprefix(":")
     if not zone or zone.startswith("/"):
         zone = str(Path(zone or "/etc/localtime").resolve()).partition("zoneinfo/")[2] or "UTC"
     if zone not in available_timezones():
-        where = "TZ"
-        if name:
-            where = "--timezone"
+        where = "--timezone" if name else "TZ"
         remedy = "use a name such as Europe/Berlin, with --timezone or TZ"
         raise InputError(f"{zone!r} is not the name of a time zone", where=where, remedy=remedy)
     return zone

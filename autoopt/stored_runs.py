@@ -141,9 +141,7 @@ def run_row(store: Store, run: RunRecord) -> RunRow:
     name = names.get("model")
     if not name:
         model = store.models.get(run.model)
-        name = run.model
-        if model is not None:
-            name = model.name
+        name = model.name if model is not None else run.model
     result = None
     if has_result(run):
         with suppress(InputError):  # one that cannot be read hides no other run
@@ -153,11 +151,7 @@ def run_row(store: Store, run: RunRecord) -> RunRow:
 
 @contextmanager
 def _open(home: Path | None, db_url: str | None = None) -> Iterator[Store]:
-    """Open a store that exists.
-
-    Raises:
-        InputError: there is no store.
-    """
+    """Open a store that exists."""
     if not store_exists(db_url, home):
         remedy = "autoopt.run creates one; set AUTOOPT_HOME or home="
         raise InputError("no store here", where=str(home or settings().home), remedy=remedy)
@@ -171,11 +165,7 @@ def _figures(metrics: Mapping[str, float], ratios: Mapping[str, Estimate], point
 
 
 def _frame(rows: list[dict[str, object]]) -> pd.DataFrame:
-    """A pandas table.
-
-    Raises:
-        InputError: pandas is not installed.
-    """
+    """A pandas table."""
     try:
         import pandas as pd
     except ImportError:

@@ -238,9 +238,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _usage_text(error: Any) -> str:  # noqa: ANN401  the parser's base error, see `UsageError`
-    command = "autoopt"
-    if error.ctx:
-        command = error.ctx.command_path
+    command = error.ctx.command_path if error.ctx else "autoopt"
     return f"{command}: {error.format_message().rstrip('.')}; see '{command} --help'"
 
 
@@ -312,9 +310,7 @@ def _call(arguments: list[str]) -> int:
     arguments = _with_global_flags_first(arguments)
     given = words_to_complete() or arguments
     words = [argument for argument in given if not argument.startswith("-")]
-    name = None
-    if words and words[0] in COMMANDS:
-        name = words[0]
+    name = words[0] if words and words[0] in COMMANDS else None
     command = typer.main.get_command(build(name))
     code = command.main(args=arguments, prog_name="autoopt", standalone_mode=False)
     if isinstance(code, int):
@@ -324,9 +320,7 @@ def _call(arguments: list[str]) -> int:
 
 def _with_global_flags_first(arguments: list[str]) -> list[str]:
     """The arguments with the flags that every command has in the place where the parser wants them."""
-    end = len(arguments)
-    if "--" in arguments:
-        end = arguments.index("--")
+    end = arguments.index("--") if "--" in arguments else len(arguments)
     flags = [argument for argument in arguments[:end] if argument in GLOBAL_FLAGS]
     others = [argument for argument in arguments[:end] if argument not in GLOBAL_FLAGS]
     return [*flags, *others, *arguments[end:]]

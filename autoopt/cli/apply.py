@@ -69,9 +69,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
 def _check_text(check: Mapping[str, Any]) -> str:
     """The result of a step's check. A lossy model that runs may still be far from the source."""
     lossy = check["tolerance"] == "lossy" and check["status"] == "same"
-    text = str(check["status"])
-    if lossy:
-        text = "it runs"
+    text = "it runs" if lossy else str(check["status"])
     if "max_abs_error" in check:
         text += f", largest difference {check['max_abs_error']:.3g}"
     if lossy and "max_relative_error" in check:

@@ -106,11 +106,7 @@ class DataOptions:
         return without_nulls({"image_size": _size(self.image_size)})
 
     def _refuse(self, names: Iterable[str], path: str, kind: str) -> None:
-        """Refuse options for data that is not of this kind.
-
-        Raises:
-            InputError: There is such an option.
-        """
+        """Refuse options for data that is not of this kind."""
         for name in names:
             if getattr(self, name) is None:
                 continue

@@ -26,9 +26,7 @@ def import_olive(
     from autoopt.dag.proposal.dag_yaml import document_yaml
     from autoopt.olive import convert
 
-    folder = Path()
-    if out is not None:
-        folder = out.parent
+    folder = out.parent if out is not None else Path()
     conversion = convert(config, folder)
     file = out or Path(f"{conversion.dag['name']}.yaml")
     head = [schema_line(folder), f"# Converted from Olive's {config.name}."]

@@ -62,9 +62,7 @@ def replay(
     if as_json:
         print_json(result)
     else:
-        verdict = "different bytes"
-        if result.same:
-            verdict = "identical bytes"
+        verdict = "identical bytes" if result.same else "different bytes"
         if result.changed_passes:
             passes = ", ".join(f"{name} ({change})" for name, change in result.changed_passes.items())
             verdict = f"{verdict}; passes that have changed since: {passes}"

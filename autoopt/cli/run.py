@@ -305,9 +305,6 @@ def _only_candidate(*, show: bool) -> str | None:
 
     Args:
         show: List several runs on standard output.
-
-    Raises:
-        InputError: there are several.
     """
     from autoopt.report.runs import runs_table
     from autoopt.report.table import write_table

@@ -36,9 +36,7 @@ def runs(
         return
     documents = []
     for record, row in zip(records, rows, strict=True):
-        result = record.result
-        if row.result is not None:
-            result = row.result.to_json()
+        result = row.result.to_json() if row.result is not None else record.result
         documents.append({**asdict(replace(row, result=None)), "finished": record.finished, "result": result})
     print_json(documents)
 

@@ -84,9 +84,7 @@ def gc(
     from autoopt.store.maintenance.gc import collect
     from autoopt.store.maintenance.quota import evict
 
-    limit = None
-    if max_size is not None:
-        limit = parse_size(max_size)
+    limit = parse_size(max_size) if max_size is not None else None
     evicted = None
     with existing_store() as store:
         collected = collect(store, dry_run=not yes, keep_runs=keep_runs, lost=lost)

@@ -138,11 +138,7 @@ def _load(config: DataConfig, model: str | Path | None, choose: Choose | None) -
 
 
 def _add_columns(params: dict[str, object], loader: str, config: DataConfig) -> None:
-    """Pass `label_col` and `input_cols` on to the loader.
-
-    Raises:
-        InputError: it has no columns.
-    """
+    """Pass `label_col` and `input_cols` on to the loader."""
     if config.data_name is not None:
         return
     for field, value in (("label_col", config.label_col), ("input_cols", config.input_cols)):

@@ -113,11 +113,7 @@ def _feeds(session: ModelSetSession, data: DataSet, start_token: int) -> Iterato
 
 
 def _run(session: ModelSetSession, feed: Feed, count: int) -> tuple[Feed, dict[str, list[int]]]:
-    """Run a set on one item; return its inputs, with the tokens that it generated, and shapes of a pipeline's outputs.
-
-    Raises:
-        InputError: the pipeline raises an exception, or returns no arrays by name.
-    """
+    """Run a set on one item; return its inputs, with the generated tokens, and the shapes of a pipeline's outputs."""
     pipeline = session.description.pipeline
     if pipeline is not None:
         try:
@@ -136,11 +132,7 @@ def _run(session: ModelSetSession, feed: Feed, count: int) -> tuple[Feed, dict[s
 
 
 def _of_the_usual_shape(feeds_by_file: Sequence[Sequence[Feed]]) -> list[int]:
-    """The items that reach every part with inputs of the most frequent shapes: one file holds items of one shape.
-
-    Raises:
-        InputError: no item reaches every part.
-    """
+    """The items that reach every part with inputs of the most frequent shapes: one file holds items of one shape."""
     shapes = [tuple(map(_shapes, feeds)) for feeds in zip(*feeds_by_file, strict=True) if all(feeds)]
     if not shapes:
         raise InputError("no item reaches every model")
@@ -162,11 +154,7 @@ def _labels(data: DataSet, indices: Sequence[int]) -> Feed:
 
 
 def _store(path: Path, feeds: Sequence[Feed], labels: Feed) -> None:
-    """Write items as one array per input, with the items along axis 0.
-
-    Raises:
-        InputError: an input is text.
-    """
+    """Write items as one array per input, with the items along axis 0."""
     columns: Feed = {}
     for name in feeds[0]:
         arrays = [np.asarray(feed[name]) for feed in feeds]

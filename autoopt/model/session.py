@@ -174,11 +174,7 @@ def make_set_session(
 
 
 def _pipeline(name: str, script: str | None) -> RunPipeline:
-    """The function of a script that runs the parts of a set.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The function of a script that runs the parts of a set."""
     if script is None:
         raise InputError(f"the models run in the pipeline {name!r} of a script", remedy="name the script")
     function = getattr(load_script(script), name, None)

@@ -209,12 +209,7 @@ def read_session(file: Path) -> SessionFile | JsonObject:
 
 
 def _check(content: SessionFile) -> None:
-    """Check what the types do not say.
-
-    Raises:
-        JsonTypeError: A field has a wrong value.
-        InputError: A name is unknown.
-    """
+    """Check what the types do not say."""
     arguments = content.inference_session
     if not arguments.providers:
         raise JsonTypeError("inference_session.providers: expected at least one")

@@ -69,9 +69,7 @@ class OliveConfig:
     def evaluator(self) -> tuple[Place, Section]:
         """The evaluator of the run: the one that is named, else the only one; empty if there is none."""
         value = self.root.get("evaluator")
-        names = [value]
-        if value is None:
-            names = [*self.evaluators]
+        names = [*self.evaluators] if value is None else [value]
         if len(names) == 1 and isinstance(names[0], str):
             return ("evaluators", names[0]), self.evaluators.get(names[0], {})
         return ("evaluator",), flat(value)

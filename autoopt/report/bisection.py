@@ -30,18 +30,14 @@ def sentence(bisection: Bisection) -> str:
     if not bisection.factors:
         return f"Nothing that autoopt records has changed for {model}: the machine or chance made the difference."
     if total is None or total.ratio is None:
-        reason = "it was not measured"
-        if total is not None:
-            reason = total.reason
+        reason = total.reason if total is not None else "it was not measured"
         return f"{model} cannot be compared with the earlier night: {reason}."
     if not total.ratio.excludes_one:
         return _unchanged(bisection, total.ratio)
     if not bisection.cause:
         return f"{model} is {_speed(total.ratio)}, but no single change and no pair of changes explains it."
     causes = [factor.text for factor in bisection.factors if factor.name in bisection.cause]
-    verb = "makes"
-    if len(causes) > 1:
-        verb = "together make"
+    verb = "together make" if len(causes) > 1 else "makes"
     place = _place(bisection.operators, slower=total.ratio.value > 1)
     return f"{' and '.join(causes)} {verb} {model} {_speed(total.ratio)}{place}; {_others(bisection)}."
 
@@ -121,7 +117,5 @@ def _row(bisection: Bisection, variant: Variant) -> tuple[str, str, str]:
     changed = " and ".join(texts[name] for name in variant.changed) or "nothing"
     if len(variant.changed) == len(bisection.factors) > 1:
         changed = "everything"
-    ratio = "-"
-    if variant.ratio is not None:
-        ratio = ratio_change(MEDIAN_LATENCY, variant.ratio)
+    ratio = ratio_change(MEDIAN_LATENCY, variant.ratio) if variant.ratio is not None else "-"
     return (changed, ratio, variant.reason)

@@ -156,9 +156,7 @@ def _exact_change(words: Words, better: float) -> str:
         word, better = words.worse, 1 / better
     if better < SEVERAL:
         # `4 % smaller` is 4 % of the source, not of the candidate.
-        share = better - 1
-        if word == words.better:
-            share = 1 - 1 / better
+        share = 1 - 1 / better if word == words.better else better - 1
         return f"{share:.0%} {word}".replace("%", " %")
     return f"{better:.{_decimals(better)}f}x {word}"
 

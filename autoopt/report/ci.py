@@ -41,9 +41,7 @@ def github_annotations(result: SweepResult, file: str) -> list[str]:
     lines = []
     for entry in result.models:
         if entry.compared.regressed or entry.status != OK:
-            level = "warning"
-            if entry.compared.regressed:
-                level = "error"
+            level = "error" if entry.compared.regressed else "warning"
             text = problem_text(result, entry).replace("%", "%25")
             lines.append(f"::{level} file={file},title=autoopt {one_line(entry.name)}::{text}")
     return lines

@@ -153,9 +153,7 @@ def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
         cells.append("reused")
     if not width:
         return f"{'  '.join(cells)}  {steps_text(trial.short_chain, result.point)}"
-    room = width - 2 - STEPS_WIDTH
-    if width < WIDE:
-        room = width - 2 - FEWEST_STEPS
+    room = width - 2 - FEWEST_STEPS if width < WIDE else width - 2 - STEPS_WIDTH
     while len(cells) > 2 and len("  ".join(cells)) > room:
         del cells[-1]
     line = shorten("  ".join(cells), room)

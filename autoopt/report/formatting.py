@@ -95,9 +95,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
     """
     infeasible = counts.get("infeasible", 0)
     others = {name: count for name, count in counts.items() if name not in ("total", "ok", "infeasible")}
-    verb = "break"
-    if infeasible == 1:
-        verb = "breaks"
+    verb = "breaks" if infeasible == 1 else "break"
     named = {"ok": counts.get("ok", 0) - infeasible, **others, f"{verb} a constraint": infeasible}
     parts = [f"{count} {one_line(name)}" for name, count in named.items() if count]
     total = str(counts.get("total", sum(named.values())))

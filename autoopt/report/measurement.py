@@ -43,17 +43,13 @@ def _kinds_text(kinds: Mapping[str, str]) -> str:
 
 
 def _rounds_text(measured: MeasurementSummary) -> str:
-    parts = ["measured once"]
-    if measured.rounds != 1:
-        parts = [f"measured {measured.rounds} times"]
+    parts = [f"measured {measured.rounds} times"] if measured.rounds != 1 else ["measured once"]
     if measured.threads:
         parts[0] += f" on {plural(measured.threads, 'thread')}"
     if measured.batch_size not in (None, 1):
         parts.append(f"batches of {measured.batch_size}")
     if len(measured.affinity) < (measured.cores or 0):
-        noun = "cores"
-        if len(measured.affinity) == 1:
-            noun = "core"
+        noun = "core" if len(measured.affinity) == 1 else "cores"
         parts.append(f"{noun} {', '.join(map(str, measured.affinity))}")
     text = ", ".join(parts)
     if measured.disturbed_rounds:
@@ -118,9 +114,7 @@ def _intermediate_table(model: ModelResult) -> Table:
 def _throughput_table(model: ModelResult) -> Table:
     rows = []
     for row in model.measured.throughput:
-        ratio = ratio_text(row.ratio)
-        if row.refused:
-            ratio = f"refused: {row.refused}"
+        ratio = f"refused: {row.refused}" if row.refused else ratio_text(row.ratio)
         source, candidate = _value("throughput", row.source), _value("throughput", row.candidate)
         rows.append((row.profile or "-", str(row.batch_size), str(row.concurrency), source, candidate, ratio))
     columns = ("profile", "batch size", "concurrency", "source", _label(model), "ratio")

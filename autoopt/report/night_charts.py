@@ -40,9 +40,7 @@ def heat_table(head: str, rows: Sequence[str], note: str) -> str:
 def heat_style(ratio: float, saturated: float) -> str:
     """The style of a cell: green for a ratio below 1, red above; `saturated` is the one of the strongest colour."""
     strength = min(1.0, abs(math.log(ratio)) / math.log(saturated))
-    colour = "--bad"
-    if ratio < 1:
-        colour = "--good"
+    colour = "--good" if ratio < 1 else "--bad"
     return f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
 
 

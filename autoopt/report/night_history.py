@@ -253,9 +253,7 @@ def _model_night(night: StoredNight, entry: SweepEntry, metric: str, quality: st
     identity = (night.result.sweep, night.time, entry.run, entry.status, entry.compared.verdict)
     if entry.result is None or entry.best is None:
         return ModelNight(*identity)
-    ratio = None
-    if is_ratio_metric(metric):
-        ratio = entry.best.ratios.get(metric)
+    ratio = entry.best.ratios.get(metric) if is_ratio_metric(metric) else None
     return ModelNight(
         *identity,
         ratio=ratio,

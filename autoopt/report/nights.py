@@ -33,12 +33,8 @@ def nights_table(history: History) -> Table:
 
 
 def _night_row(night: Night) -> tuple[str, ...]:
-    gain = "-"
-    if night.gain is not None:
-        gain = f"{night.gain:.2f}x"
-    machine = "quiet"
-    if night.busy:
-        machine = f"busy for {plural(night.busy, 'model')}"
+    gain = f"{night.gain:.2f}x" if night.gain is not None else "-"
+    machine = f"busy for {plural(night.busy, 'model')}" if night.busy else "quiet"
     regressions = ", ".join(night.regressions) or "-"
     if night.accepted and night.regressions:
         regressions += " (accepted)"
@@ -65,9 +61,7 @@ def courses_table(history: History) -> Table:
             ratio = ratio_change(course.metric, last.ratio)
         if last.source is not None and last.best is not None:
             values = f"{metric_text(course.metric, last.source)} -> {metric_text(course.metric, last.best)}"
-        released = "-"
-        if course.releases:
-            released = str(course.releases[-1].number)
+        released = str(course.releases[-1].number) if course.releases else "-"
         rows.append((course.model, last.status, last.verdict, values, ratio, _gain_range(course), released))
     columns = ("model", "last night", "since last good", "source -> best", "change", "gain on all nights", "released")
     return Table(columns, tuple(rows))
@@ -85,9 +79,7 @@ def releases_of(course: Course) -> list[str]:
     """The promotions and rollbacks of a model, a line each: `released 2 on 2026-11-22 10:00 (ann@forge)`."""
     lines = []
     for mark in course.releases:
-        step = "released"
-        if mark.rolled_back:
-            step = "rolled back to"
+        step = "rolled back to" if mark.rolled_back else "released"
         lines.append(f"{step} {mark.number} on {day_text(mark.time)} ({mark.by})")
     return lines
 
@@ -109,9 +101,7 @@ def notable(history: History) -> list[str]:
 
 def change_text(course: Course, change: LastingChange) -> str:
     """`the source is 12 % slower since 2026-11-22 02:00 (a lasting change)`."""
-    subject = "the source"
-    if change.what == "gain":
-        subject = "the best model, compared with the source,"
+    subject = "the best model, compared with the source," if change.what == "gain" else "the source"
     text = ratio_change(course.metric, Estimate.exact(change.factor))
     return f"{subject} is {text} since {day_text(change.time)} (a lasting change)"
 

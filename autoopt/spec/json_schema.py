@@ -119,9 +119,7 @@ def _field_docs(model: type[BaseModel]) -> dict[str, str]:
 
 def _use_forms(definition: JsonSchemaValue, forms: Mapping[str, _Form]) -> None:
     """Replace the types of some fields of a model by what files may hold there."""
-    full = definition
-    if "anyOf" in definition:
-        full = definition["anyOf"][-1]
+    full = definition["anyOf"][-1] if "anyOf" in definition else definition
     for name, form in forms.items():
         full["properties"][name] = {"description": full["properties"][name]["description"], **form}
 

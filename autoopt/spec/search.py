@@ -131,11 +131,7 @@ class SearchConfig(_Search):
 
 
 def _check_combination(fields: SearchFields) -> None:
-    """Refuse fields that are valid one by one and exclude each other.
-
-    Raises:
-        FieldError: at the field to change.
-    """
+    """Refuse fields that are valid one by one and exclude each other."""
     sampler = find_sampler(fields.sampler_name)
     joint = fields.parsed_order().kind == "joint"
     if fields.strategy == "unified" and not joint:

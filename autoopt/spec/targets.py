@@ -158,9 +158,7 @@ class TargetSpec(StrictModel):
 
     def target(self) -> Target:
         """Return what the meters need to know."""
-        threads = ALL_THREADS
-        if isinstance(self.threads, int):
-            threads = self.threads
+        threads = self.threads if isinstance(self.threads, int) else ALL_THREADS
         return Target(self.name, self.device, self.execution_provider, threads, self.memory, self.where.python)
 
     def accelerator(self, isa: frozenset[str] = frozenset()) -> Accelerator:

@@ -238,9 +238,7 @@ def pack_answer(value: object, folder: Path, exchange: Exchange) -> tuple[object
         The value, with the marker `$output` in place of that folder, and the digest of each file by relative name.
     """
     output = folder / "output"
-    files: dict[str, str] = {}
-    if output.is_dir():
-        files = _put_folder(output, exchange)
+    files: dict[str, str] = _put_folder(output, exchange) if output.is_dir() else {}
     return _move_paths(value, str(output), "$output"), files
 
 

@@ -80,9 +80,7 @@ class CallResult:
         """
         record = self.error or ErrorRecord("InputError", self.message or f"the worker ended: {self.outcome}")
         if where and where not in self.message:
-            place = where
-            if record.where:
-                place = f"{where}: {record.where}"
+            place = f"{where}: {record.where}" if record.where else where
             record = replace(record, where=place)
         return record.to_exception(otherwise=InputError)
 

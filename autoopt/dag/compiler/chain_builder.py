@@ -112,9 +112,7 @@ class ChainBuilder:
             search = self.spaces[node].search
             for parameter in self.rules.infos[node].parameters:
                 name = parameter.name
-                remaining: tuple[Value, ...] = ()
-                if name in search:
-                    remaining = search[name].all_values()
+                remaining: tuple[Value, ...] = search[name].all_values() if name in search else ()
                 for value, reason in parameter.withdrawn:
                     if value not in remaining and self._is_requested(node, name, value):
                         yield CutValue(chain_id, node, name, value, reason)

@@ -114,11 +114,7 @@ def _labels(texts: Sequence[str]) -> Array:
 
 
 def _waveform_input(specs: Sequence[InputSpec], path: str) -> WaveformInput:
-    """The input of a model that takes the sounds: the one that looks like a waveform, or the only one that can.
-
-    Raises:
-        InputError: There is none, there are several, or the model takes a sound piece by piece.
-    """
+    """The input of a model that takes the sounds: the one that looks like a waveform, or the only one that can."""
     states = state_names(specs)
     if states:
         message = f"the model takes a sound piece by piece, with its state in {one_line(states[0])!r}"
@@ -156,11 +152,7 @@ def _shape_text(spec: InputSpec) -> str:
 
 
 def _read_all(files: Sequence[Path], sample_rate: int | None, channels: int, path: str) -> tuple[list[Array], int]:
-    """The samples of files with this number of channels, and their rate.
-
-    Raises:
-        InputError: A file cannot be read, or rates or channels do not fit.
-    """
+    """The samples of files with this number of channels, and their rate."""
     sounds, rates = [], []
     for file in files:
         rate, sound = _read(file)
@@ -177,11 +169,7 @@ def _read_all(files: Sequence[Path], sample_rate: int | None, channels: int, pat
 
 
 def _read(file: Path) -> tuple[int, Array]:
-    """The rate of a WAV file, and its samples from -1 to 1: (samples, channels).
-
-    Raises:
-        InputError: It cannot be read or is empty.
-    """
+    """The rate of a WAV file, and its samples from -1 to 1: (samples, channels)."""
     from scipy.io import wavfile
 
     try:
@@ -201,11 +189,7 @@ def _read(file: Path) -> tuple[int, Array]:
 
 
 def _with_channels(sound: Array, channels: int, file: Path) -> Array:
-    """The sound with this number of channels; one is the mean of all.
-
-    Raises:
-        InputError: The model takes another number of channels.
-    """
+    """The sound with this number of channels; one is the mean of all."""
     if channels == 1:
         return np.asarray(sound.mean(axis=1, keepdims=True), np.float32)
     if sound.shape[1] != channels:

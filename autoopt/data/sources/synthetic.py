@@ -238,11 +238,7 @@ def _items(
     limits: list[float] | None,
     table_length: int | None,
 ) -> list[Array]:
-    """Make the items of an input. Without limits, numbers index into its table, and other integers are 0 or 1.
-
-    Raises:
-        InputError: The input is a sequence or a map.
-    """
+    """Make the items of an input. Without limits, numbers index into its table, and other integers are 0 or 1."""
     if spec.dtype is None or not spec.type.startswith("tensor("):
         raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
     if limits is None:

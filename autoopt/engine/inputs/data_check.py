@@ -116,11 +116,7 @@ def _value_notes(spec: ValueSpec, column: Column, place: str) -> Iterator[str]:
 
 
 def _check_ids(spec: ValueSpec, column: Column, length: int | None, place: str) -> None:
-    """Refuse ids outside the table that the model looks them up in.
-
-    Raises:
-        InputError: The model would fail on these ids.
-    """
+    """Refuse ids outside the table that the model looks them up in."""
     if length is None or column.span is None:
         return
     low, high = column.span
@@ -159,9 +155,6 @@ def _check_labels(description: DataDescription, inspection: Inspection, place: s
 
     Returns:
         A note on the numbers that class names count as.
-
-    Raises:
-        InputError: The labels can equal no output.
     """
     if description.broken_labels:
         message = f"{description.broken_labels} of {description.items} labels are NaN or infinite"
@@ -192,11 +185,7 @@ def _classifies(output: ValueSpec, classes: int) -> bool:
 
 
 def _cast_note(spec: ValueSpec, column: Column, place: str) -> str:
-    """The loss or the likely mistake where values become the model's type; empty if nothing.
-
-    Raises:
-        InputError: The values cannot become that type.
-    """
+    """The loss or the likely mistake where values become the model's type; empty if nothing."""
     given, expected = column.dtype, spec.dtype
     if expected not in NUMBERS or given == expected:
         return ""

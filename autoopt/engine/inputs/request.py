@@ -87,9 +87,7 @@ class RunRequest:
         if isinstance(self.dag, str | Path) and Path(self.dag).is_dir():
             first, parts = parse_models([str(self.dag)])
             return replace(self, dag=first, parts=parts)
-        file = self.dag_file
-        if isinstance(self.dag, str | Path):
-            file = _absolute(self.dag)
+        file = _absolute(self.dag) if isinstance(self.dag, str | Path) else self.dag_file
         return replace(self, dag=load_dag(self.dag), dag_file=file)
 
     def open_resources(self, spec: DagSpec) -> Resources:

@@ -63,11 +63,7 @@ def set_inputs(model_set: ModelSet) -> dict[str, str]:
 
 
 def _check(given: Mapping[str, str], inspections: Inspections) -> None:
-    """Refuse connections of inputs or outputs that do not exist.
-
-    Raises:
-        FieldError: there is one.
-    """
+    """Refuse connections of inputs or outputs that do not exist."""
     inputs: list[str] = []
     outputs: list[str] = []
     for name, inspection in inspections.items():
@@ -89,11 +85,7 @@ def _part_of(name: str, parts: Iterable[str]) -> str | None:
 
 
 def _source_of(part: str, name: str, inspections: Inspections, generation: Generation | None) -> str:
-    """Find the source of an input: the one part that gives a value of this name, else an input of the set.
-
-    Raises:
-        FieldError: several parts give it.
-    """
+    """Find the source of an input: the one part that gives a value of this name, else an input of the set."""
     excluded = {part}
     if generation is not None:
         # The generation itself connects what decoders give.
@@ -126,11 +118,7 @@ def _output_for(name: str, inspection: Inspection) -> str | None:
 
 
 def _order(connections: Mapping[str, str], inspections: Inspections, generation: Generation | None) -> list[str]:
-    """The parts in an order in which each runs after those that it takes values from.
-
-    Raises:
-        FieldError: a part connects with no other, or parts take values from each other.
-    """
+    """The parts in an order in which each runs after those that it takes values from."""
     before: dict[str, set[str]] = {name: set() for name in inspections}
     connected: set[str] = set()
     for target, source in connections.items():

@@ -92,11 +92,7 @@ class SetSources:
 def _connected(
     request: RunRequest, spec: DagSpec, parts: Mapping[str, str], inspections: Mapping[str, Inspection]
 ) -> ModelSet:
-    """Connect the models.
-
-    Raises:
-        InputError: they do not connect.
-    """
+    """Connect the models."""
     try:
         return connect(parts, inspections, spec.connections)
     except FieldError as error:
@@ -134,11 +130,7 @@ def _start_token(parts: Mapping[str, str], description: ModelSet) -> int:
 def _data(
     request: RunRequest, spec: DagSpec, parts: Mapping[str, str], description: ModelSet, resources: Resources
 ) -> DataSource:
-    """The evaluation data.
-
-    Raises:
-        InputError: there are none, or an input of the set is missing.
-    """
+    """The evaluation data."""
     config = request.data if request.data is not None else spec.data_json("evaluation")
     if config is not None:
         return _checked(config, description, resources)
@@ -150,11 +142,7 @@ def _data(
 
 
 def _checked(config: object, description: ModelSet, resources: Resources) -> DataSource:
-    """Read a data set and check that it has all inputs of the set.
-
-    Raises:
-        InputError: one is missing.
-    """
+    """Read a data set and check that it has all inputs of the set."""
     source = data_source(config, resources.store.home / "downloads")
     data = describe_data(resources, source, Path())
     columns = () if data is None else tuple(data.columns)

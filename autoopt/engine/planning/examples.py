@@ -123,9 +123,7 @@ def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
 
 def _example(best: BestCandidate | None, example: Example, case: Case) -> Example | None:
     """Complete an example by the best candidate of its run; None if there is none, or it gained nothing here."""
-    ratio = None
-    if best is not None:
-        ratio = _ratio(best.ratios, case.objective)
+    ratio = _ratio(best.ratios, case.objective) if best is not None else None
     if best is None or ratio is None or ratio >= 1:
         return None
     elsewhere = _elsewhere(best, case)

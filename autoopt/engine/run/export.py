@@ -349,9 +349,7 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
 
 def _sample_request(store: Store, package: Package) -> MeasureRequest:
     data = _data(package)
-    script = None
-    if package.scripts_may_run:
-        script = package.replay_environment.get("user_script")
+    script = package.replay_environment.get("user_script") if package.scripts_may_run else None
     return MeasureRequest(
         candidate=ModelFile(str(store.artifacts.path(package.run.model))),
         data=None if data is None else DataConfig.parse(data),

@@ -165,9 +165,7 @@ class SearchLoop:
         now = self.ctx.attempt.clock()
         seconds = now - self._told_at if result.executed else 0.0
         self._told_at = now
-        artifact = None
-        if result.candidate is not None:
-            artifact = result.candidate.key
+        artifact = result.candidate.key if result.candidate is not None else None
         path = self._path(result)
         if result.outcome is not Outcome.OK:
             return Feedback({}, result.violation, failed=True, artifact=artifact, path=path, seconds=seconds)

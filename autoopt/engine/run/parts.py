@@ -132,9 +132,7 @@ def open_run_of_parts(
     Returns:
         The run's record, and the answer of an identical finished run if there is one.
     """
-    finished = None
-    if request.accepts_answer:
-        finished = store.runs.latest_finished(record.identity)
+    finished = store.runs.latest_finished(record.identity) if request.accepts_answer else None
     if finished is None or finished.result is None or not _answers(finished.result):
         return begin_run(request, record, store), None
     if is_outdated(finished, store):

@@ -207,11 +207,7 @@ class Session:
         return result
 
     def _refuse_broken_source(self, trials: Sequence[CompletedTrial]) -> None:
-        """Refuse a source model that does not run, if no trial has made a model that does.
-
-        Raises:
-            InputError: Nothing runs.
-        """
+        """Refuse a source model that does not run, if no trial has made a model that does."""
         baseline = self.baseline()
         repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
         if not baseline.outcome.good and not baseline.transient and trials and not repaired:

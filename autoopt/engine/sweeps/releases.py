@@ -241,11 +241,7 @@ def _chosen(store: Store, promotion: Promotion) -> tuple[Release, RunRecord]:
 
 
 def _of_newest_sweep(store: Store, name: str, zoo: str | None) -> Release | None:
-    """The model in the newest finished sweep that has it.
-
-    Raises:
-        InputError: it failed or regressed there, or several zoos have a model of this name.
-    """
+    """The model in the newest finished sweep that has it."""
     entries = newest_entries(store, name, zoo)
     matches = [Release(title, 0, entry, sweep) for title, (sweep, entry) in entries.items()]
     if len(matches) > 1:
@@ -262,11 +258,7 @@ def _of_newest_sweep(store: Store, name: str, zoo: str | None) -> Release | None
 
 
 def _of_run(store: Store, run: RunRecord, promotion: Promotion) -> Release:
-    """A run as a release: its entry in the newest sweep that has it, or a new one.
-
-    Raises:
-        InputError: no sweep has it, and the zoo or the name is not given.
-    """
+    """A run as a release: its entry in the newest sweep that has it, or a new one."""
     for record in store.sweeps.all(promotion.zoo):
         for document in (record.result or {}).get("models", ()):
             if document.get("run") == run.id:

@@ -53,11 +53,7 @@ def _plan_parts(request: RunRequest, spec: DagSpec, resources: Resources) -> lis
 
 
 def _runnable(parts: list[TargetPart]) -> tuple[list[TargetPart], list[str]]:
-    """The parts that have chains, and a note for each of the others.
-
-    Raises:
-        InputError: no part has a chain.
-    """
+    """The parts that have chains, and a note for each of the others."""
     runnable, notes = [], []
     for part in parts:
         if part.inputs.problem.plan.chain_count:

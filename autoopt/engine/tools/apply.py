@@ -150,9 +150,7 @@ def _check_data(pool: WorkerPool, options: PassSettings, model: Path) -> None:
     Raises:
         InputError: They cannot be read.
     """
-    where = "data"
-    if isinstance(options.data, str):
-        where = options.data
+    where = options.data if isinstance(options.data, str) else "data"
     ask_worker(pool, DESCRIBE_DATA, {"data": options.data, "model": str(model)}, where, options.timeout)
 
 
@@ -174,11 +172,7 @@ def _step_of(name: str, reply: CallResult) -> StepReply:
 def _look_up(
     pool: WorkerPool, name: str, user_script: str | None, accelerator: Accelerator
 ) -> tuple[PassInfo, tuple[PassInfo, ...]]:
-    """Look up a pass by name or alias, and the passes to run before it; with a user script, a worker reads it first.
-
-    Raises:
-        InputError: unknown pass, a script that cannot be read or fails, or a required pass that cannot run.
-    """
+    """Look up a pass by name or alias, and the passes to run before it; with a user script, a worker reads it first."""
     passes: dict[str, PassInfo] = {}
     if user_script is not None:
         value = ask_worker(pool, DESCRIBE, to_json(DescribeRequest(user_script, accelerator)), user_script)

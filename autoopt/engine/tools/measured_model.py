@@ -60,11 +60,7 @@ def _measured(store: Store, run: RunRecord, target: str | None) -> tuple[RunReco
 
 
 def _model(store: Store, run: RunRecord, result: RunResult, trial: int | None) -> ModelResult:
-    """The best model, or that of a trial.
-
-    Raises:
-        InputError: there is no such model.
-    """
+    """The best model, or that of a trial."""
     if result.parts and (trial is not None or result.is_interim):
         reason = (
             "the trials are those of its models" if trial is not None else "its models are not measured together yet"

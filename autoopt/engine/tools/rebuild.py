@@ -64,9 +64,7 @@ def repair_store(url: str | None, home: Path, recipes: Sequence[Path] = ()) -> R
     documents = [(file, *read_recipe(file)) for file in recipes]
     aside = set_aside_damaged(url or home / DATABASE_FILE)
     with open_store(url, home, adopt=True) as store:
-        rows = 0
-        if aside is not None:
-            rows = salvage(store, aside)
+        rows = salvage(store, aside) if aside is not None else 0
         adopted = adopt_artifacts(store)
         runs = [add_run(store, recipe, document, file) for file, recipe, document in documents]
     name = "" if aside is None else str(aside)

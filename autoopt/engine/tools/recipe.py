@@ -114,9 +114,7 @@ def read_recipe(file: Path) -> tuple[Recipe, dict[str, Any]]:
 
 def _document(file: Path) -> dict[str, Any]:
     if not file.is_file():
-        reason = "no such file"
-        if file.exists():
-            reason = "is not a regular file"
+        reason = "is not a regular file" if file.exists() else "no such file"
         raise InputError(reason, where=str(file))
     try:
         if file.stat().st_size > MAX_BYTES:
@@ -135,11 +133,7 @@ def _document(file: Path) -> dict[str, Any]:
 
 
 def _check(recipe: Recipe) -> None:
-    """Check what the types do not say.
-
-    Raises:
-        JsonTypeError: A field has a wrong value.
-    """
+    """Check what the types do not say."""
     digests = {"source": recipe.source, "result": recipe.result}
     for index, step in enumerate(recipe.steps):
         digests[f"steps.{index}.output"] = step.output or recipe.result

@@ -169,9 +169,7 @@ def _decoder(runner: ModelRunner) -> Decoder:
 def _measure_steps(request: MeasureRequest, make: MakeCall, *, with_source: bool, busy: bool) -> list[MeasureReply]:
     """Measure calls of all models in turns, on one thread too where that helps; one reply for each."""
     subject_of = partial(_subject, request, evaluation_data(request), make)
-    settings = request.settings
-    if with_source:
-        settings = clock_settings(request, busy=busy)
+    settings = clock_settings(request, busy=busy) if with_source else request.settings
     settings = replace(settings, incumbent_ratio=None)
     measurement = measure_in_turns(request, settings, subject_of, with_source=with_source)
     thread_ratios: list[Estimate | None] = [None] * len(request.models)

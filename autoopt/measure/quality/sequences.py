@@ -49,11 +49,7 @@ def _error_rate(outputs: Outputs, labels: np.ndarray, split: Split, unit: Litera
 
 
 def _decoded(outputs: Outputs, labels: np.ndarray, split: Split) -> list[list[Symbol]]:
-    """Return the predicted sequence of each item; scores are decoded as CTC with blank 0.
-
-    Raises:
-        InputError: class ids are predicted, but the labels are texts, or the other way round.
-    """
+    """Return the predicted sequence of each item; scores are decoded as CTC with blank 0."""
     items = [np.asarray(value) for value in outputs[0]]  # type: ignore[attr-defined]  # an array or a list
     is_text, has_text_labels = _is_text(items), _is_text([np.asarray(label) for label in labels[:1]])
     if is_text != has_text_labels:

@@ -98,9 +98,7 @@ def nightly(night: Night) -> State[None]:
             states = client.read_flow_run_states(UUID(str(flow_run.id)))
         if continued_too_often(states):
             return Failed(message="its process died again and again; Retry continues the sweep")
-    folder = None
-    if night.out:
-        folder = Path(night.out)
+    folder = Path(night.out) if night.out else None
     request = SweepRequest(
         zoo=Path(night.zoo),
         dag=night.dag,

@@ -74,11 +74,7 @@ def _sqlite_file(home: Path) -> Path:
 
 
 def _with_driver(url: str, where: str) -> str:
-    """The URL with the asynchronous driver that Prefect needs.
-
-    Raises:
-        InputError: it is not the URL of a PostgreSQL or SQLite database.
-    """
+    """The URL with the asynchronous driver that Prefect needs."""
     scheme, separator, rest = url.partition("://")
     if separator and re.fullmatch(r"postgres(ql)?(\+\w+)?", scheme):
         return f"postgresql+asyncpg://{rest}"

@@ -82,9 +82,7 @@ def _save_block(address: NotifyAddress, name: str) -> UUID:
     from prefect.blocks.webhook import Webhook
 
     # Prefect's methods are typed as coroutines, too. Slack's block takes any address of Apprise, such as mailto.
-    kind: Any = SlackWebhook
-    if address.kind != "mail":
-        kind = Webhook
+    kind: Any = Webhook if address.kind != "mail" else SlackWebhook
     fields: dict[str, Any] = {"url": address.url}
     if address.kind != "mail":
         fields |= {"method": "POST", "headers": {"Content-Type": "application/json"}}

@@ -139,9 +139,7 @@ def local_postgres(home: Path) -> LocalPostgres:
             remedy = f"install PostgreSQL {data_version}, or move this folder away to start with an empty database"
             raise SystemFailure(f"Prefect's database needs PostgreSQL {data_version}", where=str(folder), remedy=remedy)
         raise PostgresUnavailable("no PostgreSQL is installed")
-    account = None
-    if os.geteuid() == 0:
-        account = _account(home)
+    account = _account(home) if os.geteuid() == 0 else None
     server = LocalPostgres(programs, folder, account, _socket_folder(folder))
     server.prepare()
     return server
@@ -191,11 +189,7 @@ def _version_of(folder: Path) -> str:
 
 
 def _account(home: Path) -> str:
-    """The system user that runs the server for root.
-
-    Raises:
-        PostgresUnavailable: there is none, or it may not enter a folder above the home.
-    """
+    """The system user that runs the server for root."""
     try:
         entry = pwd.getpwnam(ACCOUNT)
     except KeyError:

@@ -277,9 +277,7 @@ class Supervisor:
             raise InputError(f"others can reach {self.host}, so the server needs a password", remedy=remedy)
 
     def _check_port(self) -> None:
-        family = socket.AF_INET
-        if ":" in self.host:
-            family = socket.AF_INET6
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

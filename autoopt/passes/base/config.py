@@ -46,9 +46,7 @@ def config_class(info: PassInfo) -> type[BaseModel]:
     constant = {name: value for name, value in info.defaults.items() if not isinstance(value, ConditionalDefault)}
     fields: dict[str, Any] = {}  # as `create_model` declares them
     for parameter in info.parameters:
-        annotation = parameter.annotation
-        if parameter.category == "object":
-            annotation = str
+        annotation = str if parameter.category == "object" else parameter.annotation
         default: object = constant.get(parameter.name)  # None for a conditional default, which the validator fills in
         if parameter.default is REQUIRED:
             default = ...

@@ -76,16 +76,10 @@ class TorchExport(Pass):
         return strip_exporter_notes(load(target))
 
     def _compare_with_source(self, source: Source, inputs: Tensors, path: Path) -> None:
-        """Compare the ONNX model with the PyTorch one on the example inputs.
-
-        Raises:
-            ValueError: their outputs differ.
-        """
+        """Compare the ONNX model with the PyTorch one on the example inputs."""
         import torch
 
-        module = source
-        if isinstance(source, torch.export.ExportedProgram):
-            module = source.module()
+        module = source.module() if isinstance(source, torch.export.ExportedProgram) else source
         leaves = torch.utils._pytree.tree_leaves
         expected = leaves(module(*inputs))
         tensors = list(filter(torch.is_tensor, leaves(inputs)))
@@ -100,11 +94,7 @@ class TorchExport(Pass):
             raise ValueError(f"the ONNX model differs from the PyTorch one: {result.reason}")
 
     def _load_source(self, model: Path) -> tuple[Source, Tensors]:
-        """Load the module or exported program, and its example inputs.
-
-        Raises:
-            Refused: not exactly one source is given, or it holds more than a model.
-        """
+        """Load the module or exported program, and its example inputs."""
         sources = [name for name in ("model", "exported_program", "mlflow_model") if getattr(self, name)]
         if len(sources) > 1:
             raise Refused(f"{' and '.join(sources)} exclude each other")

@@ -244,9 +244,7 @@ class PassExecutor:
         """Make `result` the current model; False if it equals the current one or fails the checks."""
         model: ModelProto | None = result
         if isinstance(result, Path):
-            model = None
-            if result.suffix == ".onnx":
-                model = io.load(result)
+            model = io.load(result) if result.suffix == ".onnx" else None
         if model is None or pass_.layout:
             path = _move_model(result, folder)
             if digest_folder(folder) == digest_folder(self.current.path.parent):

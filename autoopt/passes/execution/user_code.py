@@ -55,9 +55,7 @@ def load(path: str | None) -> UserCode:
     if path is None:
         return UserCode()
     file = Path(path).expanduser().absolute()
-    digest = ""
-    if file.is_file():
-        digest = digest_file(file)
+    digest = digest_file(file) if file.is_file() else ""
     cached = _cache.get((str(file), digest))
     if cached is not None:
         for name, item in cached.passes.items():

@@ -85,9 +85,7 @@ class _Splitter:
         added, beta = node.input[2], values.get("beta", 1.0)
         if beta != 1.0:
             added = self._scaled(added, beta, nodes, self._tensors[node.input[1]].data_type)
-        add_name = ""
-        if node.name:
-            add_name = f"{node.name}_Add"
+        add_name = f"{node.name}_Add" if node.name else ""
         return [*nodes, helper.make_node("Add", [product, added], list(node.output), name=add_name)]
 
     def _weight(self, name: str, transposed: bool, factor: float) -> str:

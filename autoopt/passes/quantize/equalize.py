@@ -92,9 +92,7 @@ def _output_and_bias(layers: Layers, node: NodeProto) -> tuple[str, str]:
 
 def _next_layer(layers: Layers, value: str, *, is_convolution: bool) -> NodeProto | None:
     """The only consumer of a value behind nodes that factors pass through, if the value is its first input."""
-    homogeneous = ACTIVATIONS
-    if is_convolution:
-        homogeneous = ACTIVATIONS | POOLINGS
+    homogeneous = ACTIVATIONS | POOLINGS if is_convolution else ACTIVATIONS
     following = layers.only_consumer(value)
     while following is not None and following.op_type in homogeneous and is_standard(following):
         value, following = following.output[0], layers.only_consumer(following.output[0])

@@ -72,9 +72,7 @@ class NncfQuantization(Pass):
         feeds = list(CalibrationReader(self.context, self.subset_size))
         before = op_counts(model)
         prepared = fold_constants(at_least_opset(model, 13))
-        model_type = None
-        if self.model_type:
-            model_type = nncf.ModelType(self.model_type)
+        model_type = nncf.ModelType(self.model_type) if self.model_type else None
         try:
             with quiet():
                 quantized: ModelProto = nncf.quantize(

@@ -109,9 +109,7 @@ class QuantPreProcess(Pass):
         """Write the prepared model with onnxruntime's tool, and return it without external data."""
         from onnxruntime.quantization.shape_inference import quant_pre_process
 
-        external_data = None
-        if large:
-            external_data = "model.onnx.data"
+        external_data = "model.onnx.data" if large else None
         # Symbolic shape inference writes a file into the working directory if it fails.
         with quiet(), chdir(self.context.work):
             quant_pre_process(

@@ -60,11 +60,7 @@ class SpecializeInputs(Pass):
         return {name: array for name, array in feeds.items() if name not in self.values}
 
     def _array(self, value: ValueInfoProto) -> np.ndarray:
-        """The constant for an input, in its type.
-
-        Raises:
-            Refused: the value does not fit the input.
-        """
+        """The constant for an input, in its type."""
         tensor = value.type.tensor_type
         try:
             array = np.array(self.values[value.name], helper.tensor_dtype_to_np_dtype(tensor.elem_type))
@@ -141,11 +137,7 @@ def _is_narrower(value: ValueInfoProto, sizes: Sequence[int | None]) -> bool:
 
 
 def _fix(value: ValueInfoProto, shape: list[int | None]) -> None:
-    """Fix the sizes of an input, in place.
-
-    Raises:
-        Refused: the input has other sizes.
-    """
+    """Fix the sizes of an input, in place."""
     dims = value.type.tensor_type.shape.dim
     fits = len(dims) == len(shape) and all(
         size is None or fixed_size(dim) in (0, size) for dim, size in zip(dims, shape, strict=True)

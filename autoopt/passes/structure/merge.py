@@ -45,11 +45,7 @@ class Merge(Pass):
             raise Refused(f"the models do not fit together: {error}") from error
 
     def _match(self, first: ModelProto, second: ModelProto) -> list[tuple[str, str]]:
-        """Pairs of an output of `first` and an input of `second`.
-
-        Raises:
-            Refused: the element types of a pair differ.
-        """
+        """Pairs of an output of `first` and an input of `second`."""
         outputs = {value.name: value.type.tensor_type.elem_type for value in first.graph.output}
         inputs = {value.name: value.type.tensor_type.elem_type for value in second.graph.input}
         pairs = [(output, value.name) for output, value in zip(outputs, caller_inputs(second), strict=False)]

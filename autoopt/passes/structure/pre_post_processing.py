@@ -52,9 +52,7 @@ class PrependPreprocessing(Pass):
         steps: list[tuple[str, list[str], dict[str, object]]] = [("Cast", [], {"to": onnx.TensorProto.FLOAT})]
         if self.image_layout == "NHWC":
             steps.append(("Transpose", [], {"perm": [0, 3, 1, 2]}))
-        scale = [self.scale]
-        if self.scale == 1.0:
-            scale = []
+        scale = [] if self.scale == 1.0 else [self.scale]
         for op, label, values in (("Mul", "scale", scale), ("Sub", "mean", self.mean), ("Div", "std", self.std)):
             if values:
                 per_channel = np.asarray(values, np.float32).reshape(-1, 1, 1)

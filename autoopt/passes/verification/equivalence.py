@@ -180,9 +180,7 @@ def compare(
         The result, and the reference that the next pass is compared with.
     """
     tolerance = pass_.tolerance
-    model = before.model
-    if parsed is not None:
-        model = parsed
+    model = parsed if parsed is not None else before.model
     reference = Reference(after, model, before.items)
     random = sorted(RANDOM_OPS.intersection(node.op_type for node in model.graph.node))
     if random:
@@ -193,9 +191,7 @@ def compare(
     if not pass_.makes_model:
         before.run(model, pinned)
     # The CPU not being the target, a model that it cannot run may still be right.
-    unrunnable: Status = "different"
-    if off_cpu:
-        unrunnable = "not run"
+    unrunnable: Status = "not run" if off_cpu else "different"
     feeds = _map_feeds(before, model, pass_)
     if not feeds:
         return _run_alone(before, reference, tolerance, unrunnable), reference
@@ -258,9 +254,7 @@ def _map_feeds(before: Reference, model: ModelProto, pass_: Pass) -> dict[int, d
     mapped: dict[int, dict[str, np.ndarray]] = {}
     for number, inference in enumerate(before.inferences):
         feeds = pass_.feeds(dict(inference.feeds))
-        cast = None
-        if feeds is not None:
-            cast = cast_feeds(feeds, model)
+        cast = cast_feeds(feeds, model) if feeds is not None else None
         if cast is not None:
             mapped[number] = cast
         elif number == 0:

@@ -123,9 +123,7 @@ class _OutputSpread:
             if not late and time.monotonic() > self.deadline:
                 late = True
                 yield None
-            spreads = None
-            if self.measure is not None:
-                spreads = self.measure(runs)
+            spreads = self.measure(runs) if self.measure is not None else None
             if spreads is None:
                 yield None
                 return
@@ -189,9 +187,7 @@ def _compare_floats(
     error[finite] = np.abs(x[finite] - y[finite])
     scale = float(np.abs(x[finite]).max(initial=0.0))
     worst = float(error.max(initial=0.0))
-    share = worst
-    if scale:
-        share = worst / scale
+    share = worst / scale if scale else worst
     problem = ""
     if tolerance != "lossy":
         if not np.array_equal(x[~finite], y[~finite], equal_nan=True):

@@ -105,9 +105,7 @@ def _write(storage: optuna.storages.RDBStorage, content: Study) -> None:
 
 
 def _frozen(number: int, trial: StudyTrial, distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
-    state = TrialState.FAIL
-    if trial.values:
-        state = TrialState.COMPLETE
+    state = TrialState.COMPLETE if trial.values else TrialState.FAIL
     params = {CHAIN: trial.chain, **{name: _choice(value) for name, value in trial.params.items()}}
     return FrozenTrial(
         number=number,

@@ -114,9 +114,7 @@ def scaled_rewards(history: History) -> list[float]:
     for weight, column in zip(weights, zip(*log_where_positive(rows), strict=True), strict=False):
         low, high = min(column), max(column)
         for number, value in zip(numbers, column, strict=True):
-            part = 1.0
-            if high > low:
-                part = (high - value) / (high - low)
+            part = (high - value) / (high - low) if high > low else 1.0
             rewards[number] += weight * part
     return [reward / total for reward in rewards]
 

@@ -89,11 +89,7 @@ def restore(folder: Path, store: Store) -> CopyResult:
 
 
 def _copy_of(folder: Path, scratch: Path) -> Path:
-    """Copy the database of a backup, because SQLite writes beside a file that it reads.
-
-    Raises:
-        InputError: The folder is not a backup, or its database is damaged.
-    """
+    """Copy the database of a backup, because SQLite writes beside a file that it reads."""
     file = folder / DATABASE_FILE
     if not file.is_file() or not file.stat().st_size:
         raise InputError(f"is not a backup: it has no {DATABASE_FILE}", where=str(folder))

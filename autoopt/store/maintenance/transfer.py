@@ -261,11 +261,7 @@ def _insert(connection: Connection, rows: Rows) -> None:
 
 
 def _artifact_files(archive: tarfile.TarFile, file: Path) -> list[tuple[tarfile.TarInfo, re.Match[str]]]:
-    """The files of artifacts with their parsed names: regular files without holes, no larger than the archive.
-
-    Raises:
-        InputError: There is something else.
-    """
+    """The files of artifacts with their parsed names: regular files without holes, no larger than the archive."""
     files = []
     size = 0
     while (member := archive.next()) is not None:

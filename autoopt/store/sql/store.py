@@ -60,11 +60,7 @@ class SqlStore(Store):
         self.database.close()
 
     def _refuse_lost_database(self) -> None:
-        """Refuse to begin a new store beside the artifacts of another.
-
-        Raises:
-            InputError: There are artifacts.
-        """
+        """Refuse to begin a new store beside the artifacts of another."""
         count = len(self.files.digests())
         if count:
             raise InputError(

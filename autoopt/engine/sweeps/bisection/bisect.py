@@ -71,9 +71,7 @@ def bisect_entry(store: Store, sweep: str, entry: SweepEntry, earlier: EarlierEn
         budget.observer.on_phase(f"measuring {entry.name} of both nights in turns")
         stopwatch = Stopwatch.of(before.run, scratch)
         outcome = CauseSearch(variants, stopwatch).run(variants.until)
-        source = None
-        if outcome.is_unchanged:
-            source = _source_ratio(variants, stopwatch)
+        source = _source_ratio(variants, stopwatch) if outcome.is_unchanged else None
     return Bisection(
         model=entry.name,
         sweep=sweep,
@@ -106,11 +104,7 @@ def _entry_named(result: SweepResult, model: str) -> SweepEntry:
 
 
 def _reference(store: Store, zoo: str, entry: SweepEntry) -> EarlierEntry:
-    """The release or the earlier sweep that the entry was compared with.
-
-    Raises:
-        InputError: There is none.
-    """
+    """The release or the earlier sweep that the entry was compared with."""
     compared = entry.compared
     if compared.release:
         release = release_histories(store, zoo)[entry.name].promoted[compared.release]

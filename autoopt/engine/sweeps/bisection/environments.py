@@ -74,18 +74,12 @@ class Environments:
 
 
 def _run(command: list[str], failure: str, remedy: str) -> None:
-    """Run a command.
-
-    Raises:
-        SystemFailure: It fails or takes too long; with the last line of its output.
-    """
+    """Run a command."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise SystemFailure(f"{failure} within {INSTALL_SECONDS} s", remedy=remedy) from None
     if done.returncode:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        reason = ""
-        if lines:
-            reason = f" ({one_line(lines[-1])})"
+        reason = f" ({one_line(lines[-1])})" if lines else ""
         raise SystemFailure(f"{failure}{reason}", remedy=remedy)

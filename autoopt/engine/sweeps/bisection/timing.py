@@ -123,9 +123,7 @@ class Stopwatch:
             return measure_round(reference, subjects, settings, number)
 
     def _request(self, model: VariantModel) -> MeasureRequest:
-        data = None
-        if self.data is not None:
-            data = DataConfig.parse(self.data)
+        data = DataConfig.parse(self.data) if self.data is not None else None
         return MeasureRequest(model.file, data=data, target=self.target, settings=self.settings)
 
     def profiles(self, before: VariantModel, after: VariantModel) -> tuple[OperatorTime, ...]:
@@ -173,9 +171,7 @@ def _lowest(profiles: Sequence[Mapping[str, float]], name: str) -> float:
 @contextmanager
 def _host(model: VariantModel) -> Iterator[PoolHost]:
     """A single process of the model's interpreter."""
-    kind: Any = "isolated_ort"
-    if model.python == sys.executable:
-        kind = "local"
+    kind: Any = "local" if model.python == sys.executable else "isolated_ort"
     with open_host(kind, model.python, size=1) as host:
         assert isinstance(host, PoolHost)
         yield host

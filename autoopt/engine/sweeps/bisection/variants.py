@@ -237,11 +237,7 @@ class Variants:
         return self._stored(result.best.candidate)
 
     def _check_inputs(self, digests: Mapping[str, str], names: frozenset[str]) -> None:
-        """Check that the data of a search are those of the two nights: files may have been overwritten.
-
-        Raises:
-            NotMade: They are not.
-        """
+        """Check that the data of a search are those of the two nights: files may have been overwritten."""
         for name in DATA_OF:
             night = self.before
             if name in names:

@@ -126,9 +126,7 @@ def _log_trial(client: MlflowClient, experiment: str, parent: str, part: Exporte
     start, end = _milliseconds(trial.start), _milliseconds(trial.end)
     run = client.create_run(experiment, start, tags, name).info.run_id
     _log(client, run, {"chain": trial.trial.chain, **trial.params}, trial.figures, end)
-    status = "FINISHED"
-    if not trial.succeeded:
-        status = "FAILED"
+    status = "FAILED" if not trial.succeeded else "FINISHED"
     client.set_terminated(run, status, end)
 
 

@@ -72,11 +72,7 @@ def _add_package(layout: Path, folder: Path, release: Release) -> JsonObject:
 
 
 def _check_same(layout: Path, manifest: JsonObject, release: Release) -> None:
-    """Check that a manifest is that of this release.
-
-    Raises:
-        InputError: it is one of another model.
-    """
+    """Check that a manifest is that of this release."""
     blob = layout / "blobs" / "sha256" / str(manifest["digest"]).removeprefix("sha256:")
     if json.loads(blob.read_text(encoding="utf-8"))["annotations"].get(RELEASE) != release.name:
         remedy = "name another folder with --to"
@@ -91,11 +87,7 @@ def _index(manifests: Mapping[str, JsonObject]) -> JsonObject:
 
 
 def _manifests(layout: Path) -> dict[str, JsonObject]:
-    """The manifests of the layout by their tags.
-
-    Raises:
-        InputError: the folder holds something else.
-    """
+    """The manifests of the layout by their tags."""
     if not (layout / "index.json").exists() and not any(layout.glob("[!b.]*")):
         return {}
     try:

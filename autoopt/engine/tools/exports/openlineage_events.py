@@ -96,9 +96,7 @@ def send_events(events: list[RunEvent], url: str) -> None:
 
 def _whole(part: ExportedRun) -> _Span:
     record, best = part.record, part.result.best
-    outputs: tuple[str, ...] = ()
-    if best is not None:
-        outputs = (best.artifact,)
+    outputs: tuple[str, ...] = (best.artifact,) if best is not None else ()
     end = record.finished or max((trial.end for trial in part.trials), default=record.created)
     return _Span(record.id, part.name, "RUN", (record.model,), outputs, record.created, end)
 
@@ -131,9 +129,7 @@ def _failure(piece: PassRunRecord) -> str:
 def _events(span: _Span, namespace: str, parent: _Span | None) -> list[RunEvent]:
     from openlineage.client.event_v2 import RunState
 
-    end = RunState.COMPLETE
-    if span.message:
-        end = RunState.FAIL
+    end = RunState.FAIL if span.message else RunState.COMPLETE
     return [
         _event(span, namespace, parent, RunState.START, span.start),
         _event(span, namespace, parent, end, span.end),

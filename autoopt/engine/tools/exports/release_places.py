@@ -122,11 +122,7 @@ def _add_to_folder(package: Path, release: Release, folder: Path) -> Switch:
 
 
 def _has(final: Path, release: Release) -> bool:
-    """True if a folder holds this release; false if there is none, or one of a promotion that failed.
-
-    Raises:
-        InputError: it holds something else, such as a release of another model.
-    """
+    """True if a folder holds this release; false if there is none, or one of a promotion that failed."""
     if not final.exists():
         return False
     try:
