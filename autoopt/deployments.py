@@ -18,7 +18,7 @@ from zoneinfo import available_timezones
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import without_nulls
-from autoopt.orchestrate.flow_runs.deployed_chains import CHAIN_NAME, EARLIER_NAME
+from autoopt.orchestrate.flow_runs.naming import CHAIN_NAME, EARLIER_NAME
 from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, zoo_files
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
 from autoopt.orchestrate.server.heartbeats import ensure_automations

@@ -60,7 +60,7 @@ COMMANDS: Final[dict[str, Command]] = {
         ("autoopt sweep zoo.yaml", "autoopt sweep zoo.yaml --nightly --only cnn"),
     ),
     "check": Command(
-        "autoopt.cli.check",
+        "autoopt.cli.sweep",
         "check",
         "Measure a zoo for CI beside its last good sweep.",
         ("autoopt check zoo.yaml --junit autoopt.xml",),
@@ -72,7 +72,7 @@ COMMANDS: Final[dict[str, Command]] = {
         ("autoopt nights production", "autoopt nights --compare 1f2e3d4c5b6a latest"),
     ),
     "bisect": Command(
-        "autoopt.cli.bisect",
+        "autoopt.cli.nights",
         "bisect",
         "Find out by measuring what made a model slower.",
         ("autoopt bisect latest cnn", "autoopt bisect 1f2e3d4c5b6a cnn --minutes 10"),
@@ -116,7 +116,7 @@ COMMANDS: Final[dict[str, Command]] = {
         "autoopt.cli.runs", "best", "Show the result of a run: best model and Pareto front.", ("autoopt best latest",)
     ),
     "export": Command(
-        "autoopt.cli.export",
+        "autoopt.cli.exports",
         "export",
         "Write the best model, or a trial's, as a package.",
         ("autoopt export", "autoopt export latest 3 -o small.zip"),

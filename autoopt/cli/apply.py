@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autoopt.cli.completion import complete_pass
+from autoopt.cli.option_groups import TargetDevice, TargetProvider, accelerator_of
 from autoopt.cli.output import AsJson, parse_assignments, print_json
-from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
 from autoopt.json_codec import to_json
 from autoopt.working_folder import working_folder

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.completion import complete_other_pass, complete_pass
+from autoopt.cli.option_groups import TargetDevice, TargetProvider, accelerator_of
 from autoopt.cli.output import AsJson, example_text, print_json, print_result
-from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
 from autoopt.json_codec import to_json
 

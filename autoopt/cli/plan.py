@@ -9,10 +9,8 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
-from autoopt.cli.goal_options import GoalFlags
-from autoopt.cli.option_groups import with_option_groups
+from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.proposal_options import ProposalFlags
 from autoopt.cli.run import DagOrModels
 
 

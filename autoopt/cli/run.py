@@ -13,11 +13,9 @@ import typer
 
 from autoopt.cli.completion import complete_sampler, complete_words
 from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
-from autoopt.cli.goal_options import GoalFlags
 from autoopt.cli.interrupts import ended_by_signals
-from autoopt.cli.option_groups import with_option_groups
+from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
 from autoopt.cli.output import AsJson, document_stream, exit_code, parse_assignments, print_json
-from autoopt.cli.proposal_options import ProposalFlags
 from autoopt.cli.store_access import complete_run
 from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls

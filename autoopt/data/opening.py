@@ -16,9 +16,9 @@ import numpy as np
 
 from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
-from autoopt.data.dataset import Array, Choose, DataSet
+from autoopt.data.dataset import IGNORED, Array, Choose, DataSet
+from autoopt.data.decoder import TOKENS
 from autoopt.data.folder import folder_loader
-from autoopt.data.next_tokens import next_tokens
 from autoopt.errors import AutooptError, InputError
 from autoopt.script import load_script
 
@@ -194,3 +194,33 @@ def _sample(data: DataSet, config: DataConfig) -> DataSet:
     if config.limit is not None and config.limit < len(data):
         data = data.take(np.arange(config.limit))
     return data
+
+
+def next_tokens(data: DataSet) -> Array | None:
+    """The labels of a language model: the token after each position, and `IGNORED` where there is none.
+
+    Labels that repeat the tokens, as Hugging Face's models take them, are moved by one position; labels that are the
+    next tokens already stay.
+
+    Returns:
+        (items, positions); None for labels of any other kind.
+    """
+    labels = data.labels
+    tokens = next((data.columns[name] for name in TOKENS if name in data.columns), None)
+    if labels is None or tokens is None or labels.dtype.kind not in "iu":
+        return None
+    if labels.ndim != 2 or labels.shape != tokens.shape or labels.shape[1] < 2:
+        return None
+    after = np.full(labels.shape, IGNORED, np.int64)
+    if _repeats(labels, tokens):
+        after[:, :-1] = labels[:, 1:]
+        return after
+    after[:, :-1] = tokens[:, 1:]
+    last_column = labels[:, :-1]
+    return np.asarray(labels) if _repeats(last_column, after[:, :-1]) else None
+
+
+def _repeats(labels: Array, tokens: Array) -> bool:
+    """True if all labels that count, and there are some, equal the tokens at their positions."""
+    counted = labels != IGNORED
+    return bool(counted.any() and np.all(labels[counted] == tokens[counted]))

@@ -10,8 +10,7 @@ import numpy as np
 from autoopt.data.config import DataConfig
 from autoopt.data.dataset import MIN_ITEMS, Array, DataSet, may_be_constant, plain_labels
 from autoopt.data.description import Column, DataDescription
-from autoopt.data.next_tokens import next_tokens
-from autoopt.data.opening import loader_of, open_data
+from autoopt.data.opening import loader_of, next_tokens, open_data
 from autoopt.data.sources.synthetic import assumed_sizes
 from autoopt.json_codec import JsonValue, to_json
 

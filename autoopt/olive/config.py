@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
 from autoopt.json_codec import JsonValue
-from autoopt.spec.source import Place
+from autoopt.spec.source import Place, Source
 
 Section: TypeAlias = Mapping[str, JsonValue]
 
@@ -132,3 +132,21 @@ def _search(value: JsonValue) -> Section | None:
     for name in ("search_algorithm_config", "sampler_config"):
         strategy.update(section(strategy.pop(name, None)))
     return strategy
+
+
+@dataclass
+class Remarks:
+    """Collects remarks, each one line, with the line of the field that it is about."""
+
+    source: Source
+    _by_line: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, place: Place, what: str, remedy: str = "") -> None:
+        """Add a remark on a field, unless there is the same one already."""
+        remark = (self.source.line(place), str(self.source.error(place, what, remedy)))
+        if remark not in self._by_line:
+            self._by_line.append(remark)
+
+    def texts(self) -> tuple[str, ...]:
+        """All remarks in the order of their lines."""
+        return tuple(text for _, text in sorted(self._by_line, key=lambda remark: remark[0]))

@@ -9,12 +9,10 @@ from typing import Final
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
-from autoopt.olive.config import OliveConfig, section
+from autoopt.olive.config import OliveConfig, Remarks, section
 from autoopt.olive.data import data_settings
-from autoopt.olive.goals import goals
+from autoopt.olive.goals import goals, search_settings
 from autoopt.olive.passes import graph_of
-from autoopt.olive.remarks import Remarks
-from autoopt.olive.search import search_settings
 from autoopt.olive.systems import target_and_host
 from autoopt.spec.dag import load_dag
 from autoopt.spec.reader import read_document

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from autoopt.json_codec import JsonValue
-from autoopt.olive.config import INPUT_MODEL_DATA, OliveConfig, Section, flat, items, section
-from autoopt.olive.remarks import Remarks
+from autoopt.olive.config import INPUT_MODEL_DATA, OliveConfig, Remarks, Section, flat, items, section
 from autoopt.spec.source import Place
 
 _HUB_COMPONENTS: Final = ("huggingface_dataset", "load_dataset", "")

@@ -15,8 +15,7 @@ from typing import Final
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
-from autoopt.olive.config import Section, section
-from autoopt.olive.remarks import Remarks
+from autoopt.olive.config import Remarks, Section, section
 from autoopt.registry import PassInfo
 from autoopt.spec.source import Place
 

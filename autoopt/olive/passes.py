@@ -9,9 +9,8 @@ from typing import Final, TypeAlias
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
-from autoopt.olive.config import OliveConfig, OlivePass, section
+from autoopt.olive.config import OliveConfig, OlivePass, Remarks, section
 from autoopt.olive.parameters import parameters
-from autoopt.olive.remarks import Remarks
 from autoopt.registry import registry
 from autoopt.registry.compat import Answer, answer
 from autoopt.spec.strict_model import check_name

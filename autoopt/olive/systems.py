@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from autoopt.json_codec import JsonValue
-from autoopt.olive.config import OliveConfig, Section, flat, items, section
-from autoopt.olive.remarks import Remarks
+from autoopt.olive.config import OliveConfig, Remarks, Section, flat, items, section
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B?)", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Format numbers, settings and counts for people."""
+"""Format numbers, settings, counts and goals for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate, known_metric, significant
+from autoopt.metrics import Constraint, Estimate, Objective, known_metric, significant
 
 STAGES = {"prefect start": "Prefect start-up", "baseline": "baseline", "search": "search", "confirm": "deciding"}
 """The stages of a run, which follow each other, with their names for people."""
@@ -144,3 +144,28 @@ def plural(count: int, noun: str) -> str:
 def short(identity: str) -> str:
     """The first characters of a digest or an id."""
     return one_line(identity)[:12]
+
+
+def objective_text(objective: Objective) -> str:
+    """`minimize latency_p50`."""
+    return f"{objective.goal} {objective.metric}"
+
+
+def constraint_text(constraint: Constraint) -> str:
+    """`accuracy may drop by at most 0.01`."""
+    name = constraint.metric
+    parts = []
+    if constraint.max_drop is not None:
+        parts.append(f"may get worse by at most {constraint.max_drop:g}")
+    if constraint.min is not None:
+        parts.append(f"at least {metric_text(name, constraint.min)}")
+    if constraint.max is not None:
+        parts.append(f"at most {metric_text(name, constraint.max)}")
+    if constraint.min_ratio is not None:
+        parts.append(f"at least {constraint.min_ratio:g} times the source's")
+    if constraint.max_ratio is not None:
+        parts.append(f"at most {constraint.max_ratio:g} times the source's")
+    text = f"{name} {', '.join(parts)}"
+    if constraint.confidence is not None:
+        text += f", with {constraint.confidence:.0%} confidence"
+    return text

@@ -11,8 +11,7 @@ from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
 from autoopt.report.change import change_text, figure_text
 from autoopt.report.figures import is_quality, metrics_of
-from autoopt.report.formatting import percent, plural, short, value_text
-from autoopt.report.goal import constraint_text
+from autoopt.report.formatting import constraint_text, percent, plural, short, value_text
 from autoopt.report.measurement import disturbance
 from autoopt.report.verdict import gains
 from autoopt.results import ModelResult, RunResult

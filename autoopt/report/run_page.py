@@ -18,8 +18,17 @@ from autoopt.report.figures import (
     metrics_of,
     trial_estimate,
 )
-from autoopt.report.formatting import metric_text, number_text, params_text, percent, plural, settings_text, short
-from autoopt.report.goal import constraint_text, objective_text
+from autoopt.report.formatting import (
+    constraint_text,
+    metric_text,
+    number_text,
+    objective_text,
+    params_text,
+    percent,
+    plural,
+    settings_text,
+    short,
+)
 from autoopt.report.html import charts, code, definitions, page, paragraphs, section, subsection, table_html, text_html
 from autoopt.report.html import figure as figure_html
 from autoopt.report.lineage import lineage_lines, lineage_table

@@ -26,12 +26,14 @@ from autoopt.errors import InputError, TimeUp
 from autoopt.settings import settings
 from autoopt.workers.lock_files import (
     LOCK_FLAGS,
+    describe_processes,
     is_replaced,
+    is_suspended,
+    lock_holders,
     newest_generation,
     open_lock_file,
     replace_lock_file,
 )
-from autoopt.workers.lock_holders import describe_processes, is_suspended, lock_holders
 
 FOREVER = float("inf")
 NOTICE_SECONDS = 3.0

@@ -1,13 +1,21 @@
-"""`autoopt sweep --schedule`: what is refused before a server is asked."""
+"""`autoopt sweep --schedule`: what is refused before a server is asked. `autoopt check`: what it writes for CI."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from builders import mlp, write
 
 from autoopt.cli.app import main
 from autoopt.settings import settings
+
+ZOO = "name: z\ndag: dag.yaml\nmodels: [mlp]\n"
+DAG = "name: d\npasses: [name_fix]\nchains: [[name_fix]]\nobjectives: [{metric: size}]\nconstraints: []\n"
+DAG += "measurement: {seconds: 0.1, replicas: 2, rounds: 1}\n"
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +58,21 @@ def test_schedules_that_are_refused(
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1
+
+
+def test_a_zoo_is_checked_with_junit_and_a_summary(
+    call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(mlp(), tmp_path / "mlp")
+    (tmp_path / "zoo.yaml").write_text(ZOO)
+    (tmp_path / "dag.yaml").write_text(DAG)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    code, out, err = call("check", "zoo.yaml", "--junit", "junit.xml", "--quiet")
+    assert code == 0, err
+    assert "1 model: 1 ok" in out
+    [case] = ElementTree.parse(tmp_path / "junit.xml").getroot()[0]
+    assert (case.get("name"), case.find("failure")) == ("mlp", None)
+    assert (tmp_path / "summary.md").read_text().startswith("**No regression in 1 model.**")
+    code, out, err = call("check", "zoo.yaml", "--only", "gpu")
+    assert (code, out, err.count("\n")) == (2, "", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proposal_cases import CNN, inputs_of, model, proposed
 
-from autoopt.dag.proposal.adapted import adapted_templates
+from autoopt.dag.proposal.propose import adapted_templates
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.spec.proposal_options import ProposalOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoopt.dag.proposal.effort import Effort, effort_for
+from autoopt.dag.proposal.decisions import Effort, effort_for
 from autoopt.dag.proposal.templates import MINUTES, TRIALS
 from autoopt.model.inspection import Inspection
 

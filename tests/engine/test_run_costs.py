@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from simulation import Simulation, failing
 
-from autoopt.engine.run.costs import cost_of
+from autoopt.engine.run.opening import cost_of
 from autoopt.engine.work.pass_runs import run_chain
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.sweeps.run_pages import write_run_pages
+from autoopt.engine.sweeps.pages import write_run_pages
 from autoopt.errors import InputError
 from autoopt.results import RunResult, SweepEntry
 from autoopt.store import ModelRecord, RunRecord

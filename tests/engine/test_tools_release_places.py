@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.tools.exports import mlflow_registry, oci_layout
+from autoopt.engine.tools.exports import mlflow_runs, oci_layout
 from autoopt.engine.tools.exports.release_places import absolute
 from autoopt.errors import InputError
 from autoopt.results import Baseline, ModelResult, RunResult, SweepEntry
@@ -49,7 +49,7 @@ def test_a_registered_model_has_a_version_for_each_release(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
     for number in (1, 2, 1):
-        mlflow_registry.add(package, release(number), "cnn")()
+        mlflow_runs.add(package, release(number), "cnn")()
     client = mlflow.MlflowClient()
     assert client.get_model_version_by_alias("cnn", "released").tags["autoopt.release"] == "production/cnn 1"
     assert len(client.search_model_versions("name = 'cnn'")) == 2

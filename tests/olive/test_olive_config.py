@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from autoopt.olive.config import OliveConfig, flat, items, named
+from autoopt.olive.config import OliveConfig, Remarks, flat, items, named
+from autoopt.spec.source import Source
 
 
 def test_fields_of_config_and_of_engine_move_up() -> None:
@@ -21,3 +22,11 @@ def test_single_values_are_lists_of_one() -> None:
 
 def test_a_document_that_is_no_mapping_has_no_passes() -> None:
     assert OliveConfig.read(["passes"]).slots == {}
+
+
+def test_remarks_come_once_and_in_the_order_of_the_file() -> None:
+    remarks = Remarks(Source("c.json", lines={("b",): 9, ("a",): 2}))
+    for _ in range(2):
+        remarks.add(("b", "x"), "second", "do that")
+        remarks.add(("a",), "first")
+    assert remarks.texts() == ("c.json:2: a: first", "c.json:9: b.x: second; do that")

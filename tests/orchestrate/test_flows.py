@@ -15,7 +15,7 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 
 from autoopt import deployments
-from autoopt.orchestrate.flow_runs.deployed_chains import CHAIN_NAME, EARLIER_NAME
+from autoopt.orchestrate.flow_runs.naming import CHAIN_NAME, EARLIER_NAME
 from autoopt.orchestrate.hosts.work_pool import DOCKER_POOL, ENTRY_POINT
 
 ROOT = Path(__file__).parents[2]

@@ -214,7 +214,7 @@ def test_deployments_have_names_of_their_own_and_those_of_version_0_1_0_stay(ser
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    which = "from autoopt.orchestrate.flow_runs.deployed_chains import chain_deployment; print(chain_deployment())"
+    which = "from autoopt.orchestrate.flow_runs.naming import chain_deployment; print(chain_deployment())"
     assert python(which) == "tune_chain/autoopt\n"
     python(EARLIER)
     names = python("from autoopt.deployments import deploy_all; print(*deploy_all())").split()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from script_passes import SCRIPT, steps
@@ -13,6 +16,22 @@ from autoopt.model.files import digest_folder
 from autoopt.passes.request import ModelFile, PassRequest, PassStep
 from autoopt.passes.runner import describe, run
 from autoopt.registry import info_from_json
+
+BLOCK = 64 << 20
+PROLOGUE = f"""
+import os
+from contextlib import suppress
+from autoopt.passes.runner import reused_memory
+from autoopt.workers.limits import resident
+
+def added():
+    return resident(os.getpid()) - before
+
+def use():
+    block = bytearray(b"x") * {BLOCK}
+
+before = resident(os.getpid())
+"""
 
 
 def test_steps_in_one_load_give_the_same_models_as_single_steps(tmp_path: Path) -> None:
@@ -70,3 +89,32 @@ def test_describe_includes_the_script(script: str) -> None:
     assert infos["add_note"].summary == "Leaves a note."
     assert infos["simplify"].source_digest == ""
     assert infos["uses"].user_script
+
+
+def added_bytes(body: str) -> list[int]:
+    """The numbers that a script prints in a fresh process."""
+    script = PROLOGUE + dedent(body)
+    out = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=300)
+    return [int(line) for line in out.stdout.split()]
+
+
+def test_freed_blocks_are_used_again_and_returned_at_the_end() -> None:
+    inside, after = added_bytes("""
+        with reused_memory():
+            use()
+            print(added())
+        print(added())
+    """)
+    assert inside > BLOCK // 2
+    assert after < BLOCK // 2
+
+
+def test_blocks_are_returned_at_once_after_an_error() -> None:
+    (after,) = added_bytes("""
+        with suppress(ValueError), reused_memory():
+            use()
+            raise ValueError
+        use()
+        print(added())
+    """)
+    assert after < BLOCK // 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Final
 
@@ -11,7 +12,7 @@ from autoopt.dag import compile_plan, pass_infos
 from autoopt.errors import InputError
 from autoopt.passes.base.config import full_config
 from autoopt.registry import REQUIRED, registry
-from autoopt.registry.compat import Answer, answer, answers
+from autoopt.registry.compat import OLIVE, POPRT, Answer, answer, answers
 from autoopt.spec import load_dag
 from autoopt.target import Accelerator
 
@@ -40,6 +41,7 @@ OLIVE_0_13: Final = """
     SelectiveMixedPrecision SliceGPT SpinQuant StaticLLM VitisAIAddMetaData VitisGenerateModelLLM VitisGenerateModelSD
     """
 """Names in the catalogue of Olive 0.13.0 besides the nine and those of earlier versions."""
+LINES = [line for table in (POPRT, OLIVE) for line in table.strip().splitlines()]
 
 
 def test_the_present_catalogue_of_olive_has_answers() -> None:
@@ -140,3 +142,23 @@ def test_case_does_not_matter_and_unknown_names_get_the_nearest() -> None:
     assert answer("onnxstaticquantization").passes == ("static_quantization",)
     with pytest.raises(InputError, match="did you mean 'replace_pow'"):
         answer("replace_powr")
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.split(" | ")[0])
+def test_a_line_has_a_name_passes_parameters_and_a_remark(line: str) -> None:
+    name, passes, params, *remark = f"{line} ".split(" | ")
+    assert name == name.strip()
+    assert name
+    assert len(remark) <= 1
+    content = json.loads(params.strip().removeprefix("e.g.") or "{}")
+    assert isinstance(content, dict)
+    if passes.strip() == "-":
+        assert not content
+        assert remark, "a line without a pass gives the reason"
+        assert remark[0].strip()
+    assert not content or " or " not in passes, "parameters belong to one pass"
+
+
+def test_names_are_unique() -> None:
+    names = [line.split(" | ")[0] for line in LINES]
+    assert len(set(names)) == len(names)

@@ -1,13 +1,15 @@
 import pytest
 
 from autoopt.measure.constraints import Observation, judge
-from autoopt.metrics import METRICS, WORST, Constraint, Estimate
+from autoopt.metrics import METRICS, WORST, Constraint, Estimate, Objective
 from autoopt.report.formatting import (
     bytes_text,
     clock_text,
+    constraint_text,
     counts_text,
     metric_text,
     number_text,
+    objective_text,
     params_text,
     plural,
     ratio_text,
@@ -101,3 +103,23 @@ def test_plural() -> None:
 def test_short_ids_have_no_control_characters() -> None:
     assert short("0123456789abcdef") == "0123456789ab"
     assert "\x1b" not in short("\x1b[31m")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [
+        (
+            Constraint("accuracy", max_drop=0.01, confidence=0.9),
+            "accuracy may get worse by at most 0.01, with 90% confidence",
+        ),
+        (Constraint("size", max=1e6), "size at most 1 MB"),
+        (Constraint("size", max_ratio=0.5), "size at most 0.5 times the source's"),
+        (Constraint("accuracy", min=0.9, min_ratio=0.99), "accuracy at least 0.9000, at least 0.99 times the source's"),
+    ],
+)
+def test_each_bound_of_a_constraint_is_said(constraint: Constraint, text: str) -> None:
+    assert constraint_text(constraint) == text
+
+
+def test_an_objective_is_said_with_its_goal() -> None:
+    assert objective_text(Objective("throughput", "maximize")) == "maximize throughput"

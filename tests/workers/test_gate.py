@@ -20,7 +20,7 @@ from autoopt.errors import InputError, SystemFailure, TimeUp
 from autoopt.settings import settings
 from autoopt.workers import Gate, gate
 from autoopt.workers.gate import FOREVER, Patience, deadline, machine_folder
-from autoopt.workers.lock_holders import is_suspended
+from autoopt.workers.lock_files import is_suspended
 
 PERSON = """
 import os, sys
@@ -367,7 +367,7 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 from autoopt.workers import gate
-from autoopt.workers.lock_holders import describe_processes
+from autoopt.workers.lock_files import describe_processes
 folder = Path(sys.argv[1])
 gate.SUSPENDED_SECONDS, gate.CHECK_SECONDS = 0.0, 0.01
 os.setegid(65534)

@@ -1,11 +1,20 @@
-"""Lock files: generations where one cannot be removed."""
+"""Lock files: generations where one cannot be removed, and the processes that hold a lock."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
-from autoopt.workers.lock_files import is_replaced, newest_generation, open_lock_file, replace_lock_file
+from autoopt.workers.lock_files import (
+    describe_processes,
+    is_replaced,
+    is_suspended,
+    lock_holders,
+    newest_generation,
+    open_lock_file,
+    replace_lock_file,
+)
 
 
 def test_a_replaced_file_is_not_used_again(tmp_path: Path) -> None:
@@ -29,3 +38,17 @@ def test_the_newest_generation_counts(tmp_path: Path) -> None:
     assert newest_generation(path) == tmp_path / "a.2.lock"
     assert is_replaced(old, path)
     os.close(old)
+
+
+def test_the_holder_of_a_lock_is_named(tmp_path: Path) -> None:
+    with open(tmp_path / "lock", "w") as file:
+        assert lock_holders(file.fileno()) == []
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert lock_holders(file.fileno()) == [os.getpid()]
+    assert describe_processes([os.getpid()]) == f"process {os.getpid()}"
+    assert describe_processes([]) == ""
+
+
+def test_a_process_that_runs_or_is_gone_is_not_suspended() -> None:
+    assert not is_suspended(os.getpid())
+    assert not is_suspended(999_999_999)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from autoopt.dag.compiler.plan import Decision
 from autoopt.dag.compiler.pruning import Reason
-from autoopt.dag.proposal.effort import effort_for
-from autoopt.dag.proposal.exclusions import ProposalInputs
+from autoopt.dag.proposal.exclusions import NEURAL_OPS, ProposalInputs
 from autoopt.dag.proposal.precisions import Method
-from autoopt.dag.proposal.templates import TEMPLATES
+from autoopt.dag.proposal.templates import MINUTES, TEMPLATES, TRIALS
+from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec, describe_threads
 
@@ -26,6 +27,10 @@ _LEVELS: Final = (
     "also lossy passes that need no calibration data, with few values each",
     "all passes and values",
 )
+TINY_WEIGHTS: Final = 10_000
+"""Weights of a model without convolutions below which an inference takes microseconds."""
+FEW_TRIALS: Final = 6
+FEW_MINUTES: Final = 2
 
 
 def decisions(
@@ -162,3 +167,25 @@ def _not_tried(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) -> 
         for node, text in ruled_out.items():
             not_tried.setdefault(text, []).append(f"{precision} {node}")
     return not_tried
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The budget of a search, and the reason if it is smaller than the level's."""
+
+    trials: int
+    minutes: int
+    reason: str = ""
+
+
+def effort_for(model: Inspection, level: int) -> Effort:
+    """The budget for a model at a level."""
+    trials, minutes = TRIALS[level], MINUTES[level]
+    reason = ""
+    if not model.ops & NEURAL_OPS:
+        reason = "the model has no matrix product or convolution that a pass could make faster"
+    elif model.parameters < TINY_WEIGHTS and not model.ops & {"Conv", "ConvTranspose"}:
+        reason = f"the model has {model.parameters} weights; most of an inference is the call itself"
+    if not reason:
+        return Effort(trials, minutes)
+    return Effort(min(trials, FEW_TRIALS), min(minutes, FEW_MINUTES), reason)

@@ -15,9 +15,7 @@ from autoopt.dag.compiler.plan import Decision, Plan
 from autoopt.dag.compiler.pruning import Facts, Reason, check_runtime, first_reason
 from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.graph.priors import Prior
-from autoopt.dag.proposal.adapted import adapted_templates
-from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions
-from autoopt.dag.proposal.effort import effort_for
+from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions, effort_for
 from autoopt.dag.proposal.exclusions import (
     ProposalInputs,
     excluded_chains,
@@ -27,8 +25,8 @@ from autoopt.dag.proposal.exclusions import (
     value_cuts,
 )
 from autoopt.dag.proposal.first_points import FIRST_VALUES, FOR_CONVOLUTIONS, FOR_TEXT, first_points
-from autoopt.dag.proposal.precisions import CPU, ProviderProfile, provider_profile
-from autoopt.dag.proposal.templates import Template
+from autoopt.dag.proposal.precisions import CPU, CUDA, ProviderProfile, provider_profile
+from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, Values, threaded_session
 from autoopt.json_codec import JsonValue
 from autoopt.space import Value, same
 from autoopt.spec import DagSpec, load_dag
@@ -38,6 +36,8 @@ from autoopt.spec.targets import TargetSpec
 
 SMALL_MODEL: Final = 2_000_000
 """Weights below which a single thread may be fastest: the work is too little to divide."""
+LSTM_AT_RUN_TIME: Final[Values] = ((["LSTM"], 3), ([], 3))
+"""Values of `dynamic_ops` for models with an LSTM, which has no static form."""
 
 
 @dataclass(frozen=True)
@@ -250,3 +250,21 @@ def _without_values(node: str, template: Template, cuts: Sequence[Prior]) -> Rea
         if all(any(same(value, other) for other in cut_values) for value, _ in values):
             return Reason("inspection", own_cuts[0].reason)
     return None
+
+
+def adapted_templates(node_ids: Collection[str], inputs: ProposalInputs, target: TargetSpec) -> dict[str, Template]:
+    """The templates of these nodes by id."""
+    nodes = {node: TEMPLATES[node] for node in node_ids}
+    if inputs.narrowing:
+        contract: dict[str, Value] = {"values": inputs.narrowing.values, "shapes": inputs.narrowing.shapes}
+        nodes["specialize"] = replace(nodes["specialize"], fixed=contract)
+    if "LSTM" in inputs.inspection.ops and target.execution_provider == CPU:
+        for node in ("static", "selective"):
+            if node in nodes:
+                search = {**nodes[node].search, "dynamic_ops": LSTM_AT_RUN_TIME}
+                nodes[node] = replace(nodes[node], search=search)
+    if target.execution_provider == CUDA:
+        nodes["session"] = CUDA_SESSION
+    elif target.thread_choices:
+        nodes["session"] = threaded_session(target.accelerator().thread_values)
+    return nodes

@@ -25,7 +25,7 @@ from autoopt.model.files import is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
-from autoopt.report.goal import constraint_text, objective_text
+from autoopt.report.formatting import constraint_text, objective_text
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.file_model import Written

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Final
 
 from autoopt.dag.compiler.chain import Chain
-from autoopt.engine.run.confirmation import Confirmation
+from autoopt.dag.compiler.plan import Learned
 from autoopt.engine.run.executor import Executor, result_of
 from autoopt.engine.run.trial import (
     CompletedTrial,
@@ -23,13 +24,14 @@ from autoopt.engine.run.trial import (
     trial_details,
 )
 from autoopt.engine.work.context import RunContext
-from autoopt.metrics import Estimate, latency_objective
+from autoopt.metrics import Estimate, Objective, latency_objective
 from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
 from autoopt.search.study import Study
 from autoopt.search.transitions import FAILED
 from autoopt.search.trial import Feedback, Proposal
+from autoopt.space import matches
 from autoopt.store import EventRecord, Store, TrialRecord, faults
 
 HEAD_START = 1.0
@@ -37,6 +39,8 @@ HEAD_START = 1.0
 the first result sooner."""
 TIME_SPENT = "time spent"
 """Kind of the events with the time that a run has taken so far, so that its time limit survives a kill."""
+TOLERANCE: Final = 0.1
+"""Relative difference from the expected ratio that counts as the same: the width to which trials are measured."""
 
 
 def time_spent(store: Store, run: str) -> float:
@@ -194,3 +198,41 @@ class SearchLoop:
             if ratio is not None and trial.result.feasible:
                 ratios.append(ratio.value)
         return min(ratios, default=None)
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """The findings of an earlier search of the same chains on a model that differs only in its weights."""
+
+    learned: Sequence[Learned]
+    objective: Objective
+    """The first objective of the run."""
+
+    @property
+    def is_expected(self) -> bool:
+        """True if an earlier search says what the first trial should reach."""
+        return any(preference.expected is not None for preference in self.learned)
+
+    def reason(self, trial: CompletedTrial) -> str:
+        """Say why a trial ends the search; nothing if it does not."""
+        for preference in self.learned:
+            if preference.expected is not None and self._repeats(trial, preference, preference.expected):
+                return f"the best known of the same graph is confirmed: {preference.expected:.2f} was expected"
+        return ""
+
+    def _repeats(self, trial: CompletedTrial, preference: Learned, expected: float) -> bool:
+        """True if the trial is the preferred one, meets the constraints, and gains about what was expected."""
+        ratio = trial.result.ratios.get(self.objective.metric)
+        if ratio is None or not trial.result.feasible or not _is_preferred(trial, preference):
+            return False
+        if not ratio.is_gain(self.objective.goal):
+            return False
+        gain = 1 / ratio.value if self.objective.goal == "maximize" else ratio.value
+        return gain <= expected * (1 + TOLERANCE)
+
+
+def _is_preferred(trial: CompletedTrial, preference: Learned) -> bool:
+    if trial.partial or trial.chain.passes != preference.chain:
+        return False
+    points = preference.points
+    return not points or any(matches(trial.result.point, values) for values in points)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,11 +13,11 @@ from autoopt.dag.compiler.plan import Plan
 from autoopt.engine.inputs.request import RunRequest, without_secrets
 from autoopt.engine.inputs.resolve import ResolvedInputs
 from autoopt.engine.planning.proposal import model_name
-from autoopt.engine.run.costs import cost_of
 from autoopt.engine.run.loop import time_spent
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.attempt import Attempt, RetryPolicy
 from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.pass_runs import ChainProgress, stored_pass_run
 from autoopt.engine.work.resources import Resources
 from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
@@ -27,6 +28,7 @@ from autoopt.search.factory import create_study
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
 from autoopt.settings import settings
+from autoopt.space import Point
 from autoopt.store import ChainRecord, RunRecord, Store
 from autoopt.store.leases import close_dead_runs
 from autoopt.store.records import Json
@@ -276,3 +278,34 @@ def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> S
 def _chain_space(chain: Chain) -> ChainSpace:
     passes = tuple((node.id, node.pass_name) for node in chain.nodes)
     return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior)
+
+
+def cost_of(ctx: RunContext, chains: Mapping[str, Chain]) -> Cost:
+    """Make a function that tells if a point's candidate existed before the run, and how many passes it lacks.
+
+    What the run itself adds does not count, so that a resumed run proposes what the uninterrupted one would have.
+    """
+    began = ctx.store.runs.get(ctx.run).created
+    costs: dict[str, tuple[bool, int]] = {}
+
+    def cost(chain_id: str, point: Point) -> tuple[bool, int]:
+        key = json.dumps([chain_id, point], sort_keys=True, default=str)
+        if key not in costs:
+            missing = _missing_pass_runs(ctx, chains[chain_id], point, began)
+            costs[key] = missing == 0, missing
+        return costs[key]
+
+    return cost
+
+
+def _missing_pass_runs(ctx: RunContext, chain: Chain, point: Point, before: float) -> int:
+    """Number of the chain's last pass runs that were not stored before that time; 0 if one of them failed."""
+    configs = chain.space.configs(point)
+    progress = ChainProgress(ctx.problem.source)
+    while progress.completed < len(chain.nodes) and progress.outcome.good:
+        node = chain.nodes[progress.completed]
+        record = stored_pass_run(ctx, node, configs, progress.candidate)
+        if record is None or record.finished >= before:
+            return len(chain.nodes) - progress.completed
+        progress.add(node.id, record)
+    return 0

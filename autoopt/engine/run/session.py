@@ -14,10 +14,9 @@ from typing import Any
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.inputs.request import Remeasure
-from autoopt.engine.run.confirmation import Confirmation
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import SPECIALIZE, Package, export, export_best
-from autoopt.engine.run.loop import SearchLoop
+from autoopt.engine.run.loop import Confirmation, SearchLoop
 from autoopt.engine.run.race import Race, measure_exactly, race_seconds
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import (

@@ -15,9 +15,8 @@ from pathlib import Path
 from autoopt.engine.run.session import search_inline
 from autoopt.engine.sweeps.entry import ModelRunner
 from autoopt.engine.sweeps.history import SweepHistory
-from autoopt.engine.sweeps.page_facts import sweep_facts
+from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
-from autoopt.engine.sweeps.run_pages import write_run_pages
 from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, writing

@@ -28,8 +28,7 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import completed_record
 from autoopt.engine.work.attempt import Work as CountedWork
 from autoopt.engine.work.context import RunContext
-from autoopt.orchestrate.flow_runs.deployed_chains import chain_deployment
-from autoopt.orchestrate.flow_runs.naming import chain_run_name, tags_of
+from autoopt.orchestrate.flow_runs.naming import chain_deployment, chain_run_name, tags_of
 from autoopt.orchestrate.server.heartbeats import FINAL_STATES, WatchedFlowRun
 from autoopt.orchestrate.server.outages import Outage, client_retries, wait_out
 from autoopt.outcome import Outcome

@@ -1,4 +1,4 @@
-"""Names, tags and final states of flow runs."""
+"""Names, tags and final states of flow runs, and the name of the deployment that executes chains."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
@@ -22,6 +23,9 @@ MAX_TRIALS = 100
 """Trials in one flow run of a chain: the server handles some 20 task runs a second, and its pages show 200 rows."""
 MAX_KEY = 100
 """Length from which the key of an artifact is cut off and ends with a digest."""
+CHAIN_NAME: Final = "tune-chain"
+EARLIER_NAME: Final = "autoopt"
+"""Name that version 0.1.0 gave to its deployments."""
 
 
 def flow_run_name(text: str) -> str:
@@ -130,3 +134,17 @@ def final_state(success: bool, message: str) -> State[None]:
     if success:
         return Completed(message=message)
     return Failed(message=message)
+
+
+def chain_deployment() -> str:
+    """Return the full name of the deployment, as this version or an earlier one made it on the server."""
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    current = f"tune_chain/{CHAIN_NAME}"
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_deployment_by_name(current)
+        except ObjectNotFound:
+            return f"tune_chain/{EARLIER_NAME}"
+    return current

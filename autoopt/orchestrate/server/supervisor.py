@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -38,7 +39,6 @@ from autoopt.orchestrate.server.connection import (
     write_note,
 )
 from autoopt.orchestrate.server.database import CONNECTION_URL, FORMER_CONNECTION_URL, Database, choose_database
-from autoopt.orchestrate.server.log_rotation import rotate
 from autoopt.orchestrate.server.postgres import LocalPostgres
 from autoopt.orchestrate.server.process_reaper import ProcessReaper, end_groups
 
@@ -55,6 +55,9 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The last comes when the terminal is closed."""
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
+LARGEST_BYTES: Final = 10_000_000
+GENERATIONS: Final = 3
+"""Number of earlier files of each log."""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
@@ -298,3 +301,27 @@ class Supervisor:
                 break
             time.sleep(0.2)
         raise SystemFailure("the Prefect server does not answer", where=without_userinfo(self.api))
+
+
+def rotate(log: Path, largest: int = LARGEST_BYTES) -> bool:
+    """Move the content of a log that has grown too large to `NAME.1`, that of `NAME.1` to `NAME.2`, and so on.
+
+    The log itself stays the same file and is emptied, because processes hold it open; they must append to it. Lines
+    that they write between the copy and the emptying are lost.
+
+    Returns:
+        True if the log was rotated.
+    """
+    if not log.exists() or log.stat().st_size <= largest:
+        return False
+    for number in range(GENERATIONS - 1, 0, -1):
+        earlier = _generation(log, number)
+        if earlier.exists():
+            earlier.replace(_generation(log, number + 1))
+    shutil.copyfile(log, _generation(log, 1))
+    os.truncate(log, 0)
+    return True
+
+
+def _generation(log: Path, number: int) -> Path:
+    return log.with_name(f"{log.name}.{number}")

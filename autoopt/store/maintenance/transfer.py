@@ -28,8 +28,16 @@ from autoopt.errors import InputError
 from autoopt.model.files import digest_folder, files_in
 from autoopt.store import codec
 from autoopt.store.contracts import Store
-from autoopt.store.maintenance.imported import as_imported, check_digests, check_json, check_runs
-from autoopt.store.maintenance.older_exports import Row, Rows, is_older, migrated
+from autoopt.store.maintenance.imported import (
+    Row,
+    Rows,
+    as_imported,
+    check_digests,
+    check_json,
+    check_runs,
+    is_older,
+    migrated,
+)
 from autoopt.store.records import part_documents
 from autoopt.store.sql import tables
 from autoopt.store.sql.rows import batches, insert_if_absent

@@ -1,19 +1,22 @@
-"""A run as MLflow runs: one for each target, with one nested run for each trial."""
+"""Runs as MLflow runs, with a nested run for each trial, and released models in its registry."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autoopt.engine.run.export import Package, export_to
 from autoopt.engine.tools.exports.content import ExportedRun, ExportedTrial, parts_of
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, one_line
+from autoopt.model.files import MODEL
 from autoopt.report.verdict import verdict
+from autoopt.results.release import Release
 from autoopt.results.trial import flat_params
 from autoopt.store import RunRecord, Store
 from autoopt.working_folder import working_folder
@@ -21,12 +24,20 @@ from autoopt.working_folder import working_folder
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+
 RUN_TAG: Final = "autoopt.run"
 """Tag by which the runs of an earlier export are recognised."""
 QUIET: Final = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
 """MLflow prints the address of every run, also of nested ones, where `--json` prints its document."""
 BATCH: Final = 100
 """Parameters in one request; MLflow's limit."""
+ALIAS: Final = "released"
+"""`models:/NAME@released` is the release in use."""
+RELEASE_TAG: Final = "autoopt.release"
+"""Tag of a version: `zoo/model number`."""
+ARTIFACT_TAG: Final = "autoopt.artifact"
+EXPERIMENT: Final = "autoopt releases"
+ARTIFACT: Final = "model"
 
 
 @dataclass(frozen=True)
@@ -153,3 +164,54 @@ def _log_artifacts(client: MlflowClient, run: str, store: Store, part: ExportedR
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def add(folder: Path, release: Release, name: str) -> Callable[[], None]:
+    """Register a package as a version of the model `name`, unless it is one; return the call that sets the alias.
+
+    Args:
+        folder: The package; an `MLmodel` file with the flavor onnx is added.
+        release: The release.
+        name: Name of the registered model. MLFLOW_TRACKING_URI and MLFLOW_REGISTRY_URI say where.
+
+    Raises:
+        InputError: MLflow is not installed or cannot be reached.
+    """
+    with mlflow_client() as client:
+        version = _version_of(client, release, name) or _register(client, folder, release, name)
+    return lambda: _set_alias(name, version)
+
+
+def _set_alias(name: str, version: str) -> None:
+    with mlflow_client() as client:
+        client.set_registered_model_alias(name, ALIAS, version)
+
+
+def _version_of(client: MlflowClient, release: Release, name: str) -> str | None:
+    """The version that holds the release."""
+    for version in client.search_model_versions(f"name = '{name}'"):
+        tags = version.tags
+        if (tags.get(RELEASE_TAG), tags.get(ARTIFACT_TAG)) == (release.name, release.model.artifact):
+            return str(version.version)
+    return None
+
+
+def _register(client: MlflowClient, folder: Path, release: Release, name: str) -> str:
+    """Log the package to a run of its own and register it; return the version."""
+    from mlflow.exceptions import MlflowException
+    from mlflow.models import Model
+
+    model = Model(artifact_path=ARTIFACT, flavors={"onnx": {"data": MODEL}})
+    model.save(str(folder / "MLmodel"))
+    tags = {RELEASE_TAG: release.name, ARTIFACT_TAG: release.model.artifact, "autoopt.run": release.entry.run}
+    run = client.create_run(id_of_experiment(client, EXPERIMENT), run_name=release.name, tags=tags).info
+    client.log_artifacts(run.run_id, str(folder), ARTIFACT)
+    client.set_terminated(run.run_id)
+    try:
+        client.get_registered_model(name)
+    except MlflowException:
+        client.create_registered_model(name)
+    source = f"{run.artifact_uri}/{ARTIFACT}"
+    description = f"{release.model.short_chain}, promoted by {release.by}"
+    version = client.create_model_version(name, source, run.run_id, tags, description=description)
+    return str(version.version)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from autoopt.engine.run.export import Package, check_out, export
-from autoopt.engine.tools.exports import mlflow_registry, oci_layout
+from autoopt.engine.tools.exports import mlflow_runs, oci_layout
 from autoopt.errors import InputError, writing
 from autoopt.results.release import Release
 from autoopt.store import Store
@@ -55,7 +55,7 @@ def _add(folder: Path, release: Release, place: str) -> Switch:
     """Add a package to a place; return the call that makes it the current one."""
     scheme, name = _parts(place)
     if scheme == "mlflow":
-        return mlflow_registry.add(folder, release, name)
+        return mlflow_runs.add(folder, release, name)
     if scheme == "oci":
         return oci_layout.add(folder, release, name)
     return _add_to_folder(folder, release, Path(name))

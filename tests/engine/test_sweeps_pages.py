@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.sweeps.page_facts import sweep_facts
+from autoopt.engine.sweeps.pages import sweep_facts
 from autoopt.metrics import Estimate, Objective
 from autoopt.outcome import Outcome
 from autoopt.report.sweep_comparison import EarlierEntry

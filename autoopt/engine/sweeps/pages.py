@@ -1,16 +1,22 @@
-"""Facts for the page of a sweep beside its result: the chains of each model, and the nights before."""
+"""The pages of a sweep's runs in a folder beside the page of the sweep, and facts for that page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
+from autoopt.engine.tools.run_report import run_report
+from autoopt.errors import writing
 from autoopt.metrics import Estimate, is_ratio_metric
 from autoopt.report.figures import first_objective
+from autoopt.report.html import write_page
 from autoopt.report.sweep_comparison import EarlierEntry
 from autoopt.report.sweep_page import NightRatio, SweepFacts
-from autoopt.results import SweepEntry, Trial
+from autoopt.results import RunResult, SweepEntry, Trial
 from autoopt.store import Store
 from autoopt.store.finished import finished_trials
+
+FOLDER = "reports"
 
 
 def sweep_facts(
@@ -53,3 +59,25 @@ def _nights(store: Store, sweeps: Sequence[tuple[str, SweepEntry]], metric: str)
         if entry.best is not None and metric in entry.best.ratios:
             nights.append(NightRatio(store.sweeps.get(sweep).created, entry.best.ratios[metric], entry.run, metric))
     return nights
+
+
+def write_run_pages(store: Store, entries: Iterable[SweepEntry], out: Path) -> dict[str, str]:
+    """Write the page of each run that has none yet in `out`.
+
+    Returns:
+        The path of each page there, relative to `out`, by the run's id.
+
+    Raises:
+        InputError: The folder cannot be written.
+    """
+    folder = out / FOLDER
+    with writing(folder, "cannot write the reports"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for entry in entries:
+            page = folder / f"{entry.run}.html"
+            if not entry.run or page.exists():
+                continue
+            record = store.runs.get(entry.run)
+            if record.result is not None:
+                write_page(page, run_report(store, record, RunResult.from_json(record.result)))
+        return {page.stem: f"{FOLDER}/{page.name}" for page in folder.glob("*.html")}
