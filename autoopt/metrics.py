@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,8 @@ from autoopt.errors import InputError, did_you_mean
 
 Kind = Literal["latency", "size", "memory", "task", "fidelity", "custom"]
 Direction = Literal["minimize", "maximize"]
+NORMAL: Final = 1.96
+"""Half-width of the central 95 % of a normal distribution, in standard deviations."""
 WORST: Final = sys.float_info.max
 """Stands for an infinite error, which JSON does not have."""
 NEARLY_WORST: Final = WORST / 1e6
@@ -151,6 +154,17 @@ class Estimate:
     def inverse(self) -> Estimate:
         """1 divided by a positive value."""
         return Estimate(1 / self.value, 1 / self.high, 1 / self.low)
+
+    @property
+    def log_deviation(self) -> float:
+        """Standard deviation of the logarithm of a positive value."""
+        return math.log(self.high / self.low) / (2 * NORMAL)
+
+    def with_log_error(self, deviation: float) -> Estimate:
+        """A positive value with a further independent error of its logarithm, of this standard deviation."""
+        down = math.hypot(math.log(self.value / self.low), NORMAL * deviation)
+        up = math.hypot(math.log(self.high / self.value), NORMAL * deviation)
+        return Estimate(self.value, self.value * math.exp(-down), self.value * math.exp(up))
 
     @property
     def decided(self) -> bool:

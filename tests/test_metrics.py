@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,3 +114,12 @@ def test_metrics_are_hashable_values() -> None:
 )
 def test_a_gain_is_certain_beyond_the_interval(ratio: Estimate, goal: Direction, gain: bool) -> None:
     assert ratio.is_gain(goal) == gain
+
+
+@given(value=st.floats(1e-3, 1e3), deviation=st.floats(0.0, 0.5))
+def test_a_log_error_widens_an_interval_as_independent_errors_do(value: float, deviation: float) -> None:
+    exact = Estimate.exact(value)
+    assert exact.with_log_error(deviation).log_deviation == pytest.approx(deviation, abs=1e-9)
+    twice = exact.with_log_error(0.3).with_log_error(deviation)
+    assert twice.log_deviation == pytest.approx(math.hypot(0.3, deviation))
+    assert twice.value == value

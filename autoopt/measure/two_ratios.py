@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from autoopt import json_codec
 from autoopt.json_codec import JsonValue
-from autoopt.metrics import Estimate
+from autoopt.metrics import NORMAL, Estimate
 
 DETAIL = "one_thread"
 """The entry of a measurement's details with both ratios."""
@@ -17,8 +17,6 @@ DIFFERENCE = 0.08
 DISTURBANCE = 0.1
 """Standard deviation, in logarithms, of what other programs add to a ratio of several threads by the clock, beyond its
 interval: beside other programs, a ratio of 1 was measured as 0.84 (0.72 to 0.99) and 0.85 (0.79 to 0.92)."""
-NORMAL = 1.96
-"""Half-width of the central 95 % of a normal distribution, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class TwoRatios:
         """Weight both by their precision, which is less than their intervals say."""
         variances, logs = [], []
         for ratio, error in ((self.by_clock, self.disturbance), (self.on_one_thread, self.difference)):
-            variances.append((math.log(ratio.high / ratio.low) / (2 * NORMAL)) ** 2 + error**2)
+            variances.append(ratio.log_deviation**2 + error**2)
             logs.append(math.log(ratio.value))
         share = variances[1] / sum(variances)
         middle = share * logs[0] + (1 - share) * logs[1]

@@ -7,12 +7,14 @@ Cases are made-up models of known ratios (`known_ratios.py`) in four sizes, and 
 `model.onnx` and `evaluation.npz`, whose candidates are session options, graph optimisations and int8 models.
 For every case:
 1. on the quiet machine a run makes all candidates, and `interleaved_loop.py`, which shares no code with autoopt,
-   measures the ratio of each: the truth;
+   measures the ratio of each in several processes: their median is the truth. With `--truth each` it does so before
+   every run, for models on several threads, whose ratios change with the state of the host;
 2. at every level, other processes burn CPU, stream memory or come in bursts, and runs with a seed of their own measure
-   everything anew. They count if the choice is the true one or within 3 % of it, if `source` is answered although a
-   gain of 10 % is there, if a slower model is chosen, if the interval holds the truth, how wide it is, and the time.
+   everything anew.
 
-FILE is written after each run. `--table FILE` draws the table of README.md from it.
+FILE is written after each run. `--table FILE` draws the table of README.md from it. Runs count as right if the choice
+is the true one or within 3 % of it. The table counts answers of `source` although a gain of 10 % is there, choices of a
+slower model, and intervals that hold the truth.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--levels", default=",".join(LEVELS))
     parser.add_argument("--cases", default="", help="parts of the names of cases")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each case at each level")
-    parser.add_argument("--loop", type=float, default=10.0, help="seconds of the plain loop")
+    parser.add_argument("--truth", choices=["once", "each"], default="once", help="for each case, or before each run")
+    parser.add_argument("--processes", type=int, default=5, help="processes of the plain loop")
+    parser.add_argument("--loop", type=float, default=5.0, help="seconds of the plain loop in each process")
     parser.add_argument("--results", default="", help="results of earlier calls in it are kept")
     parser.add_argument("--threads", type=int, default=1, help="intra-op threads; 0: the runtime's default")
     parser.add_argument("--work", default="", help="folder for models and stores")
@@ -132,21 +136,27 @@ def _measure(case: Case, work: Path, args: argparse.Namespace, results: Path) ->
     known = json.loads(results.read_text()) if results.exists() else {}
     name = case.name if args.threads == 1 else f"{case.name}, several threads"
     entry = known.setdefault(name, {"threads": args.threads, "runs": []})
-    if "truth" not in entry:
+    if "truth" not in entry or not work.exists():
         _run(case, work, {"seconds": 0.1, "rounds": 0})
-        entry["truth"] = _truth(case, work, args.loop)
+        entry["truth"] = _truth(case, work, args)
+        _write(results, known)
     for level in args.levels.split(","):
         for _ in range(args.repeat):
             number = sum(run["level"] == level for run in entry["runs"])
             seed = 1000 * (1 + list(LEVELS).index(level)) + 100 * number
+            truth = _truth(case, work, args) if args.truth == "each" else None
             with _load(level):
                 began = time.monotonic()
                 result = _run(case, work, {"seed": seed})
                 seconds = time.monotonic() - began
-            entry["runs"].append(_judged(result, entry["truth"], level, seconds))
+            entry["runs"].append({**_answer(result, level, seconds), "truth": truth})
             print(name, json.dumps(entry["runs"][-1]), flush=True)
-            results.parent.mkdir(parents=True, exist_ok=True)
-            results.write_text(json.dumps(known, indent=1) + "\n")
+            _write(results, known)
+
+
+def _write(results: Path, known: dict[str, Any]) -> None:
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.write_text(json.dumps(known, indent=1) + "\n")
 
 
 def _run(case: Case, work: Path, measurement: dict[str, Any]) -> RunResult:
@@ -164,7 +174,7 @@ def _run(case: Case, work: Path, measurement: dict[str, Any]) -> RunResult:
     return execute(request)
 
 
-def _truth(case: Case, work: Path, seconds: float) -> dict[str, float]:
+def _truth(case: Case, work: Path, args: argparse.Namespace) -> dict[str, float]:
     """The ratio of each candidate by chain, from the plain loop."""
     with open_store(home=work) as store:
         (run, *_) = store.runs.all(status="finished")
@@ -176,34 +186,46 @@ def _truth(case: Case, work: Path, seconds: float) -> dict[str, float]:
                 chains.append(names[trial.chain])
                 models.append({"path": str(path), "options": dict(trial.candidate.session_options)})
     models.append({"path": str(case.model), "options": {}})
-    job = work / "job.json"
-    data = None if case.data is None else str(case.data)
-    threads = case.dag["target"]["threads"]
-    job.write_text(json.dumps({"models": models, "data": data, "seconds": seconds, "seed": 0, "threads": threads}))
-    command = [sys.executable, str(HERE / "interleaved_loop.py"), str(job)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return dict(zip(chains, json.loads(output)["ratios"], strict=False))
+    job = {"models": models, "data": None if case.data is None else str(case.data)}
+    job.update(seconds=args.loop, threads=args.threads)
+    path = work / "job.json"
+    ratios = []
+    for seed in range(args.processes):
+        path.write_text(json.dumps({**job, "seed": seed}))
+        command = [sys.executable, str(HERE / "interleaved_loop.py"), str(path)]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        ratios.append(json.loads(output)["ratios"])
+    medians = [statistics.median(values) for values in zip(*ratios, strict=True)]
+    return dict(zip(chains, medians, strict=False))
 
 
-def _judged(result: RunResult, truth: dict[str, float], level: str, seconds: float) -> dict[str, Any]:
+def _answer(result: RunResult, level: str, seconds: float) -> dict[str, Any]:
+    """What a run answered, for `_judge`."""
     assert result.best is not None
-    best_truth = min(1.0, *truth.values())
-    chosen = 1.0 if result.best.is_source else truth[result.best.chain]
     ratio = result.best.ratios["latency_p50"]
     return {
         "level": level,
         "chosen": result.best.chain,
-        "true_ratio": round(chosen, 4),
-        "best_ratio": round(best_truth, 4),
-        "right": chosen <= 1.03 * best_truth,
-        "missed": result.best.is_source and best_truth <= 0.9,
-        "slower": chosen > 1.01,
         "interval": [round(ratio.value, 4), round(ratio.low, 4), round(ratio.high, 4)],
-        "inside": result.best.is_source or ratio.low <= chosen <= ratio.high,
-        "half_width": round((ratio.high - ratio.low) / (2 * ratio.value), 4),
         "undecided": result.undecided,
         "seconds": round(seconds, 2),
         "phases": dict(result.seconds),
+    }
+
+
+def _judge(run: dict[str, Any], truth: dict[str, float]) -> dict[str, Any]:
+    """A run with the verdicts that the table counts."""
+    is_source = run["chosen"] == "source"
+    best_truth = min(1.0, *truth.values())
+    chosen = 1.0 if is_source else truth[run["chosen"]]
+    value, low, high = run["interval"]
+    return {
+        **run,
+        "right": chosen <= 1.03 * best_truth,
+        "missed": is_source and best_truth <= 0.9,
+        "slower": chosen > 1.01,
+        "inside": is_source or low <= chosen <= high,
+        "half_width": (high - low) / (2 * value),
     }
 
 
@@ -245,7 +267,9 @@ def _rows(known: dict[str, Any]) -> Iterator[str]:
     """Rows of the table for some cases, without the first column."""
     quiet = _median_by_case(known, "quiet")
     for level in LEVELS:
-        rows = [run for entry in known.values() for run in entry["runs"] if run["level"] == level]
+        rows = []
+        for entry in known.values():
+            rows += [_judge(run, run.get("truth") or entry["truth"]) for run in entry["runs"] if run["level"] == level]
         if not rows:
             continue
         chosen = [row for row in rows if row["chosen"] != "source"]

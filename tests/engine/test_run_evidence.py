@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from autoopt import json_codec
 from autoopt.engine.run.evidence import Evidence, judge_again, pooled_value, pooled_values
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.rounds import Rounds
+from autoopt.measure.contention import DETAIL as CONTENTION
+from autoopt.measure.contention import error_of
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
@@ -106,3 +109,19 @@ def test_a_ratio_on_one_thread_decides_where_the_clock_could_not(simulation: Sim
     quiet_again = Evidence(again.rounds)
     quiet_again.rounds.records[key] = [*again.records(key)[:-1], records[-1]]
     assert not quiet_again.is_narrow(key, "latency_p50")  # the clock tells more with each round
+
+
+def test_rounds_beside_other_programs_do_not_average_their_error_away(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 5.0, rounds=8)
+    quiet = evidence.estimate(key, "latency_p50")
+    records = []
+    for record in evidence.records(key):
+        error = error_of(record.ratios["latency_p50"].value, 0.1)
+        ratios = {name: ratio.with_log_error(error) for name, ratio in record.ratios.items()}
+        records.append(replace(record, ratios=ratios, details={**record.details, CONTENTION: 0.1}))
+    busy = Evidence(evidence.rounds)
+    busy.rounds.records[key] = records
+    estimate = busy.estimate(key, "latency_p50")
+    assert estimate.value == pytest.approx(quiet.value, rel=0.01)
+    assert math.log(estimate.high / estimate.low) / 2 == pytest.approx(1.96 * error_of(0.5, 0.1), rel=0.2)
+    assert busy.is_narrow(key, "latency_p50")  # as far as it can be

@@ -8,6 +8,7 @@ import pytest
 from fake_machine import Machine, MakeSession
 from measure_helpers import compared
 
+from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.results import STATISTICS, results
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.metrics import Estimate
@@ -31,6 +32,19 @@ def test_what_a_model_does_now_and_then_is_in_its_mean_and_percentiles(machine, 
 
 
 MEASURED = ("latency_p50", "latency_p90", "latency_p99", "latency_mean")
+
+
+def test_contention_widens_every_ratio_but_that_of_equal_times(machine: Machine) -> None:
+    comparison = compared(machine.model(10), machine.model(20), seconds=3.0)
+    quiet, busy = results(WITH_SOURCE, comparison, 1, {}), results(WITH_SOURCE, comparison, 1, {}, Load(2.0, 6.0))
+    for name in (*MEASURED, "throughput"):
+        assert busy.ratios[name].value == quiet.ratios[name].value
+        assert busy.ratios[name].high > 1.05 * quiet.ratios[name].high
+        assert busy.ratios[name].low < quiet.ratios[name].low / 1.05
+    assert busy.metrics == quiet.metrics
+    equal = compared(machine.model(10, noise=0), machine.model(10, noise=0), seconds=3.0)
+    ratio = results(WITH_SOURCE, equal, 1, {}, Load(2.0, 6.0)).ratios["latency_p50"]
+    assert ratio.high < 1.01
 
 
 def test_preempted_time_is_in_no_value(machine: Machine) -> None:

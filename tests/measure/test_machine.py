@@ -8,22 +8,30 @@ import os
 import pytest
 
 from autoopt.measure.latency import machine
-from autoopt.measure.latency.machine import BUSY, Reading, describe, frequency, others_load, wait_for_quiet
+from autoopt.measure.latency.machine import BUSY, QUIET, Load, Reading, describe, frequency, wait_for_quiet
 
 
 def test_the_load_of_others_is_all_work_less_our_own() -> None:
-    before, after = Reading(10.0, 100.0, 5.0), Reading(12.0, 105.0, 6.0)
-    assert others_load(before, after) == pytest.approx(2.0)
+    load = Load.between(Reading(10.0, 100.0, 5.0, runnable=3), Reading(12.0, 105.0, 6.0, runnable=6))
+    assert load.cores == pytest.approx(2.0)
+    assert load.runnable == pytest.approx(3.5)
+    assert load.busy
 
 
 def test_the_load_of_others_is_never_negative() -> None:
-    assert others_load(Reading(0.0, 0.0, 0.0), Reading(1.0, 0.5, 0.6)) == 0.0
+    assert Load.between(Reading(0.0, 0.0, 0.0), Reading(1.0, 0.5, 0.6)) == QUIET
 
 
 def test_a_load_that_cannot_be_measured_is_unknown() -> None:
     unknown = Reading(0.0, -1.0, 0.0)
-    assert others_load(unknown, Reading(9.0, 3.0, 0.0)) is None
-    assert others_load(Reading(0.0, 0.0, 0.0), Reading(0.01, 0.0, 0.0)) is None
+    assert Load.between(unknown, Reading(9.0, 3.0, 0.0)).cores is None
+    assert Load.between(Reading(0.0, 0.0, 0.0), Reading(0.01, 0.0, 0.0)).cores is None
+
+
+def test_only_a_busy_machine_has_contention() -> None:
+    assert Load(BUSY, runnable=9.0).contention == 0
+    assert Load(None, runnable=9.0).contention == 0
+    assert 0 < Load(2.0, runnable=2.0).contention < Load(2.0, runnable=9.0).contention
 
 
 @pytest.fixture
@@ -33,7 +41,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     clock = iter(range(1000))
     monkeypatch.setattr(machine.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(machine.time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(machine, "others_load", lambda before, after: loads.pop(0))
+    monkeypatch.setattr(Load, "between", lambda before, after: Load(loads.pop(0)))
     return loads
 
 

@@ -13,6 +13,7 @@ from autoopt.measure.inference.batches import sized
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.latency import meter, one_thread
 from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.machine import QUIET, Load
 from autoopt.measure.latency.measurement import Measurement, StopReason
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
@@ -20,6 +21,8 @@ from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model import io
 from autoopt.target import Target
+
+BUSY = Load(cores=2.0)
 
 
 @pytest.fixture
@@ -105,13 +108,13 @@ def test_other_numbers_of_threads_are_compared_on_one_only_beside_other_programs
 def test_only_the_ratio_of_the_median_changes(request_on_two_threads: MeasureRequest) -> None:
     by_clock, on_one_thread = Estimate(0.8, 0.4, 1.6), Estimate(0.6, 0.59, 0.61)
     reply = MeasureReply(ratios={MEDIAN_LATENCY: by_clock, "latency_p99": by_clock})
-    changed = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, busy=True)
+    changed = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, BUSY)
     both = TwoRatios(by_clock, on_one_thread)
     assert changed.ratios == {MEDIAN_LATENCY: both.combined(), "latency_p99": by_clock}
     assert TwoRatios.of(changed.details) == both
-    assert one_thread.with_one_thread(request_on_two_threads, reply, None, busy=True) == reply
+    assert one_thread.with_one_thread(request_on_two_threads, reply, None, BUSY) == reply
     assert DETAIL not in reply.details
-    quiet = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, busy=False)
+    quiet = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, QUIET)
     assert quiet.details[DETAIL]["disturbance"] == 0
 
 
@@ -120,5 +123,5 @@ def test_fewer_threads_may_be_as_fast_or_not(request_on_two_threads: MeasureRequ
     request = replace(request_on_two_threads, candidate=single)
     on_one_thread = Estimate(0.6, 0.59, 0.61)
     reply = MeasureReply(ratios={MEDIAN_LATENCY: Estimate(0.5, 0.49, 0.51)})
-    ratio = one_thread.with_one_thread(request, reply, on_one_thread, busy=True).ratios[MEDIAN_LATENCY]
+    ratio = one_thread.with_one_thread(request, reply, on_one_thread, BUSY).ratios[MEDIAN_LATENCY]
     assert ratio.low < 0.6 < ratio.value < 1.2 < ratio.high * 1.1

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
+from autoopt.measure.contention import DETAIL as CONTENTION
+from autoopt.measure.contention import error_of
 from autoopt.measure.request import EXECUTED_GRAPH
-from autoopt.measure.two_ratios import DETAIL, NORMAL, TwoRatios
-from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, STEADY_STATE, TOKEN_RATE, Estimate, Objective
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, NORMAL, STEADY_STATE, TOKEN_RATE, Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.store import EvaluationRecord
 
@@ -62,16 +64,19 @@ class Evidence:
         """True if a measurement of this candidate was also made on one thread."""
         return any(DETAIL in record.details for record in self.records(candidate))
 
-    def _lasting_error(self, candidate: str) -> float:
+    def lasting_error(self, candidate: str, metric: str) -> float:
         """The error of this candidate's ratio that no repetition reduces while the machine stays as it was last.
 
-        Beside other programs only the ratio on one thread repeats, and it differs from that on several.
+        Beside other programs caches are shared, and of several threads only the ratio on one repeats, which is another.
         """
         records = self.records(candidate)
-        last = TwoRatios.of(records[-1].details) if records else None
-        if last is None or not last.disturbance:
+        if not records:
             return 0.0
-        return last.difference
+        both = TwoRatios.of(records[-1].details)
+        if both is not None:
+            return both.difference if both.disturbance else 0.0
+        ratio = records[-1].ratios.get(metric)
+        return 0.0 if ratio is None else _contention_error(records[-1].details, ratio)
 
     def has(self, candidate: str, metric: str) -> bool:
         """True if this metric's ratio to the source was measured."""
@@ -107,7 +112,7 @@ class Evidence:
         if not self.has(candidate, metric):
             return True
         estimate = self.estimate(candidate, metric)
-        half_width = max(HALF_WIDTH, FLOOR_FACTOR * NORMAL * self._lasting_error(candidate))
+        half_width = max(HALF_WIDTH, FLOOR_FACTOR * NORMAL * self.lasting_error(candidate, metric))
         return estimate.high - estimate.low <= 2 * half_width * estimate.value
 
     def cautious_ratio(self, candidate: str, objective: Objective) -> float:
@@ -213,7 +218,10 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
     shared = float(record.details.get("shared_variance", 0.0))
     both = _two_ratios(record, metric)
     if both is None:
-        return [observation(candidate, measurement, ratio, shared)]
+        lasting = _contention_error(_details_of(record, metric), ratio)
+        by_clock = observation(candidate, measurement, ratio, shared)
+        own = math.sqrt(max(0.0, by_clock.deviation**2 - lasting**2))
+        return [replace(by_clock, deviation=own, bias=lasting)]
     on_one_thread = observation(candidate, f"{measurement} on one thread", both.on_one_thread)
     by_clock = observation(candidate, measurement, both.by_clock, shared)
     by_clock = replace(by_clock, deviation=math.hypot(by_clock.deviation, both.disturbance))
@@ -222,12 +230,19 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
 
 def _two_ratios(record: EvaluationRecord, metric: str) -> TwoRatios | None:
     """The ratios of a metric by the clock and on one thread; None if it was measured by the clock alone."""
-    details = record.details
-    if metric == TOKEN_RATE:
-        details = details.get(TOKEN_RATE, {})
-    elif metric not in (MEDIAN_LATENCY, FIRST_TOKEN):
+    if metric not in (MEDIAN_LATENCY, FIRST_TOKEN, TOKEN_RATE):
         return None
-    return TwoRatios.of(details)
+    return TwoRatios.of(_details_of(record, metric))
+
+
+def _details_of(record: EvaluationRecord, metric: str) -> Mapping[str, Any]:
+    """The details of how a metric was measured; the steps of a generation have their own."""
+    return record.details.get(TOKEN_RATE, {}) if metric == TOKEN_RATE else record.details
+
+
+def _contention_error(details: Mapping[str, Any], ratio: Estimate) -> float:
+    """The error that other programs added to a ratio; measurements of earlier versions do not say."""
+    return error_of(ratio.value, float(details.get(CONTENTION, 0.0)))
 
 
 def _is_positive(estimate: Estimate | None) -> bool:

@@ -158,11 +158,11 @@ class Race:
         return is_narrow and (self.ranking.gains(trial) or not self.ranking.source_meets)
 
     def _is_exhausted(self, trial: CompletedTrial) -> bool:
-        """True if most of what is not known is the difference between one thread and several, which stays."""
-        key = trial.key
-        if not self.evidence.is_on_one_thread(key) or self.evidence.rounds_of(key) < FEWEST_ROUNDS:
+        """True if most of what is not known is an error that no repetition reduces."""
+        key, metric = trial.key, self._deciding_metric
+        if not self.evidence.lasting_error(key, metric) or self.evidence.rounds_of(key) < FEWEST_ROUNDS:
             return False
-        return self.evidence.is_narrow(key, self._deciding_metric)
+        return self.evidence.is_narrow(key, metric)
 
     def _may_gain(self, trial: CompletedTrial, worthwhile: float) -> bool:
         """True if the source cannot be the answer, or the trial promises to gain more than this on it."""

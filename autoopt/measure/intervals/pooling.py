@@ -79,8 +79,7 @@ class Pooled:
 
 def observation(candidate: str, measurement: str, value: Estimate, shared_variance: float = 0.0) -> Observation:
     """Read one measurement from the estimate of a positive value."""
-    deviation = math.log(value.high / value.low) / (2 * 1.96)
-    return Observation(candidate, measurement, math.log(value.value), deviation, shared_variance)
+    return Observation(candidate, measurement, math.log(value.value), value.log_deviation, shared_variance)
 
 
 def pool(observations: Sequence[Observation], usual: float = USUAL, seed: int = 0) -> Pooled:

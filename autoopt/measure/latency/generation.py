@@ -22,6 +22,7 @@ from autoopt.json_codec import to_json
 from autoopt.measure.inference.batches import batch
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
+from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import measure_in_turns
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.results import results
@@ -97,7 +98,7 @@ def shared_time(request: MeasureRequest) -> MeasureRequest:
 
 
 def with_generation(
-    request: MeasureRequest, replies: Sequence[MeasureReply], *, with_source: bool, busy: bool
+    request: MeasureRequest, replies: Sequence[MeasureReply], *, with_source: bool, load: Load
 ) -> list[MeasureReply]:
     """Add the metrics of generation that the request names.
 
@@ -105,10 +106,10 @@ def with_generation(
         request: A request that `shared_time` has returned.
         replies: The measurement of a prompt, by model.
         with_source: False if the source does not run.
-        busy: True if other programs were at work.
+        load: What other programs did meanwhile.
     """
     complete = list(replies)
-    measure = partial(_measure_steps, request, with_source=with_source, busy=busy)
+    measure = partial(_measure_steps, request, with_source=with_source, load=load)
     if FIRST_TOKEN in request.metrics:
         prompts = measure(_first_token) if _is_set(request) else complete
         for number, prompt in enumerate(prompts):
@@ -166,20 +167,20 @@ def _decoder(runner: ModelRunner) -> Decoder:
     return decoder
 
 
-def _measure_steps(request: MeasureRequest, make: MakeCall, *, with_source: bool, busy: bool) -> list[MeasureReply]:
+def _measure_steps(request: MeasureRequest, make: MakeCall, *, with_source: bool, load: Load) -> list[MeasureReply]:
     """Measure calls of all models in turns, on one thread too where that helps; one reply for each."""
     subject_of = partial(_subject, request, evaluation_data(request), make)
-    settings = clock_settings(request, busy=busy) if with_source else request.settings
+    settings = clock_settings(request, busy=load.busy) if with_source else request.settings
     settings = replace(settings, incumbent_ratio=None)
     measurement = measure_in_turns(request, settings, subject_of, with_source=with_source)
     thread_ratios: list[Estimate | None] = [None] * len(request.models)
     if with_source:
-        thread_ratios = ratios_on_one_thread(request, measurement, subject_of, busy=busy)
+        thread_ratios = ratios_on_one_thread(request, measurement, subject_of, busy=load.busy)
     replies = []
     for number, comparison in enumerate(measurement.comparisons):
         single = replace(request.alone(number), metrics=(MEDIAN_LATENCY, STEP))
-        reply = results(single, comparison, settings.batch_size, measurement.summary(comparison))
-        replies.append(_with_both_ratios(with_one_thread(single, reply, thread_ratios[number], busy=busy)))
+        reply = results(single, comparison, settings.batch_size, measurement.summary(comparison), load)
+        replies.append(_with_both_ratios(with_one_thread(single, reply, thread_ratios[number], load)))
     return replies
 
 

@@ -6,8 +6,10 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from autoopt.json_codec import JsonValue
+from autoopt.measure.contention import contention
 
 BUSY = 0.2
 """Load of other processes, in cores, from which a machine counts as busy."""
@@ -23,27 +25,54 @@ class Reading:
     busy: float
     """-1 where the system does not report it."""
     process: float
+    runnable: int = 1
+    """Threads of the machine that were on a core or waited for one, with this one."""
 
     @staticmethod
     def now() -> Reading:
-        return Reading(time.monotonic(), _busy_seconds(), time.process_time())
+        try:
+            statistics = Path("/proc/stat").read_text()
+        except OSError:
+            return Reading(time.monotonic(), -1.0, time.process_time())
+        user, nice, system, _, _, irq, softirq, steal = map(int, statistics.split("\n", 1)[0].split()[1:9])
+        busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+        runnable = int(statistics.split("procs_running ", 1)[1].split("\n", 1)[0])
+        return Reading(time.monotonic(), busy, time.process_time(), runnable)
 
 
-def others_load(before: Reading, after: Reading) -> float | None:
-    """Compute the cores that other processes used between two readings; None if that is not measurable."""
-    elapsed = after.clock - before.clock
-    if before.busy < 0 or elapsed < SAMPLE_SECONDS:
-        return None
-    return max(0.0, ((after.busy - before.busy) - (after.process - before.process)) / elapsed)
+@dataclass(frozen=True)
+class Load:
+    """What other programs did during a measurement."""
+
+    cores: float | None = None
+    """The cores that they used; None if that is not measurable."""
+    runnable: float = 0.0
+    """Mean number of their threads that were on a core or waited for one."""
+
+    @staticmethod
+    def between(before: Reading, after: Reading) -> Load:
+        elapsed = after.clock - before.clock
+        if before.busy < 0 or elapsed < SAMPLE_SECONDS:
+            return Load()
+        cores = ((after.busy - before.busy) - (after.process - before.process)) / elapsed
+        return Load(max(0.0, cores), max(0.0, (before.runnable + after.runnable) / 2 - 1))
+
+    @property
+    def busy(self) -> bool:
+        return self.cores is not None and self.cores > BUSY
+
+    @property
+    def contention(self) -> float:
+        """The contention for caches and memory; 0 beside idle programs."""
+        return contention(self.runnable, core_count()) if self.busy else 0.0
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Describe the load for the details of a measurement."""
+        cores = None if self.cores is None else round(self.cores, 3)
+        return {"others_load": cores, "others_runnable": self.runnable}
 
 
-def _busy_seconds() -> float:
-    try:
-        line = Path("/proc/stat").read_text().split("\n", 1)[0]
-    except OSError:
-        return -1.0
-    user, nice, system, _, _, irq, softirq, steal = map(int, line.split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+QUIET: Final = Load(0.0)
 
 
 def wait_for_quiet(limit: float) -> dict[str, JsonValue]:
@@ -57,10 +86,10 @@ def wait_for_quiet(limit: float) -> dict[str, JsonValue]:
     while limit > 0:
         before = Reading.now()
         time.sleep(SAMPLE_SECONDS)
-        load = others_load(before, Reading.now())
-        if load is None:
+        cores = Load.between(before, Reading.now()).cores
+        if cores is None:
             break
-        quiet = load < 2 * BUSY
+        quiet = cores < 2 * BUSY
         if quiet or time.monotonic() - began > limit:
             break
     return {"waited": round(time.monotonic() - began, 3), "quiet": quiet}

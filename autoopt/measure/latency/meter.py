@@ -21,6 +21,7 @@ from autoopt.measure.latency import machine
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.executed_graph import executed_graphs
 from autoopt.measure.latency.generation import shared_time, with_generation
+from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import Measurement, measure_in_turns
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.results import results
@@ -67,7 +68,7 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
         request = shared_time(request)
         measured = _measured(request, with_source=not source_refusal, one_thread=one_thread)
         replies = _replies(request, measured, source_refusal)
-        replies = with_generation(request, replies, with_source=not source_refusal, busy=measured.busy)
+        replies = with_generation(request, replies, with_source=not source_refusal, load=measured.load)
     details = {**replies[0].details, EXECUTED_GRAPH: graph, SAME_GRAPH: same_graph}
     return replace(replies[0], details=details, rivals=tuple(replies[1:]))
 
@@ -76,14 +77,14 @@ def _replies(request: MeasureRequest, measured: _Measured, source_refusal: str) 
     """Make the reply for each model."""
     measurement = measured.measurement
     details = _details(request, measurement.comparisons[0])
-    details |= {"source_refused": source_refusal, "machine": measured.machine, "busy": measured.busy}
+    details |= {"source_refused": source_refusal, "machine": measured.machine, "busy": measured.load.busy}
     replies = []
     for number, comparison in enumerate(measurement.comparisons):
         own_details = {**measurement.summary(comparison), **details, **comparison.candidate.outlier_details()}
         own_details["disturbed"] = comparison.disturbed or details["disturbed"]
         single = request.alone(number)
-        reply = results(single, comparison, request.settings.batch_size, own_details)
-        reply = with_one_thread(single, reply, measured.thread_ratios[number], busy=measured.busy)
+        reply = results(single, comparison, request.settings.batch_size, own_details, measured.load)
+        reply = with_one_thread(single, reply, measured.thread_ratios[number], measured.load)
         replies.append(_with_throughput(single, reply, measured.tables[number]))
     return replies
 
@@ -97,8 +98,7 @@ class _Measured:
     thread_ratios: list[Estimate | None]
     """Ratios on one thread."""
     machine: dict[str, JsonValue]
-    busy: bool
-    """True if other programs were at work."""
+    load: Load
 
 
 def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -> _Measured:
@@ -112,13 +112,12 @@ def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -
     own_subject = partial(subject_of, request, data)
     measurement = measure_in_turns(request, settings, own_subject, with_source=with_source)
     tables = _throughput_tables(request, measurement)
-    load = machine.others_load(before, machine.Reading.now())
-    busy = load is not None and load > machine.BUSY
+    load = Load.between(before, machine.Reading.now())
     thread_ratios: list[Estimate | None] = [None] * len(request.models)
     if with_source and one_thread:
-        thread_ratios = ratios_on_one_thread(request, measurement, own_subject, busy=busy)
-    state = {**machine.describe(), **waiting, "others_load": None if load is None else round(load, 3)}
-    return _Measured(measurement, tables, thread_ratios, state, busy)
+        thread_ratios = ratios_on_one_thread(request, measurement, own_subject, busy=load.busy)
+    state = {**machine.describe(), **waiting, **load.to_json()}
+    return _Measured(measurement, tables, thread_ratios, state, load)
 
 
 def _details(request: MeasureRequest, comparison: Comparison) -> dict[str, JsonValue]:

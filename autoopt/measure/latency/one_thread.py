@@ -11,9 +11,10 @@ import math
 from dataclasses import replace
 
 from autoopt import json_codec
+from autoopt.measure.contention import error_of
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
-from autoopt.measure.latency.machine import core_count
+from autoopt.measure.latency.machine import Load, core_count
 from autoopt.measure.latency.measurement import Measurement, SubjectOf
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
@@ -73,7 +74,7 @@ def ratios_on_one_thread(
 
 
 def with_one_thread(
-    request: MeasureRequest, reply: MeasureReply, on_one_thread: Estimate | None, *, busy: bool
+    request: MeasureRequest, reply: MeasureReply, on_one_thread: Estimate | None, load: Load
 ) -> MeasureReply:
     """Let the ratio on one thread, if there is one, count in the ratio of the reply.
 
@@ -81,17 +82,19 @@ def with_one_thread(
         request: The request for this candidate alone.
         reply: The reply to it.
         on_one_thread: The ratio of both models on one thread.
-        busy: True if other programs were at work. Else the ratio by the clock is as certain as its interval says.
+        load: What other programs did. Without any, the ratio by the clock is as certain as its interval says.
     """
     if on_one_thread is None or MEDIAN_LATENCY not in reply.ratios:
         return reply
-    both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_one_thread, disturbance=DISTURBANCE if busy else 0.0)
+    difference = math.hypot(DIFFERENCE, error_of(on_one_thread.value, load.contention))
+    disturbance = DISTURBANCE if load.busy else 0.0
+    both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_one_thread, disturbance, difference)
     most = math.log(_thread_count(request, request.source) / _thread_count(request, request.candidate))
     if most:
         # Beside other programs, more threads help anything from not at all to as much as on a quiet machine.
         half = math.exp(most / 2)
         expected = Estimate(on_one_thread.value * half, on_one_thread.low * half, on_one_thread.high * half)
-        difference = math.hypot(DIFFERENCE, UNIFORM * most)
+        difference = math.hypot(difference, UNIFORM * most)
         both = TwoRatios(both.by_clock, expected, disturbance=abs(most), difference=difference)
     ratios = {**reply.ratios, MEDIAN_LATENCY: both.combined()}
     return replace(reply, ratios=ratios, details={**reply.details, DETAIL: json_codec.to_json(both)})

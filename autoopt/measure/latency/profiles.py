@@ -10,6 +10,7 @@ import numpy as np
 from autoopt.data.sources.synthetic import read_inputs
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, to_json
+from autoopt.measure.contention import DETAIL as CONTENTION
 from autoopt.measure.latency import meter
 from autoopt.measure.latency.meter import is_slow, pace_of
 from autoopt.measure.request import MeasureReply, MeasureRequest
@@ -158,6 +159,7 @@ def _joint_details(request: MeasureRequest, parts: Sequence[JsonObject], weights
         "threads": request.target.threads,
         "source_refused": next(filter(None, columns["source_refused"]), ""),
         "busy": any(columns["busy"]),
+        CONTENTION: max(from_json(list[float], columns[CONTENTION])),
         "disturbed": any(columns["disturbed"]) or is_slow(pace),
         "source_ms": ms,
         "shared_variance": float(weights**2 @ np.array(columns["shared_variance"], np.float64)),

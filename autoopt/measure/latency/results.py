@@ -8,10 +8,13 @@ from typing import Final
 import numpy as np
 
 from autoopt.json_codec import JsonObject
+from autoopt.measure.contention import DETAIL as CONTENTION
+from autoopt.measure.contention import error_of
 from autoopt.measure.intervals.items import bootstrap
 from autoopt.measure.intervals.pooling import BEYOND
 from autoopt.measure.intervals.replicas import log_interval, widened
 from autoopt.measure.latency.comparison import BEYOND_FEW, Comparison
+from autoopt.measure.latency.machine import QUIET, Load
 from autoopt.measure.latency.pairs import Pair, select_pairs
 from autoopt.measure.latency.subjects import Subject, statistic
 from autoopt.measure.latency.timing import outliers
@@ -32,10 +35,12 @@ RARE = 0.01
 """Share of inferences up to which outliers are blamed on the operating system."""
 
 
-def results(request: MeasureRequest, comparison: Comparison, batch_size: int, details: JsonObject) -> MeasureReply:
+def results(
+    request: MeasureRequest, comparison: Comparison, batch_size: int, details: JsonObject, load: Load = QUIET
+) -> MeasureReply:
     """Compute the requested metrics of both models and their paired ratios from the pairs that count."""
     interrupted = len(comparison.pairs) - len(_counted(comparison, "p99"))
-    details = {**details, "interrupted": interrupted}
+    details = {**details, "interrupted": interrupted, CONTENTION: load.contention}
     names = [name for name in request.metrics if name in STATISTICS] or list(STATISTICS)
     metrics = _absolute_values(comparison, comparison.candidate, names, batch_size)
     if request.is_source:
@@ -44,7 +49,10 @@ def results(request: MeasureRequest, comparison: Comparison, batch_size: int, de
     if comparison.source is None:
         return MeasureReply(metrics, details=details)
     source_metrics = _absolute_values(comparison, comparison.source, names, batch_size)
-    ratios = {name: _ratio(comparison, comparison.source, name) for name in names}
+    ratios = {}
+    for name in names:
+        ratio = _ratio(comparison, comparison.source, name)
+        ratios[name] = ratio.with_log_error(error_of(ratio.value, load.contention))
     return MeasureReply(metrics, source_metrics, ratios, details)
 
 
