@@ -9,6 +9,7 @@ from autoopt.store.sql.claims import SqlClaims
 from autoopt.store.sql.results import SqlResults
 from autoopt.store.sql.runs import SqlRuns
 from autoopt.store.sql.store import require_sql
+from autoopt.store.sql.sweeps import SqlSweeps
 from autoopt.store.sql.trials import SqlTrials
 
 
@@ -19,5 +20,6 @@ def by(store: Store, owner: str) -> Store:
     other.results = SqlResults(other.database, owner)
     other.claims = SqlClaims(other.database, owner)
     other.runs = SqlRuns(other.database, owner)
+    other.sweeps = SqlSweeps(other.database, owner)
     other.trials = SqlTrials(other.database, owner)
     return other

@@ -42,7 +42,7 @@ def prepare(request: RunRequest) -> Prepared:
     spec = spec_of(request)
     spec.check_files(model=request.model is None, data=request.data is None)
     minutes = spec.search.config().overridden(request.search).minutes
-    until = began + minutes * 60 if minutes else FOREVER
+    until = min(request.until, began + minutes * 60 if minutes else FOREVER)
     try:
         with deadline(until), notices_to(request.observer.on_note):
             return _opened(request, spec, began)

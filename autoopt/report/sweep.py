@@ -92,7 +92,7 @@ def summary(result: SweepResult) -> list[str]:
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
     lines = [f"{plural(len(result.models), 'model')}: {statuses}"]
     if result.not_run:
-        lines.append(f"cancelled before {', '.join(result.not_run)}")
+        lines.append(f"not run: {_first_names(result.not_run)}; the next sweep begins with them")
     if result.regressions:
         lines.append(f"regressions: {', '.join(result.regressions)}")
     if result.improvements:
@@ -196,6 +196,8 @@ def _headline(result: SweepResult) -> str:
         line += f"; without a result: {_first_names(missing)}"
     if result.improvements:
         line += f"; better: {', '.join(result.improvements)}"
+    if result.not_run:
+        line += f"; no time for {plural(len(result.not_run), 'model')}"
     return f"{line}."
 
 

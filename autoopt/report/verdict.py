@@ -17,8 +17,6 @@ UNSURE: Final = "is not certain"
 
 NO_DATA: Final = "no data: "
 """Start of the note on how lossy models are judged without data."""
-TIME_LIMIT: Final = "--minutes"
-"""Part of the reason to stop of a run that its time limit ended."""
 
 
 def answer(result: RunResult) -> Answer:
@@ -96,9 +94,9 @@ def _kept_answer(result: RunResult) -> list[str]:
     lines = [f"Not {word}: no candidate was measurably better, so your model stays."]
     if result.undecided:
         lines = [f"Undecided whether a candidate {verb} {word}; keeping your model.", deciding_action(result)]
-    if TIME_LIMIT in result.stopped:
+    if result.time_was_up:
         trials = plural(result.trials.get("total", 0), "trial")
-        lines.append(f"The time was up after {trials}; more time ({TIME_LIMIT}) allows more.")
+        lines.append(f"The time was up after {trials}; more time (--minutes) allows more.")
     return lines
 
 
@@ -150,7 +148,7 @@ def _unsure_metrics(model: ModelResult) -> list[str]:
 def _was_cut_off(result: RunResult) -> bool:
     """True if the time limit of the run ended it before a trial succeeded or failed for another reason."""
     failures = result.trials.get("total", 0) - result.trials.get("timeout", 0)
-    return TIME_LIMIT in result.stopped and not failures
+    return result.time_was_up and not failures
 
 
 def _lacks_candidates(result: RunResult) -> bool:

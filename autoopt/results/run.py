@@ -15,6 +15,9 @@ INTERIM: Final = ("running", "interrupted", "cancelled", "failed")
 """Status of a run that has not finished."""
 WARNING: Final = "WARNING: "
 """Start of a note on what makes the whole result doubtful, such as a source model that is no better than chance."""
+RUN_LIMIT: Final = "stopped at the time limit (--minutes)"
+SWEEP_LIMIT: Final = "stopped because the time of the sweep was up"
+"""Reasons why a search ended; a search that ended with its sweep continues with the next one."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ class RunResult:
     def is_interim(self) -> bool:
         """True if the run has not finished: this is the best of the trials so far."""
         return self.status in INTERIM
+
+    @property
+    def time_was_up(self) -> bool:
+        """True if a time limit ended the search."""
+        return RUN_LIMIT in self.stopped or SWEEP_LIMIT in self.stopped
 
     @property
     def better_model(self) -> ModelResult | None:

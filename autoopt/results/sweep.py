@@ -164,7 +164,7 @@ class SweepResult:
     improvements: tuple[str, ...] = ()
     environment_changes: tuple[str, ...] = ()
     not_run: tuple[str, ...] = ()
-    """Models that a cancelled sweep did not reach."""
+    """Models for which a night had no time, or that a cancelled sweep did not reach."""
     seconds: float = 0.0
 
     @property

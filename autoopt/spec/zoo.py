@@ -80,6 +80,13 @@ class ZooEntry:
     """The reason for which there is no model: the path does not exist, or a folder or glob has no models."""
 
 
+class NightSpec(StrictModel):
+    """The time of nightly sweeps."""
+
+    minutes: float = Field(gt=0)
+    """Maximum time of a night. A search that it cuts off, and models that it leaves out, continue in the next one."""
+
+
 class BisectSpec(StrictModel):
     """The bisection of regressions at the end of a nightly sweep."""
 
@@ -105,6 +112,9 @@ class ZooSpec(FileModel):
     notify: str | Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Addresses to which nightly sweeps of a server report failures: a webhook of Slack or Teams, another webhook, a
     mail address as `mailto://...`, or an environment variable with one as `$NAME`."""
+
+    night: NightSpec | None = None
+    """Limits the time of nightly sweeps."""
 
     bisect: BisectSpec | None = None
     """Measures at the end of a nightly sweep what made models slower; see `autoopt bisect`."""

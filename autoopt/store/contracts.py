@@ -156,16 +156,16 @@ class ResultStore(ABC):
 
 
 class ClaimStore(ABC):
-    """Claims with leases on pass runs, evaluations, trials and runs.
+    """Claims with leases on pass runs, evaluations, trials, runs and sweeps.
 
-    The key of a claim is that of the pass run or evaluation, the id of the run, or `TrialRecord.key`.
+    The key of a claim is that of the pass run or evaluation, the id of the run or sweep, or `TrialRecord.key`.
     """
 
     @abstractmethod
     def acquire(self, kind: ClaimKind, key: str, seconds: float = LEASE_SECONDS, *, redo: bool = False) -> Claim:
         """Claim a piece of work. Claiming again what this owner already holds renews the lease.
 
-        With `redo`, a finished result with a retryable outcome can be claimed too, and a run that has ended.
+        With `redo`, a finished result with a retryable outcome can be claimed too, and a run or sweep that has ended.
         """
 
     @abstractmethod
@@ -237,7 +237,7 @@ class SweepStore(ABC):
 
     @abstractmethod
     def finish(self, sweep: str, status: RunStatus = "finished", result: Json | None = None) -> None:
-        """Set the status and the result of a sweep."""
+        """Set the status and the result of a sweep; does nothing if another owner has continued it."""
 
     @abstractmethod
     def get(self, name: str) -> SweepRecord:

@@ -22,7 +22,7 @@ Json: TypeAlias = Mapping[str, Any]
 """A JSON document whose form its writer and its readers know."""
 RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
 TrialStatus: TypeAlias = Literal["pending", "running", "done"]
-ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run"]
+ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run", "sweep"]
 ClaimState: TypeAlias = Literal["mine", "held", "done"]
 IMPORTED = "imported"
 """Key in the settings of a run that was made elsewhere: the archive's name, and whether its results are reused."""
@@ -168,6 +168,7 @@ class SweepRecord:
     settings: Json = field(default_factory=dict)
     status: RunStatus = "running"
     result: Json | None = None
+    owner: str | None = None
     created: float = 0.0
     finished: float | None = None
 

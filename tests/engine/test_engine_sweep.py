@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ from typing import Any
 import onnxruntime
 import pytest
 from builders import cnn, mlp, write
+from store_owners import by
 
 from autoopt.cli.app import main
-from autoopt.engine.sweeps.history import OWNER_EVENT
 from autoopt.engine.sweeps.releases import Promotion, promote
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.sweep import run_sweep
@@ -31,7 +32,7 @@ from autoopt.report.sweep_comparison import differences
 from autoopt.results import SweepResult
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
-from autoopt.store import EventRecord, SweepRecord, open_store
+from autoopt.store import SweepRecord, open_store
 from autoopt.store.maintenance.stats import stats
 
 DAG = """\
@@ -153,7 +154,7 @@ def test_sigterm_ends_a_sweep_with_its_results_and_it_goes_on_with_the_same_run(
     (folder / "zoo.yaml").write_text("name: z\ndag: dag.yaml\nmodels: [more.zip, {path: mlp, dag: ends.yaml}]\n")
     assert main(["sweep", "zoo.yaml", "--quiet"]) == EXIT_INTERRUPTED
     assert (folder / "out" / "more" / "model.onnx").exists()
-    assert "cancelled before mlp" in (folder / "out" / "sweep.html").read_text()
+    assert "not run: mlp" in (folder / "out" / "sweep.html").read_text()
     with open_store(None, folder / "home") as store:
         assert store.sweeps.get("latest").status == "cancelled"
         [run] = store.runs.all(status="cancelled")
@@ -307,9 +308,48 @@ def test_a_flow_run_resumes_its_own_sweep_alone(folder: Path) -> None:
     assert sweep(folder, flow_run="first", **retry)["sweep"] not in begun  # its own has ended: a new one
     with open_store(None, folder / "home") as store:  # a process that was killed says nothing
         gone = store.owner.rpartition("/")[0] + "/1"  # as this one, but begun when the machine did
-        store.sweeps.finish(begun[1], "running")
-        store.events.add(EventRecord(kind=OWNER_EVENT, subject=begun[1], data={"owner": gone}))
+        assert by(store, gone).claims.acquire("sweep", begun[1], redo=True)
     assert sweep(folder, flow_run="second", **retry)["sweep"] == begun[1]
+
+
+NIGHT = """\
+name: nightly
+dag: dag.yaml
+night: {minutes: 60}
+models:
+  - {path: one, tags: [a]}
+  - {path: two, tags: [a]}
+  - three
+"""
+
+
+def ended_after(model: str, monkeypatch: pytest.MonkeyPatch) -> CallbackObserver:
+    """Moves the clock past the end of the night once a model has begun."""
+
+    def listen(event: str, **values: Any) -> None:
+        if event == "trial_ends" and runs == [model]:
+            monkeypatch.setattr(time, "monotonic", lambda: clock() + 3600.0)
+        if event == "model_begins":
+            runs[:] = [values["name"]]
+
+    clock, runs = time.monotonic, [""]
+    return CallbackObserver(listen)
+
+
+def test_a_night_whose_time_is_up_goes_on_the_next_night(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, model in {"one": cnn(), "two": mlp(), "three": cnn()}.items():
+        write(model, folder / name)
+    (folder / "zoo.yaml").write_text(NIGHT)
+    with monkeypatch.context() as patched:
+        first = sweep(folder, nightly=True, observer=ended_after("two", patched))
+    assert (list(models(first)), first["not_run"]) == (["one", "two"], ["three"])
+    begun: list[str] = []
+    observer = CallbackObserver(lambda event, **v: begun.append(v["name"]) if event == "model_begins" else None)
+    second = sweep(folder, nightly=True, observer=observer)
+    assert begun[0] == "three"
+    assert list(models(second)) == ["one", "two", "three"]
+    assert second["regressions"] == second["not_run"] == []
+    assert sweep(folder, only="a")["regressions"] == []
 
 
 def test_models_that_vanish_are_missing_until_accepted_or_removed(folder: Path) -> None:

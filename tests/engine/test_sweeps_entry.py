@@ -34,7 +34,7 @@ def run(
     request = SweepRequest(zoo={}, home=folder / "store", out=folder / "out", accept=accept)
     with open_store(home=folder / "store") as store:
         sweep = store.sweeps.create(SweepRecord(id="", name="z")).id
-    return ModelRunner(request, search, sweep).run(item, load_dag(DAG), [EarlierEntry("s", e) for e in earlier])  # type: ignore[arg-type]
+    return ModelRunner(request, search, sweep, sweep).run(item, load_dag(DAG), [EarlierEntry("s", e) for e in earlier])  # type: ignore[arg-type]
 
 
 def item_of(folder: Path, path: Path) -> ZooItem:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from builders import mlp, write
+from store_owners import by
 
+from autoopt.engine.sweeps import history
 from autoopt.engine.sweeps.history import SweepHistory
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import items
@@ -42,10 +44,14 @@ class Night:
     def history(self) -> SweepHistory:
         return SweepHistory(self.zoo, self.store)
 
-    def add(self, *entries: SweepEntry, status: Any = "finished", **settings: Any) -> str:
+    def add(
+        self, *entries: SweepEntry, status: Any = "finished", not_run: tuple[str, ...] = (), **settings: Any
+    ) -> str:
         settings = {"of": self.history.identity, "only": None, **settings}
         record = self.store.sweeps.create(SweepRecord(id="", name="z", settings=settings))
-        self.store.sweeps.finish(record.id, status, SweepResult(record.id, "z", models=entries).to_json())
+        self.store.sweeps.finish(
+            record.id, status, SweepResult(record.id, "z", models=entries, not_run=not_run).to_json()
+        )
         return record.id
 
     def entry(self, name: str, verdict: str = "same", **fields: Any) -> SweepEntry:
@@ -126,14 +132,35 @@ def test_only_sweeps_with_the_same_tag_are_compared(night: Night) -> None:
     assert [entry.name for entry in night.missing(only="a")] == ["gone"]
 
 
-def test_the_last_environment_leaves_out_the_hosts(night: Night) -> None:
-    assert night.history.last_environment("now") == {}
-    night.add(night.entry("one", environment={"onnx": "1", "hosts": {"h": {"onnx": "2"}}}))
-    assert night.history.last_environment("now") == {"onnx": "1"}
+def test_models_that_a_night_left_out_are_missing_since_the_night_that_had_them(night: Night) -> None:
+    night.add(night.entry("one"), replace(night.entry("gone"), listed="one"))
+    night.add(night.entry("one"), not_run=("gone",))
+    assert [entry.name for entry in night.missing()] == ["gone"]
+
+
+def test_nights_that_left_a_model_out_are_counted_up_to_the_one_that_ran_it(night: Night) -> None:
+    night.add(not_run=("one", "two"))
+    night.add(night.entry("one"), not_run=("two",))
+    night.add(not_run=("one", "two"))
+    night.add(not_run=("one",), only="a")
+    assert night.history.nights_left_out("now", None) == {"one": 1, "two": 3}
+    assert night.history.nights_left_out("now", "a") == {"one": 1}
+    night.add(night.entry("one"), night.entry("two"))
+    assert night.history.nights_left_out("now", None) == {}
+
+
+def test_the_newest_entry_of_a_model_counts_whatever_came_of_it(night: Night) -> None:
+    night.add(night.entry("one", reason="first"), night.entry("two", reason="first"))
+    night.add(night.entry("one", "worse", reason="second"), only="a")
+    models = [SweepEntry(name, "ok", listed=name, called=name) for name in ("one", "two", "three")]
+    newest = night.history.newest_entries("now", models)
+    assert {name: entry.reason for name, entry in newest.items()} == {"one": "second", "two": "first"}
 
 
 def resumed(night: Night, **options: Any) -> SweepRecord | None:
-    return night.history.interrupted(SweepRequest(zoo=night.zoo, resume=True, **options))
+    request = SweepRequest(zoo=night.zoo, resume=True, **options)
+    record = night.history.interrupted(request)
+    return None if record is None else night.history.claimed(record, wait=bool(request.flow_run))
 
 
 def test_the_last_unfinished_sweep_is_resumed(night: Night) -> None:
@@ -159,7 +186,7 @@ def test_a_flow_run_resumes_only_its_own_sweep(night: Night) -> None:
 
 def test_a_sweep_that_another_process_executes_is_not_resumed(night: Night) -> None:
     record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
-    night.history.take_over(record.id)
+    assert night.store.claims.acquire("sweep", record.id)
     with pytest.raises(InputError, match=f"sweep {record.id} of z is running .* wait until it has ended"):
         resumed(night)
 
@@ -167,8 +194,31 @@ def test_a_sweep_that_another_process_executes_is_not_resumed(night: Night) -> N
 def test_a_sweep_of_a_dead_process_is_resumed(night: Night) -> None:
     record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
     dead = night.store.owner.rpartition("/")[0] + "/1"  # as this process, but started with the machine
-    night.store.events.add(EventRecord(kind="sweep begun", subject=record.id, data={"owner": dead}))
+    assert by(night.store, dead).claims.acquire("sweep", record.id)
     assert resumed(night) is not None
+
+
+def test_a_sweep_of_another_machine_is_resumed_once_its_lease_has_ended(night: Night) -> None:
+    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
+    assert by(night.store, "far/1-2/3/4/5").claims.acquire("sweep", record.id)
+    with pytest.raises(InputError, match=r"is running \(process 4 on far\)"):
+        resumed(night)
+    assert by(night.store, "far/1-2/3/4/5").claims.renew("sweep", record.id, seconds=-1.0)
+    assert resumed(night) is not None
+    assert not by(night.store, "far/1-2/3/4/5").claims.renew("sweep", record.id)
+
+
+def test_a_flow_run_waits_for_the_process_that_executes_its_sweep(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"of": night.history.identity, "flow_run": "f"}
+    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings=settings))
+    other = by(night.store, "far/1-2/3/4/5")
+    assert other.claims.acquire("sweep", record.id)
+    monkeypatch.setattr(history.time, "sleep", lambda _: other.sweeps.finish(record.id, "finished", {"models": []}))
+    resumed_record = resumed(night, flow_run="f", or_begin=True)
+    assert resumed_record is not None
+    assert (resumed_record.id, resumed_record.status) == (record.id, "finished")
 
 
 def test_a_zoo_file_that_was_moved_keeps_its_history(night: Night) -> None:

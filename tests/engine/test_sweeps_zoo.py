@@ -123,6 +123,23 @@ def test_objectives_of_a_model_override_those_of_the_zoo(folder: Path) -> None:
     assert [one.metric for one in dag_of(zoo, item_of(zoo), None).objectives or ()] == ["latency_p50"]
 
 
+def test_evaluation_data_of_a_model_replace_all_data_below_them(folder: Path) -> None:
+    below = "data: {evaluation: dag.npz, calibration: dag_calibration.npz}\n"
+    (folder / "dag.yaml").write_text(DAG + below)
+
+    def data_of(**fields: Any) -> dict[str, str]:
+        zoo = zoo_of(folder, [{"path": "one/model.onnx", **fields}])
+        data = dag_of(zoo, item_of(zoo), None).data
+        named = {"evaluation": data.evaluation, "calibration": data.calibration}
+        return {which: Path(str(path)).stem for which, path in named.items() if path is not None}
+
+    assert data_of() == {"evaluation": "dag", "calibration": "dag_calibration"}
+    assert data_of(data="own.npz") == {"evaluation": "own"}
+    assert data_of(data={"calibration": "own.npz"}) == {"evaluation": "dag", "calibration": "own"}
+    both = {"evaluation": "own.npz", "calibration": "other.npz"}
+    assert data_of(data=both) == {"evaluation": "own", "calibration": "other"}
+
+
 def test_a_missing_dag_is_named_with_its_place(folder: Path) -> None:
     zoo = zoo_of(folder, [{"path": "one/model.onnx", "dag": "nowhere.yaml"}])
     with pytest.raises(ConfigError, match=r"models\[0\]\.dag: no such file: nowhere\.yaml"):

@@ -11,7 +11,7 @@ from store_owners import by
 from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.store import Store
+from autoopt.store import Store, SweepRecord
 from autoopt.store.records import ClaimKind
 
 
@@ -51,6 +51,20 @@ def test_only_the_owner_renews_or_releases_a_claim(store: Store) -> None:
     assert by(store, "b").claims.acquire("evaluation", work).state == "held", "not b's to release"
     by(store, "a").claims.release("evaluation", work)
     assert by(store, "b").claims.acquire("evaluation", work)
+
+
+def test_a_sweep_is_claimed_like_a_run_and_ends_only_by_its_owner(store: Store) -> None:
+    sweep = store.sweeps.create(SweepRecord("", "z")).id
+    first, second = by(store, "a"), by(store, "b")
+    assert first.claims.acquire("sweep", sweep)
+    assert second.claims.acquire("sweep", sweep).owner == "a"
+    second.sweeps.finish(sweep, "cancelled")
+    assert store.sweeps.get(sweep).status == "running"
+    first.sweeps.finish(sweep, "cancelled")
+    assert first.claims.acquire("sweep", sweep).state == "done"
+    assert second.claims.acquire("sweep", sweep, redo=True)
+    assert store.sweeps.get(sweep).owner == "b"
+    assert not first.claims.renew("sweep", sweep)
 
 
 def test_the_claim_of_a_dead_process_is_free_at_once(store: Store, dead_owner: str) -> None:

@@ -126,7 +126,7 @@ def test_a_newer_or_broken_export_is_refused_in_one_line(tmp_path: Path, old: st
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("found", ["0004", "ffff"])
+@pytest.mark.parametrize("found", ["0005", "ffff"])
 def test_a_newer_database_is_refused_in_one_line(url: str, tmp_path: Path, found: str) -> None:
     database = open_database(url)
     prepare(database)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,8 +63,12 @@ class RunRequest:
     """Options of the DAG that is proposed for a bare model."""
     goal: GoalOptions = field(default_factory=GoalOptions)
     """Overrides of the DAG's objectives and constraints."""
+    name: str = ""
+    """Name of the model in lists, logs and flow runs; that of its file by default."""
     sweep: str | None = None
     """Id of the sweep that the run belongs to."""
+    until: float = math.inf
+    """End of the sweep on `time.monotonic`. A search that it cuts off continues with the next request for it."""
     resume: str | None = None
     """Id of the interrupted run to continue."""
     target: str | None = None
@@ -123,6 +128,7 @@ class RunRequest:
             "dag": document,
             "dag_file": request.dag_file,
             "model": None if model is None else _shown(model),
+            "name": self.name,
             "parts": {name: _shown(path) for name, path in self.parts.items()},
             "data": _data_json(self.data, cache),
             "calibration": _data_json(self.calibration, cache),

@@ -102,7 +102,7 @@ def _record(
     request: RunRequest, identity: str, sources: SetSources, parts: Sequence[SetPart], whole: ResolvedInputs
 ) -> RunRecord:
     """The record of a new run."""
-    name = " + ".join(part.name for part in parts)
+    name = request.name or " + ".join(part.name for part in parts)
     shares = {part.name: part.share for part in parts}
     # The graph that is proposed for a bare model has its name.
     dag = {"dag": "-".join(shares)} if names_model(request.dag) else {}
@@ -132,6 +132,7 @@ def _part_request(request: RunRequest, spec: DagSpec, path: str, weight: float) 
         request,
         dag=dag,
         model=None,
+        name="",
         parts={},
         search=search,
         goal=_part_goal(request.goal, spec),

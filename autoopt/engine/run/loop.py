@@ -106,7 +106,7 @@ class SearchLoop:
 
     def _is_over(self) -> bool:
         if not self.stopped and not self._ends_before(self._deadline()):
-            self.stopped = "stopped at the time limit (--minutes)"
+            self.stopped = self.ctx.attempt.limit
         return bool(self.stopped or self.study.finished)
 
     def _ends_before(self, until: float) -> bool:

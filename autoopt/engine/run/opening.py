@@ -24,6 +24,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.report.formatting import plural
 from autoopt.results import RunResult
+from autoopt.results.run import RUN_LIMIT, SWEEP_LIMIT
 from autoopt.search.factory import create_study
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
@@ -57,7 +58,7 @@ def open_session(
     finished = _finished_run(store, request, inputs.identity)
     if finished is not None and _answers(request, finished):
         attempt = make_attempt(request, inputs, finished.id, began)
-        session = make_session(RunContext(inputs.problem, resources, attempt), inputs, finished.name)
+        session = make_session(RunContext(inputs.problem, resources, attempt), inputs, _name(request, inputs, parent))
         session.answer = stored_answer(store, finished, attempt.elapsed())
         return session
     new_record = _record(request, inputs, parent)
@@ -69,7 +70,7 @@ def open_session(
     if completed:
         request.observer.on_note(f"resuming run {record.id}: {plural(completed, 'trial')} already done")
     attempt = make_attempt(request, inputs, record.id, began - time_spent(store, record.id))
-    session = make_session(RunContext(inputs.problem, resources, attempt), inputs, record.name)
+    session = make_session(RunContext(inputs.problem, resources, attempt), inputs, new_record.name)
     session.remeasure = request.remeasure
     session.continues = record.settings.get(CONTINUES)
     if parent is None and session.continues is None:
@@ -82,9 +83,14 @@ def _finished_run(store: Store, request: RunRequest, identity: str) -> RunRecord
     if not request.accepts_trials:
         return None
     finished = store.runs.latest_finished(identity)
-    if finished is not None and (finished.result or {}).get("untried"):
+    if finished is not None and _is_cut_short(finished.result or {}):
         return None
     return finished
+
+
+def _is_cut_short(result: Json) -> bool:
+    """True if trials failed for a reason outside of the model, or the time of a sweep was up."""
+    return bool(result.get("untried")) or SWEEP_LIMIT in result.get("stopped", "")
 
 
 def _answers(request: RunRequest, finished: RunRecord) -> bool:
@@ -121,7 +127,7 @@ def is_complete(result: Json) -> bool:
 
     A run adds to the measurements of one whose race did not decide, and tries what that one could not.
     """
-    return not (result.get("undecided") or result.get("untried"))
+    return not (result.get("undecided") or _is_cut_short(result))
 
 
 def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: float) -> Attempt:
@@ -133,15 +139,18 @@ def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: f
         run: Id of the run.
         began: Start of the run on `time.monotonic`, earlier by what interrupted attempts took.
     """
-    deadline = float("inf")
+    deadline, limit = float("inf"), RUN_LIMIT
     if inputs.search.minutes:
         deadline = began + inputs.search.minutes * 60
+    if request.until < deadline:
+        deadline, limit = request.until, SWEEP_LIMIT
     return Attempt(
         run=run,
         observer=request.observer,
         workers=max(1, request.workers, inputs.search.batch),
         began=began,
         deadline=deadline,
+        limit=limit,
         retry=RetryPolicy(earlier_runs=request.retry_failed),
         clock=time.monotonic,
     )
@@ -213,7 +222,7 @@ def settings_of(request: RunRequest, inputs: ResolvedInputs) -> dict[str, Any]:
     cache = (request.home or settings().home) / "downloads"
     return {
         "dag": problem.plan.name,
-        "model": model_name(inputs.model),
+        "model": request.name or model_name(inputs.model),
         "search": inputs.search.model_dump(),
         "objectives": to_json(problem.goal.objectives),
         "constraints": to_json(problem.goal.constraints),
@@ -225,22 +234,27 @@ def settings_of(request: RunRequest, inputs: ResolvedInputs) -> dict[str, Any]:
     }
 
 
+def _name(request: RunRequest, inputs: ResolvedInputs, parent: RunRecord | None) -> str:
+    """The name of the model, with that of the target if it is one of several."""
+    name = request.name or model_name(inputs.model)
+    if parent is not None and "targets" in parent.settings:
+        name += f" · {inputs.problem.target.name}"
+    return name
+
+
 def _record(request: RunRequest, inputs: ResolvedInputs, parent: RunRecord | None) -> RunRecord:
     """The record of a new run."""
     problem = inputs.problem
-    record = RunRecord(
+    return RunRecord(
         id="",
-        name=model_name(inputs.model),
+        name=_name(request, inputs, parent),
         identity=inputs.identity,
         model=problem.source.artifact,
         plan=problem.plan.to_json(limit=SHOWN_CHAINS),
         settings=settings_of(request, inputs),
         sweep=request.sweep,
+        parent=None if parent is None else parent.id,
     )
-    if parent is None:
-        return record
-    name = f"{record.name} · {problem.target.name}" if "targets" in parent.settings else record.name
-    return replace(record, name=name, parent=parent.id)
 
 
 def _resume(store: Store, record: RunRecord, identity: str) -> RunRecord:

@@ -33,6 +33,8 @@ class ModelRunner:
     search: SearchWith
     sweep: str
     """Id of the sweep."""
+    occasion: str
+    """A resumed sweep does not measure twice on the same occasion."""
 
     def run(self, item: ZooItem, spec: DagSpec, earlier: Sequence[EarlierEntry] = ()) -> SweepEntry:
         """Run one model and compare it. A model that cannot be read or run gives an entry with the reason.
@@ -85,7 +87,7 @@ class ModelRunner:
             )
             last_best = earlier[0].entry.best if earlier else None
             if self.request.nightly or _has_other_source(entry, earlier):
-                entry = measure_again(session, entry, last_best, occasion=f"sweep {self.sweep}")
+                entry = measure_again(session, entry, last_best, occasion=self.occasion)
             if self.request.out is not None:
                 self._export(session, entry, earlier, self.request.out)
             return entry

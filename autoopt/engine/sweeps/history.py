@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from autoopt.engine.sweeps.releases import release_histories
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, free_name, listed
 from autoopt.engine.work.environment import environment
 from autoopt.errors import InputError
-from autoopt.owner import is_known_alive, is_known_dead
+from autoopt.owner import is_known_alive
 from autoopt.report.sweep_comparison import NIGHTS, EarlierEntry
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import MISSING
 from autoopt.spec.zoo import ZooSpec
-from autoopt.store import EventRecord, Store, SweepRecord
+from autoopt.store import Store, SweepRecord
 
-OWNER_EVENT = "sweep begun"
-"""Kind of the events that name the process which executes a sweep; the last one of a sweep counts."""
+POLL_SECONDS: Final = 2.0
+"""Interval of looks at a sweep that another process executes."""
 Key: TypeAlias = tuple[str, str]
 """Line of the zoo file and name below it; for a line that is no longer in the file, `""` and the name in the sweep.
 
@@ -42,7 +44,7 @@ class SweepHistory:
         """Return the sweep to resume; None to start a new one.
 
         Raises:
-            InputError: there is no interrupted sweep, or another process is executing it.
+            InputError: there is no interrupted sweep.
         """
         if not request.resume:
             return None
@@ -53,18 +55,33 @@ class SweepHistory:
             if request.or_begin:
                 return None
             raise InputError(f"no sweep of {self._zoo.name} was interrupted", where=self._zoo.source.file)
-        last = records[0]
-        owner = self._live_owner(last)
-        if owner:
-            host, _, _, process = [*owner.split("/"), "", "", ""][:4]
-            reason = f"sweep {last.id} of {self._zoo.name} is running (process {process} on {host})"
-            raise InputError(reason, where=self._zoo.source.file, remedy="wait until it has ended, or end it first")
-        return last
+        return records[0]
 
-    def take_over(self, sweep: str) -> None:
-        """Record that this process executes the sweep, which is running (again)."""
-        self._store.events.add(EventRecord(kind=OWNER_EVENT, subject=sweep, data={"owner": self._store.owner}))
-        self._store.sweeps.finish(sweep, "running")
+    def claimed(self, record: SweepRecord, *, wait: bool) -> SweepRecord:
+        """Claim a new or interrupted sweep for this process.
+
+        Args:
+            record: The sweep.
+            wait: Wait while another process executes it, such as that of a flow run that was called crashed and lives.
+                Then the sweep that is returned may have finished.
+
+        Raises:
+            InputError: Another process is executing it.
+        """
+        while record.status != "finished":
+            owner = record.owner or ""
+            if record.status != "running" or not is_known_alive(owner):
+                claim = self._store.claims.acquire("sweep", record.id, redo=record.status != "running")
+                if claim:
+                    return record
+                owner = str(claim.owner)
+            if not wait:
+                host, _, _, process = [*owner.split("/"), "", "", ""][:4]
+                reason = f"sweep {record.id} of {self._zoo.name} is running (process {process} on {host})"
+                raise InputError(reason, where=self._zoo.source.file, remedy="wait until it has ended, or end it first")
+            time.sleep(POLL_SECONDS)
+            record = self._store.sweeps.get(record.id)
+        return record
 
     def references(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
         """The entries to compare with by the model's name: the release, if there is one, then the latest good sweeps.
@@ -109,26 +126,49 @@ class SweepHistory:
     def missing_models(self, sweep: str, only: str | None, items: Sequence[ZooItem]) -> list[SweepEntry]:
         """Entries for models of the last finished sweep with the same tag that their line no longer yields.
 
+        Models that this sweep had no time for are looked up in those before it.
         They are listed until the sweep that lists them is accepted, or the line is removed.
         """
         lines = {listed(model) for _, model in self._zoo.lines(only)}
         reasons = {item.listed: item.reason for item in items if item.reason}
         names = {item.name for item in items}
-        for record in self._finished(sweep):
-            if record.settings.get("only") == only:
-                vanished = self._vanished(record, items)
-                return [_missing(entry, reasons, names) for entry in vanished if entry.listed in lines]
-        return []
+        vanished: dict[Key, SweepEntry] = {}
+        for record in self._with_tag(sweep, only):
+            for entry in self._vanished(record, items):
+                if entry.listed in lines:
+                    vanished.setdefault((entry.listed, entry.called), entry)
+            if record.settings.get("accept") or not self._result(record).not_run:
+                break
+        return [_missing(entry, reasons, names) for entry in vanished.values()]
 
-    def last_environment(self, sweep: str) -> Mapping[str, object]:
-        """The environment of the last sweep that measured a model, without hosts that only some models use."""
+    def nights_left_out(self, sweep: str, only: str | None) -> Counter[str]:
+        """How many of the newest sweeps with this tag, one after the other, had no time for each model, by its name."""
+        counts: Counter[str] = Counter()
+        left_out: set[str] | None = None
+        for record in self._with_tag(sweep, only):
+            names = set(self._result(record).not_run)
+            left_out = names if left_out is None else left_out & names
+            if not left_out:
+                break
+            counts.update(left_out)
+        return counts
+
+    def newest_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, SweepEntry]:
+        """The entry of each model in the newest other sweep that has it, whatever came of it, by the model's name."""
+        keys = {(model.listed, model.called): model.name for model in models}
+        names = {("", model.name): model.name for model in models}
+        newest: dict[str, SweepEntry] = {}
         for record in self._records():
+            if len(newest) == len(models):
+                break
             if record.id == sweep or record.result is None:
                 continue
-            models = self._result(record).models
-            if models:
-                return {name: value for name, value in models[-1].environment.items() if name != "hosts"}
-        return {}
+            for entry in self._result(record).models:
+                key = self._key(entry)
+                name = keys.get(key) or names.get(key)
+                if name is not None:
+                    newest.setdefault(name, entry)
+        return newest
 
     @cached_property
     def identity(self) -> dict[str, str]:
@@ -142,6 +182,12 @@ class SweepHistory:
         """The finished sweeps other than `sweep`, newest first."""
         for record in self._records():
             if record.id != sweep and record.status == "finished" and record.result is not None:
+                yield record
+
+    def _with_tag(self, sweep: str, only: str | None) -> Iterator[SweepRecord]:
+        """The finished sweeps other than `sweep` that were restricted to this tag, newest first."""
+        for record in self._finished(sweep):
+            if record.settings.get("only") == only:
                 yield record
 
     def _vanished(self, record: SweepRecord, items: Sequence[ZooItem]) -> Iterator[SweepEntry]:
@@ -162,23 +208,6 @@ class SweepHistory:
     @cached_property
     def _lines(self) -> Collection[str]:
         return {listed(model) for model in self._zoo.models}
-
-    def _live_owner(self, record: SweepRecord) -> str:
-        """The process that is executing the sweep; empty if there is none.
-
-        A process on another machine is recognised by the leases of its runs.
-        """
-        events = self._store.events.all(kind=OWNER_EVENT, subject=record.id)
-        owner = str(events[-1].data["owner"]) if events else ""
-        if record.status != "running" or is_known_dead(owner):
-            return ""
-        if is_known_alive(owner):
-            return owner
-        for run in self._store.runs.all(status="running", sweep=record.id):
-            claim = self._store.claims.acquire("run", run.id)
-            if claim.state == "held":
-                return str(claim.owner)
-        return ""
 
 
 def _missing(entry: SweepEntry, reasons: Mapping[str, str], names: set[str]) -> SweepEntry:

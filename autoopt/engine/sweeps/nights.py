@@ -42,6 +42,15 @@ def stored_nights(store: Store, zoo: str, limit: int) -> list[StoredNight]:
     return nights[::-1]
 
 
+def newest_nights(store: Store) -> list[StoredNight]:
+    """The newest finished sweep of each zoo, by the zoo's name."""
+    newest: dict[str, StoredNight] = {}
+    for record in store.sweeps.all():
+        if record.name not in newest and record.status == "finished" and record.result is not None:
+            newest[record.name] = StoredNight(record.created, SweepResult.from_json(record.result))
+    return [newest[name] for name in sorted(newest)]
+
+
 def night_named(nights: list[StoredNight], name: str) -> SweepResult:
     """Return the night whose sweep's id begins with `name`, or the newest one for `latest`.
 

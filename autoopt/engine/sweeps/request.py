@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,8 @@ class SweepRequest:
     """Makes this sweep the new baseline, regressions included."""
     bisect_minutes: float = 0.0
     """Time for bisecting regressions; the zoo file sets it for nightly sweeps."""
+    until: float = math.inf
+    """End of the sweep on `time.monotonic`; the zoo file sets it for nightly sweeps."""
     out: Path | None = None
     """Folder for the best models and the report."""
     data_root: str | Path | None = None
@@ -80,6 +83,7 @@ class SweepRequest:
         return RunRequest(
             dag=spec,
             model=None if item.entry.spec.is_dag else item.path,
+            name=item.name,
             data_root=self.data_root,
             home=self.home,
             db_url=self.db_url,
@@ -87,6 +91,7 @@ class SweepRequest:
             search={**item.entry.spec.search, **self.search},
             measurement=self.measurement,
             sweep=sweep,
+            until=self.until,
             observer=self.observer,
             opener=self.opener,
         )

@@ -7,6 +7,7 @@ again, so that nights can be compared.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,11 +16,11 @@ from pathlib import Path
 from autoopt.engine.run.session import search_inline
 from autoopt.engine.sweeps.entry import ModelRunner
 from autoopt.engine.sweeps.history import SweepHistory
+from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
-from autoopt.engine.work.environment import environment
-from autoopt.errors import AutooptError, writing
+from autoopt.errors import AutooptError, SystemFailure, writing
 from autoopt.report.bisection import sentence
 from autoopt.report.figures import kind
 from autoopt.report.html import write_page
@@ -28,8 +29,9 @@ from autoopt.report.sweep_page import SweepFacts, sweep_html
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
-from autoopt.spec.zoo import load_zoo
+from autoopt.spec.zoo import ZooSpec, load_zoo
 from autoopt.store import EventRecord, Store, SweepRecord, open_store
+from autoopt.store.leases import renewed_claim
 from autoopt.store.records import RunStatus
 
 MODEL_EVENT = "sweep model"
@@ -40,9 +42,10 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
     """Execute a sweep and store its result.
 
     Raises:
-        InputError: the zoo file or a DAG is wrong, or there is nothing to resume. A model that does not exist or cannot
-            be read is listed, not raised.
+        InputError: the zoo file or a DAG is wrong, there is nothing to resume, or another process executes the sweep.
+            A model that does not exist or cannot be read is listed, not raised.
     """
+    began = time.monotonic()
     zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
     check_data(zoo)
     home = request.home or settings().home
@@ -58,9 +61,22 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
         if record is None:
             asked = {"of": history.identity, **request.settings(), "flow_run": request.flow_run}
             record = store.sweeps.create(SweepRecord(id="", name=zoo.name, settings=asked))
-        if zoo.bisect is not None and request.nightly:
-            request = replace(request, bisect_minutes=zoo.bisect.minutes)
-        return Sweep(request, store, history, record, search).run(models, dags)
+        record = history.claimed(record, wait=bool(request.flow_run))
+        if record.status == "finished":
+            return SweepResult.from_json(record.result or {})
+        if request.nightly:
+            request = _with_limits(request, zoo, began)
+        with renewed_claim(store, "sweep", record.id):
+            return Sweep(request, store, history, record, search).run(models, dags)
+
+
+def _with_limits(request: SweepRequest, zoo: ZooSpec, began: float) -> SweepRequest:
+    """The request for a night that began then, with the limits that the zoo file sets."""
+    if zoo.bisect is not None:
+        request = replace(request, bisect_minutes=zoo.bisect.minutes)
+    if zoo.night is not None:
+        request = replace(request, until=began + zoo.night.minutes * 60)
+    return request
 
 
 class Sweep:
@@ -71,33 +87,38 @@ class Sweep:
     ) -> None:
         self._request, self._store, self._history = request, store, history
         self._id, self._name = record.id, record.name
-        self._runner = ModelRunner(request, search, record.id)
+        self._runner = ModelRunner(request, search, record.id, f"sweep {record.id}")
         self._began = time.monotonic()
         self._bisected_seconds = 0.0
 
     def run(self, models: list[ZooItem], dags: Mapping[str, DagSpec]) -> SweepResult:
-        """Run all models, one after the other; those that the interrupted sweep had finished are not run again."""
+        """Run the models, one after the other, until the time is up.
+
+        Those that the interrupted sweep had finished are not run again.
+        """
         observer = self._request.observer
-        self._history.take_over(self._id)
         finished = self._finished_entries()
         missing = self._history.missing_models(self._id, self._request.only, models)
         all_models: list[ZooItem | SweepEntry] = [*models, *missing]
         earlier = self._history.references(self._id, all_models)
+        newest = self._history.newest_entries(self._id, all_models)
         entries: list[SweepEntry] = []
         observer.on_sweep_start([model.name for model in all_models])
         try:
-            for item in models:
+            for item in self._ordered(models, newest):
                 entry = finished.get(item.name)
-                if entry is None:
-                    entry = self._run_model(item, dags[item.name], earlier[item.name])
-                entries.append(entry)
-                observer.on_model_end(entry)
+                if entry is None and time.monotonic() < self._request.until:
+                    entry = self._run_model(self._runner, item, dags[item.name], earlier[item.name])
+                if entry is not None:
+                    entries.append(entry)
+                    observer.on_model_end(entry)
+            entries = self._without_disturbed(entries, models, dags, earlier)
             for entry in missing:
                 entries.append(replace(entry, compared=compare_entry(entry, earlier[entry.name])))
                 observer.on_note(f"{entry.name}: {entry.reason}")
                 observer.on_model_end(entries[-1])
         except BaseException as error:
-            result = self._finish("cancelled", entries, all_models)
+            result = self._finish("cancelled", entries, all_models, newest)
             if isinstance(error, KeyboardInterrupt):
                 observer.on_note("sweep cancelled; resume it with --resume")
                 if entries:
@@ -105,7 +126,7 @@ class Sweep:
             raise
         if self._request.bisect_minutes:
             entries = [self._with_cause(entry, earlier[entry.name]) for entry in entries]
-        result = self._finish("finished", entries, all_models)
+        result = self._finish("finished", entries, all_models, newest)
         self._write_pages(result, earlier)
         return result
 
@@ -116,13 +137,45 @@ class Sweep:
             entries[event.subject.partition("/")[2]] = SweepEntry.from_json(event.data)
         return entries
 
+    def _ordered(self, models: list[ZooItem], newest: Mapping[str, SweepEntry]) -> list[ZooItem]:
+        """The models in the order in which they run: that of the zoo file, unless the time may not be enough."""
+        if self._request.until == math.inf:
+            return models
+        return night_order(models, newest, self._history.nights_left_out(self._id, self._request.only))
+
+    def _without_disturbed(
+        self,
+        entries: list[SweepEntry],
+        models: Sequence[ZooItem],
+        dags: Mapping[str, DagSpec],
+        earlier: Mapping[str, Sequence[EarlierEntry]],
+    ) -> list[SweepEntry]:
+        """Measure models again whose machine was busy, as far as a night's time is left; regressions first."""
+        if self._request.until == math.inf:
+            return entries
+        items = {item.name: item for item in models}
+        runner = replace(self._runner, occasion=f"{self._runner.occasion}, repeated")
+        repeated: dict[str, SweepEntry] = {}
+        for entry in sorted(entries, key=lambda entry: not entry.compared.regressed):
+            busy = entry.best is not None and entry.best.measured.busy
+            if busy and time.monotonic() + entry.seconds < self._request.until:
+                self._request.observer.on_note(f"{entry.name}: measured again, because the machine was busy")
+                again = self._run_model(runner, items[entry.name], dags[entry.name], earlier[entry.name])
+                repeated[entry.name] = replace(again, seconds=entry.seconds + again.seconds)
+        return [repeated.get(entry.name, entry) for entry in entries]
+
     def _finish(
-        self, status: RunStatus, entries: list[SweepEntry], models: Sequence[ZooItem | SweepEntry]
+        self,
+        status: RunStatus,
+        entries: list[SweepEntry],
+        models: Sequence[ZooItem | SweepEntry],
+        newest: Mapping[str, SweepEntry],
     ) -> SweepResult:
-        """Store the end of the sweep; models without an entry are those that it did not reach."""
-        names = {entry.name for entry in entries}
-        not_run = tuple(model.name for model in models if model.name not in names)
-        result = replace(self._result(entries), not_run=not_run)
+        """Store the end of the sweep, with the entries in the order of `models`; those without one were not reached."""
+        by_name = {entry.name: entry for entry in entries}
+        names = [model.name for model in models]
+        result = self._result([by_name[name] for name in names if name in by_name], newest)
+        result = replace(result, not_run=tuple(name for name in names if name not in by_name))
         self._store.sweeps.finish(self._id, status, result.to_json())
         return result
 
@@ -134,11 +187,20 @@ class Sweep:
         pages = write_run_pages(self._store, result.models, self._request.out)
         write_report(result, self._request.out, replace(facts, pages=pages))
 
-    def _run_model(self, item: ZooItem, spec: DagSpec, earlier: list[EarlierEntry]) -> SweepEntry:
+    def _run_model(
+        self, runner: ModelRunner, item: ZooItem, spec: DagSpec, earlier: Sequence[EarlierEntry]
+    ) -> SweepEntry:
+        """Run a model and record its entry.
+
+        Raises:
+            SystemFailure: another process has continued the sweep, because this one did not renew its lease in time.
+        """
+        if not self._store.claims.renew("sweep", self._id):
+            raise SystemFailure(f"sweep {self._id} was continued by another process", where=self._name)
         observer = self._request.observer
         observer.on_phase(f"model {item.name}")
         observer.on_model_start(item.name)
-        entry = self._runner.run(item, spec, earlier)
+        entry = runner.run(item, spec, earlier)
         observer.on_note(f"{item.name}: {entry.status}, {entry.compared.verdict}")
         event = EventRecord(kind=MODEL_EVENT, subject=f"{self._id}/{item.name}", data=entry.to_json())
         self._store.events.add(event)
@@ -167,10 +229,10 @@ class Sweep:
         request.observer.on_note(sentence(bisection))
         return replace(entry, bisection=bisection)
 
-    def _result(self, entries: list[SweepEntry]) -> SweepResult:
-        before = self._history.last_environment(self._id)
-        changes: list[str] = differences(before, environment()) if before else []
+    def _result(self, entries: list[SweepEntry], newest: Mapping[str, SweepEntry]) -> SweepResult:
+        changes: list[str] = []
         for entry in entries:
+            changes += _environment_changes(newest.get(entry.name), entry)
             changes += entry.compared.causes
         return SweepResult(
             sweep=self._id,
@@ -184,6 +246,13 @@ class Sweep:
             environment_changes=tuple(dict.fromkeys(changes)),
             seconds=round(time.monotonic() - self._began, 3),
         )
+
+
+def _environment_changes(before: SweepEntry | None, after: SweepEntry) -> list[str]:
+    """What changed on the machine since the model's newest sweep, without hosts that only some models use."""
+    if before is None or not before.environment:
+        return []
+    return [change for change in differences(before.environment, after.environment) if not change.startswith("hosts.")]
 
 
 def _is_slower(entry: SweepEntry) -> bool:

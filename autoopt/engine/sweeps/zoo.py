@@ -103,7 +103,8 @@ def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
     """Return the DAG of one model: its own, else `dag`, else the zoo's.
 
     Constraints, objectives and data of the model, else of the zoo, override those of the DAG; only those of the model
-    override a DAG that is listed in its place.
+    override a DAG that is listed in its place. Evaluation data replace the calibration data below them, too: those may
+    belong to another model.
 
     Raises:
         ConfigError: there is no DAG, it is wrong, or a listed one names no model.
@@ -116,18 +117,19 @@ def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
     changes: dict[str, object] = {}
     for owner in reversed(owners):
         changes |= without_nulls({"constraints": owner.constraints, "objectives": owner.objectives})
-    data = {which: _data_config(zoo, owners, which) or spec.data_json(which) for which in WHICH}
+    data: dict[str, JsonValue] = {which: spec.data_json(which) for which in WHICH}
+    for owner in reversed(owners):
+        data = _overridden(data, zoo, owner.data or DataSpec())
     changes["data"] = DataSpec.model_validate(without_nulls(data))
     return spec.model_copy(update=changes)
 
 
-def _data_config(zoo: ZooSpec, owners: Iterable[ZooSpec | ZooModel], which: str) -> JsonValue:
-    """The data that the first of `owners` names that names any."""
-    for owner in owners:
-        config = owner.data.resolved(which, zoo.source.folder, zoo.data_root) if owner.data else None
-        if config:
-            return config
-    return None
+def _overridden(below: dict[str, JsonValue], zoo: ZooSpec, data: DataSpec) -> dict[str, JsonValue]:
+    """The data of a zoo or of one of its models in place of those below it."""
+    own: dict[str, JsonValue] = {which: data.resolved(which, zoo.source.folder, zoo.data_root) for which in WHICH}
+    if data.evaluation is not None:
+        return own
+    return below | without_nulls(own)
 
 
 def _dag_path(zoo: ZooSpec, item: ZooItem, dag: str | None) -> str | Path:

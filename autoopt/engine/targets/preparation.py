@@ -70,7 +70,7 @@ def _record(request: RunRequest, identity: str, parts: list[TargetPart]) -> RunR
     settings = settings_of(replace(request, target=None), first)
     return RunRecord(
         id="",
-        name=model_name(first.model),
+        name=request.name or model_name(first.model),
         identity=identity,
         model=first.problem.source.artifact,
         plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, limit=100),

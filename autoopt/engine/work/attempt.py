@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from autoopt.observer import SILENT, Observer
 from autoopt.results import WorkCounts
+from autoopt.results.run import RUN_LIMIT
 from autoopt.store import EvaluationRecord, PassRunRecord
 
 GRACE_SECONDS = 10.0
@@ -118,6 +119,8 @@ class Attempt:
     """Start of the run on `clock`, earlier by what interrupted attempts took."""
     deadline: float = float("inf")
     """End of the run's time on `clock`."""
+    limit: str = RUN_LIMIT
+    """The reason that a search gives if the deadline ends it."""
     grace: float = GRACE_SECONDS
     """Time after the deadline that a call may still take."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)

@@ -42,7 +42,7 @@ class SqlClaims(ClaimStore):
                 return Claim("done", row["owner"])
             if row["owner"] != self._owner and not is_abandoned(row["lease"], row["owner"], row["now"]):
                 return Claim("held", row["owner"])
-            if kind in ("trial", "run"):
+            if kind in ("trial", "run", "sweep"):
                 values["status"] = "running"
             connection.execute(update(table).where(is_this).values(values))
             return Claim("mine", self._owner)
@@ -73,18 +73,18 @@ def _is(kind: ClaimKind, key: str) -> ColumnElement[bool]:
     if kind == "trial":
         run, _, number = key.rpartition("/")
         return and_(tables.trial.c.run == run, tables.trial.c.number == int(number))
-    if kind == "run":
-        return tables.run.c.id == key
+    if kind in ("run", "sweep"):
+        return _table(kind).c.id == key
     return _table(kind).c.key == key
 
 
 def _is_done(kind: ClaimKind, row: RowMapping) -> bool:
     if kind == "trial":
         return bool(row["status"] == "done")
-    if kind == "run":
+    if kind in ("run", "sweep"):
         return bool(row["status"] != "running")
     return row["outcome"] is not None and row["lease"] is None
 
 
 def _may_be_redone(kind: ClaimKind, row: RowMapping) -> bool:
-    return kind == "run" or row["outcome"] in REPLACEABLE
+    return kind in ("run", "sweep") or row["outcome"] in REPLACEABLE

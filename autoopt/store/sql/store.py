@@ -50,7 +50,7 @@ class SqlStore(Store):
         self.results = SqlResults(database, self.owner)
         self.claims = SqlClaims(database, self.owner)
         self.runs = SqlRuns(database, self.owner)
-        self.sweeps = SqlSweeps(database)
+        self.sweeps = SqlSweeps(database, self.owner)
         self.trials = SqlTrials(database, self.owner)
         self.events = SqlEvents(database)
         self.lineage = SqlLineage(self, database)

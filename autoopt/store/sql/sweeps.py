@@ -20,8 +20,9 @@ _LOOKUP = Lookup(tables.sweep, "id", "sweep", newest_by="number")
 class SqlSweeps(SweepStore):
     """See `SweepStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, owner: str) -> None:
         self._database = database
+        self._owner = owner
 
     def create(self, record: SweepRecord) -> SweepRecord:
         sweep = record.id or new_id()
@@ -30,8 +31,10 @@ class SqlSweeps(SweepStore):
         return self.get(sweep)
 
     def finish(self, sweep: str, status: RunStatus = "finished", result: Json | None = None) -> None:
-        end = update(tables.sweep).where(_T.id == sweep)
-        end = end.values(status=status, result=codec.dumps_optional(result), finished=self._database.now)
+        is_own = _T.owner.is_(None) | (_T.owner == self._owner) | (_T.status != "running")
+        end = update(tables.sweep).where(_T.id == sweep, is_own)
+        content = codec.dumps_optional(result)
+        end = end.values(status=status, result=content, lease=None, finished=self._database.now)
         self._database.write(lambda connection: connection.execute(end))
 
     def get(self, name: str) -> SweepRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-HEAD = "0003"
+HEAD = "0004"
 """The version of the schema: the newest Alembic revision."""
 
 NAMES = {
@@ -86,6 +86,8 @@ sweep = Table(
     _json("settings"),
     Column("status", String(16), nullable=False),
     _json("result", null=True),
+    _text("owner", null=True),
+    _time("lease", null=True),
     _time("created"),
     _time("finished", null=True),
 )

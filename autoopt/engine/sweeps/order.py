@@ -1,0 +1,73 @@
+"""The order of the models in a night that may end before all had their turn.
+
+Those that the last nights left out come first, then those that promise the largest gain per minute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from autoopt.engine.sweeps.zoo import ZooItem
+from autoopt.metrics import is_ratio_metric
+from autoopt.report.change import improvement
+from autoopt.report.figures import first_objective
+from autoopt.results import SweepEntry
+
+LEAST_SECONDS: Final = 1.0
+"""Lowest time of a model; those that fail take none."""
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What a night expects of a model."""
+
+    gain: float
+    """Natural logarithm of an improvement."""
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.gain / max(LEAST_SECONDS, self.seconds)
+
+
+def night_order(
+    models: Sequence[ZooItem], newest: Mapping[str, SweepEntry], left_out: Mapping[str, int]
+) -> list[ZooItem]:
+    """Sort the models of a night.
+
+    A new model promises the median gain of the zoo's models. One that is known promises its own gain once more, as
+    often as known models became better.
+
+    Args:
+        models: The models.
+        newest: The newest entry of each known model, by name.
+        left_out: How many of the newest nights had no time for a model, by name.
+    """
+    known = {name: Prospect(_gain(entry), entry.seconds) for name, entry in newest.items()}
+    usual = Prospect(0.0, LEAST_SECONDS)
+    if known:
+        gains = [prospect.gain for prospect in known.values()]
+        usual = Prospect(median(gains), median(prospect.seconds for prospect in known.values()))
+    improved = sum(entry.compared.improved for entry in newest.values())
+    share = (improved + 1) / (len(newest) + 2)  # Laplace's rule of succession
+
+    def rank(item: ZooItem) -> tuple[int, float]:
+        rate = known[item.name].rate * share if item.name in known else usual.rate
+        return -left_out.get(item.name, 0), -rate
+
+    return sorted(models, key=rank)
+
+
+def _gain(entry: SweepEntry) -> float:
+    """Logarithm of the improvement from the source to the best model; 0 without one."""
+    if entry.result is None or entry.best is None:
+        return 0.0
+    metric = first_objective(entry.result).metric
+    ratio = entry.best.ratios.get(metric)
+    if ratio is None or ratio.value <= 0 or not is_ratio_metric(metric):
+        return 0.0
+    return max(0.0, math.log(improvement(metric, ratio).value))
