@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import s3fs
 from children import HANG_SECONDS, start_process
+from object_store import bucket
 
 from autoopt.engine.sweeps.release_turns import TURN_EVENT
 from autoopt.owner import this_process
@@ -38,6 +40,24 @@ def test_a_model_is_promoted_rolled_back_and_listed(call: Call, filled: dict[str
     code, out, _ = call("releases", "production", "--json")
     assert [(row["number"], row["current"]) for row in json.loads(out)] == [(1, True)]
     assert call("releases", "other").out.startswith("nothing is released")
+
+
+def test_a_model_is_released_to_an_object_store_and_for_the_hugging_face_hub(
+    call: Call, filled: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bucket(monkeypatch) as url:
+        assert call("promote", filled["run"], *AS, "--to", f"{url}/cnn", "--to", "hf:hub").code == 0
+        system = s3fs.S3FileSystem()
+        system.invalidate_cache()
+        current = json.loads(system.cat_file(f"{url}/cnn/current.json"))
+        assert current["model"] == "cnn"
+        assert system.cat_file(f"{url}/cnn/{current['folder']}/model.onnx") == b"best"
+        other = ("--zoo", "production", "--name", "other", "--to", f"{url}/cnn")
+        assert "is not release production/other 1" in call("promote", filled["run"], *other).err
+    assert "cannot publish there" in call("promote", filled["run"], *AS, "--to", "s3://artifacts/cnn2").err
+    package = tmp_path / "hub" / "current"
+    assert (package / "model.onnx").read_bytes() == b"best"
+    assert (package / "README.md").read_text().startswith("---\nlibrary_name: onnx\n")
 
 
 def test_what_was_released_before_is_released_again_at_the_same_places(
@@ -113,6 +133,7 @@ def test_a_promotion_waits_for_no_process_that_has_died(
         (("RUN", "9", *AS), "has no trial 9"),
         (("RUN", *AS, "--to", "oci:"), "--to: 'oci:' names no place; write oci:NAME"),
         (("RUN", *AS, "--to", "file"), "is a file, not a folder for results"),
+        (("RUN", *AS, "--to", "s3://key:secret@bucket/cnn"), "s3://key:***@bucket/cnn: has a password or a signature"),
         (("RUN", *AS, "--to", "oci:."), "is no OCI layout of releases"),
     ],
 )

@@ -1,7 +1,7 @@
-"""Places where releases are published: a folder, MLflow's model registry, an OCI image layout.
+"""Places where releases are published: a folder, an object store, MLflow's model registry, an OCI image layout.
 
-Each keeps all releases beside each other and a pointer to the current one, which moves in one step: a symbolic link, an
-alias, a tag. Publishing a release again only moves the pointer.
+Each keeps all releases beside each other and a pointer to the current one, which moves in one step: a symbolic link, a
+small object, an alias, a tag. Publishing a release again only moves the pointer.
 """
 
 from __future__ import annotations
@@ -15,18 +15,28 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from autoopt.engine.run.export import Package, check_out, export
-from autoopt.engine.tools.exports import mlflow_runs, oci_layout
+from autoopt.engine.tools.exports import mlflow_runs, object_store, oci_layout
 from autoopt.errors import InputError, writing
+from autoopt.model.fetch import has_secret, is_url, shown_source
 from autoopt.results.release import Release
 from autoopt.store import Store
 from autoopt.working_folder import working_folder
 
 Switch: TypeAlias = Callable[[], None]
 """Makes what was added the current release of a place."""
-SCHEMES: Final = ("mlflow", "oci")
+SCHEMES: Final = ("mlflow", "oci", "hf")
 CURRENT: Final = "current"
 """Name of the link in a folder to the release in use."""
 RELEASE_FILE: Final = "release.json"
+HUB_METADATA: Final = """\
+---
+library_name: onnx
+tags: [onnx, onnxruntime, autoopt]
+---
+
+"""
+"""Head of a model card on the Hugging Face Hub."""
+HUB_ATTRIBUTES: Final = "*.onnx filter=lfs diff=lfs merge=lfs -text\n*.data filter=lfs diff=lfs merge=lfs -text\n"
 
 
 def publish(store: Store, package: Package, release: Release, places: Sequence[str]) -> None:
@@ -36,10 +46,12 @@ def publish(store: Store, package: Package, release: Release, places: Sequence[s
         store: The store with the model's files.
         package: The package of the released model.
         release: The release.
-        places: Folders, `mlflow:NAME` for a registered model, or `oci:FOLDER` for an OCI image layout.
+        places: Folders, URLs, `mlflow:NAME` for a registered model, `oci:FOLDER` for an OCI image layout, or
+            `hf:FOLDER` for a folder whose releases are laid out like repositories of the Hugging Face Hub.
 
     Raises:
         InputError: a place cannot be written, or belongs to another model.
+        SystemFailure: a remote place cannot be written.
     """
     with working_folder() as scratch:
         folder = scratch / "package"
@@ -54,21 +66,27 @@ def publish(store: Store, package: Package, release: Release, places: Sequence[s
 def _add(folder: Path, release: Release, place: str) -> Switch:
     """Add a package to a place; return the call that makes it the current one."""
     scheme, name = _parts(place)
+    if is_url(place):
+        return object_store.add(folder, release, place, release_document(release))
     if scheme == "mlflow":
         return mlflow_runs.add(folder, release, name)
     if scheme == "oci":
         return oci_layout.add(folder, release, name)
-    return _add_to_folder(folder, release, Path(name))
+    return _add_to_folder(folder, release, Path(name), for_hub=scheme == "hf")
 
 
 def absolute(place: str) -> str:
     """The place with the absolute path of its folder, for a rollback from elsewhere.
 
     Raises:
-        InputError: the place has no name.
+        InputError: the place has no name, or a URL has a password, which the store would keep.
     """
     scheme, name = _parts(place)
-    if scheme == "mlflow":
+    if has_secret(place):
+        raise InputError(
+            "has a password or a signature", where=shown_source(place), remedy="keep it in the environment"
+        )
+    if scheme == "mlflow" or is_url(place):
         return place
     path = str(Path(name).absolute())
     return f"{scheme}:{path}" if scheme else path
@@ -97,8 +115,11 @@ def release_document(release: Release) -> dict[str, object]:
     }
 
 
-def _add_to_folder(package: Path, release: Release, folder: Path) -> Switch:
-    """Copy the package to `FOLDER/NUMBER`, unless it is there; the switch lets `FOLDER/current` point to it."""
+def _add_to_folder(package: Path, release: Release, folder: Path, *, for_hub: bool) -> Switch:
+    """Copy the package to `FOLDER/NUMBER`, unless it is there; the switch lets `FOLDER/current` point to it.
+
+    With `for_hub`, the copy is ready to be uploaded to the Hugging Face Hub.
+    """
     check_out(folder)
     final = folder / str(release.number)
     with writing(folder):
@@ -107,6 +128,8 @@ def _add_to_folder(package: Path, release: Release, folder: Path) -> Switch:
             scratch = Path(tempfile.mkdtemp(dir=folder, prefix=".new-"))
             try:
                 shutil.copytree(package, scratch / "package")
+                if for_hub:
+                    _lay_out_for_hub(scratch / "package")
                 shutil.rmtree(final, ignore_errors=True)  # of a promotion that failed
                 (scratch / "package").rename(final)
             finally:
@@ -119,6 +142,12 @@ def _add_to_folder(package: Path, release: Release, folder: Path) -> Switch:
         os.replace(link, folder / CURRENT)
 
     return switch
+
+
+def _lay_out_for_hub(package: Path) -> None:
+    card = package / "README.md"
+    card.write_text(HUB_METADATA + card.read_text(encoding="utf-8"), encoding="utf-8")
+    (package / ".gitattributes").write_text(HUB_ATTRIBUTES, encoding="utf-8")
 
 
 def _has(final: Path, release: Release) -> bool:
