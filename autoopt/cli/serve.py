@@ -20,6 +20,10 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         str, typer.Option(help="Address to listen on; others reach any but a loopback address.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect server.")] = 4200,
+    site_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the pages of zoos [default: the one after --port]."),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of chains at once on this machine [default: 4 per core].")
     ] = None,
@@ -55,7 +59,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         typer.Option("--no-password", help="Let every user and program of this machine use the server; loopback only."),
     ] = False,
 ) -> None:
-    """Start a Prefect server, workers and deployments; stop with Ctrl-C.
+    """Start a Prefect server, workers, deployments and the pages of zoos; stop with Ctrl-C.
 
     The first start makes a password and shows it. If PREFECT_API_URL is set, no server is started and that one is used.
     """
@@ -71,7 +75,12 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     with Supervisor(
         home, host, port, typer.echo, queues=queues, password=not no_password, database=database
     ) as supervisor:
+        starts_server = not os.environ.get("PREFECT_API_URL")
+        if site_port is not None:
+            supervisor.check_port(site_port)
         supervisor.server()
+        if starts_server or site_port is not None:
+            supervisor.zoo_site(site_port)
         names = deploy_all(queues)
         if zoo is not None:
             request = SweepRequest(zoo=zoo, out=Path("out").absolute())

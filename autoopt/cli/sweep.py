@@ -134,6 +134,7 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
     zoo: Annotated[Path, typer.Argument(metavar="ZOO", help="A zoo.yaml or JSON file.")],
     only: Annotated[str | None, typer.Option(metavar="TAG", help="Check only the models with this tag.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file.")] = None,
+    badge: Annotated[Path | None, typer.Option(help="Write the outcome as a badge, an SVG file.")] = None,
     summary: Annotated[
         Path | None,
         typer.Option(help="Append a Markdown summary to this file [default: GITHUB_STEP_SUMMARY, if it is set]."),
@@ -152,7 +153,7 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.engine.sweeps.sweep import run_sweep
     from autoopt.engine.sweeps.zoo import check_zoo
-    from autoopt.report.ci import github_annotations, junit_xml
+    from autoopt.report.ci import badge_svg, github_annotations, junit_xml
     from autoopt.report.progress import Progress
     from autoopt.report.sweep import sweep_markdown, write_sweep
 
@@ -170,6 +171,8 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
         write_sweep(result, sys.stdout)
     if junit is not None:
         _write(junit, junit_xml(result), "w")
+    if badge is not None:
+        _write(badge, badge_svg(result), "w")
     if summary is None and os.environ.get("GITHUB_STEP_SUMMARY"):
         summary = Path(os.environ["GITHUB_STEP_SUMMARY"])
     if summary is not None:

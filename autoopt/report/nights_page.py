@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from autoopt.metrics import Estimate
 from autoopt.report.change import estimate_text, figure_text, improvement
@@ -13,9 +13,6 @@ from autoopt.report.night_charts import chart_over_nights, heat_style, heat_tabl
 from autoopt.report.night_history import Course, History, ModelNight, Night, relative_values
 from autoopt.report.nights import change_text, courses_table, day_text, nights_table, notable, releases_of
 from autoopt.results.sweep import OK
-
-if TYPE_CHECKING:
-    pass
 
 MOST_COLUMNS: Final = 30
 """Nights of the heat map."""
@@ -27,22 +24,29 @@ CHANGE: Final = "change"
 """Name of the figure that is the change from the source to the best model."""
 
 
-def nights_html(history: History) -> str:
-    """Render the page of a zoo's history."""
+def nights_html(history: History, *, runs: str = "", sweeps: str = "") -> str:
+    """Render the page of a zoo's history.
+
+    Args:
+        history: The history.
+        runs: Address of the pages of runs, without the run's id; empty without such pages.
+        sweeps: The same for sweeps.
+    """
     last = history.nights[-1]
     row_ids = [_row_id(course) for course in history.models]
     links = {course.model: f"#plots-{course.model}" for course in history.models}
     models = table_html(courses_table(history), identity="models", style="sortable", row_ids=row_ids, links=links)
+    nights = {day_text(night.time): f"{sweeps}{night.sweep}" for night in history.nights if sweeps}
     parts = [
         f"<h1>zoo {text_html(history.zoo)}</h1>",
         f'<p class="headline">{text_html(_headline(last))}</p>',
         paragraphs(_last_night(last)),
         section("Over the nights", paragraphs(notable(history))),
         _controls(history),
-        section("Models and nights", _heat_map(history)),
+        section("Models and nights", _heat_map(history, runs)),
         section("Models", models),
         section("Plots", _plots(history.models)),
-        section("Nights", table_html(nights_table(history), identity="nights", style="sortable")),
+        section("Nights", table_html(nights_table(history), identity="nights", style="sortable", links=nights)),
     ]
     return page(f"zoo {history.zoo}", parts)
 
@@ -95,7 +99,7 @@ def _shown(history: History) -> Sequence[Night]:
     return history.nights[-MOST_COLUMNS:]
 
 
-def _heat_map(history: History) -> str:
+def _heat_map(history: History, runs: str) -> str:
     """A table of models and nights, coloured by the deviation of the ratio from the model's median."""
     nights = _shown(history)[::-1]  # the newest ones are in view
     head = "".join(f'<th title="{day_text(night.time)}">{day_text(night.time)[5:10]}</th>' for night in nights)
@@ -103,7 +107,8 @@ def _heat_map(history: History) -> str:
     for course in history.models:
         relative = relative_values(course)
         entries = {night.sweep: night for night in course.nights}
-        cells = [_heat_cell(course.metric, entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
+        of_nights = [(entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
+        cells = [_heat_cell(course.metric, entry, value, runs) for entry, value in of_nights]
         link = f'<a href="#plots-{text_html(course.model)}">{text_html(course.model)}</a>'
         facts = f'data-model="{text_html(course.model)}" data-tags="{text_html(" ".join(course.tags))}"'
         if course.is_worse:
@@ -116,7 +121,7 @@ def _heat_map(history: History) -> str:
     return heat_table(head, rows, note)
 
 
-def _heat_cell(metric: str, night: ModelNight | None, relative: float | None) -> str:
+def _heat_cell(metric: str, night: ModelNight | None, relative: float | None, runs: str) -> str:
     if night is None:
         return "<td></td>"
     if night.status != OK:
@@ -127,7 +132,10 @@ def _heat_cell(metric: str, night: ModelNight | None, relative: float | None) ->
     title = f"{estimate_text(metric, night.ratio)}, {night.verdict}, run {night.run[:12]}"
     gain = improvement(metric, night.ratio)
     bounds = f'data-low="{gain.low:.6g}" data-high="{gain.high:.6g}" data-night="{text_html(night.sweep)}"'
-    return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{gain.value:.2f}x</td>'
+    text = f"{gain.value:.2f}x"
+    if runs:
+        text = f'<a href="{runs}{night.run}">{text}</a>'
+    return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{text}</td>'
 
 
 def _plots(courses: Sequence[Course]) -> str:

@@ -70,7 +70,7 @@ def test_a_taken_port_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        reason = f"cannot listen on port {port} .*; choose another --port"
+        reason = f"cannot listen on port {port} .*; choose another port"
         with pytest.raises(InputError, match=reason), Supervisor(tmp_path, port=port) as supervisor:
             supervisor.server()
     assert not (tmp_path / NOTE).exists()

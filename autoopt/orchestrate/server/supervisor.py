@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn, TypeAlias
@@ -45,11 +46,12 @@ from autoopt.orchestrate.server.process_reaper import ProcessReaper, end_groups
 _SERVER_PASSWORD = "PREFECT_SERVER_API_AUTH_STRING"
 _CLIENT_PASSWORD = "PREFECT_API_AUTH_STRING"
 START_SECONDS = 120.0
-SERVER_NAME, DATABASE_NAME = "server", "postgres"
+SERVER_NAME, DATABASE_NAME, SITE_NAME = "server", "postgres", "zoo-site"
+SITE: Final = "autoopt.orchestrate.zoo_site"
 ENDED_LAST: Final = {SERVER_NAME: 1, DATABASE_NAME: 2}
 """Order of the ends: workers report to the server until they end, and the server writes to its database."""
 MAX_RESTARTS = 5
-"""A worker that ends is started again at most this often within an hour."""
+"""A worker or site that ends is started again at most this often within an hour."""
 RESTART_WINDOW_SECONDS = 3600
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The last comes when the terminal is closed."""
@@ -90,7 +92,7 @@ class Supervisor:
     database: str | None = None
     """Prefect's database, see `choose_database`."""
     _postgres: LocalPostgres | None = None
-    _limits: dict[str, int | None] = field(default_factory=dict)
+    _restarts: dict[str, Callable[[], None]] = field(default_factory=dict)
     _ends: dict[str, list[float]] = field(default_factory=dict)
     """Times at which workers ended within the last hour."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -152,7 +154,7 @@ class Supervisor:
         if note is not None:  # both would use one Prefect database
             message = f"another autoopt serve is running here (process {note.pid})"
             raise InputError(message, where=str(self.home), remedy="stop it, or set another AUTOOPT_HOME")
-        self._check_port()
+        self.check_port(self.port)
         self.api = f"{local_url(self.host, self.port)}/api"
         makes_password = self.password and not os.environ.get(_SERVER_PASSWORD)
         origin = self._set_password()
@@ -212,9 +214,27 @@ class Supervisor:
         check_password(self.api)
         self.say(f"Prefect server: {pages}")
 
+    def zoo_site(self, port: int | None) -> None:
+        """Start the read-only site of the zoos, which asks for the password of the server.
+
+        Args:
+            port: Its port; None for the one after the server's, without a site if that is taken.
+        """
+        if port is None:
+            port = self.port + 1
+            try:
+                self.check_port(port)
+            except InputError:
+                self.say(f"zoos: no pages, because port {port} is taken; choose another one with --site-port")
+                return
+        pages = os.environ.get("PREFECT_UI_URL") or self.api.removesuffix("/api")
+        self._restarts[SITE_NAME] = partial(self.zoo_site, port)
+        self._start(SITE_NAME, [SITE, "--host", self.host, "--port", str(port)], {"PREFECT_UI_URL": pages})
+        self.say(f"zoos: {local_url(self.host, port)}, log {self.log(SITE_NAME)}")
+
     def worker(self, pool: str, limit: int | None = None) -> None:
         """Start a worker for a pool, with at most `limit` flow runs at once."""
-        self._limits[pool] = limit
+        self._restarts[pool] = partial(self.worker, pool, limit)
         name = f"{pool}-{socket.gethostname()}-{os.getpid()}"
         command = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", name]
         for queue in self.queues:
@@ -229,10 +249,10 @@ class Supervisor:
         return self.home / "logs" / f"{name}.log"
 
     def watch(self) -> None:
-        """Restart workers that end. Returns only by a signal.
+        """Restart workers and the site of the zoos if they end. Returns only by a signal.
 
         Raises:
-            SystemFailure: the server has ended by itself, or a worker has ended too often within an hour.
+            SystemFailure: the server has ended by itself, or another process has ended too often within an hour.
         """
         while True:
             for name, child in list(self._children.items()):
@@ -243,10 +263,10 @@ class Supervisor:
                 recent = [ended for ended in self._ends.get(name, ()) if now - ended < RESTART_WINDOW_SECONDS]
                 self._ends[name] = [*recent, now]
                 if name in ENDED_LAST or len(self._ends[name]) > MAX_RESTARTS:
-                    message = f"the {name} ended with exit code {child.returncode}"
+                    message = f"{name} ended with exit code {child.returncode}"
                     raise SystemFailure(message, where=str(self.log(name)))
-                self.say(f"the worker for pool {name} ended with exit code {child.returncode}; restarting it")
-                self.worker(name, self._limits[name])
+                self.say(f"{name} ended with exit code {child.returncode}; restarting it")
+                self._restarts[name]()
             time.sleep(0.5)
 
     def _start(self, name: str, command: list[str], env: dict[str, str]) -> None:
@@ -279,15 +299,20 @@ class Supervisor:
             remedy = "leave out --no-password, or listen on 127.0.0.1"
             raise InputError(f"others can reach {self.host}, so the server needs a password", remedy=remedy)
 
-    def _check_port(self) -> None:
+    def check_port(self, port: int) -> None:
+        """Check that this process can listen on a port.
+
+        Raises:
+            InputError: it cannot.
+        """
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((self.host, self.port))
+                probe.bind((self.host, port))
             except OSError as error:
-                remedy = "choose another --port, or set PREFECT_API_URL to the running server"
-                raise InputError(f"cannot listen on port {self.port} ({error.strerror})", remedy=remedy) from None
+                remedy = "choose another port, or set PREFECT_API_URL to the running server"
+                raise InputError(f"cannot listen on port {port} ({error.strerror})", remedy=remedy) from None
 
     def _wait(self) -> None:
         """Wait for the server's health check, if this process has started it; else ask once."""
