@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
+from autoopt.errors import InputError
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -26,9 +28,16 @@ class Settings:
     gate: Path | None = None
     """`AUTOOPT_GATE`: the folder of the measurement gate; must be the same for all containers of a machine."""
 
+    patience: float | None = None
+    """`AUTOOPT_PATIENCE`: seconds for which work waits for a database, Prefect server or object store that is away."""
+
     @staticmethod
     def read(environ: Mapping[str, str]) -> Settings:
-        """Read the settings from `environ`; empty variables count as not set."""
+        """Read the settings from `environ`; empty variables count as not set.
+
+        Raises:
+            InputError: `AUTOOPT_PATIENCE` is no number.
+        """
         gate = environ.get("AUTOOPT_GATE")
         return Settings(
             home=Path(environ.get("AUTOOPT_HOME") or ".autoopt").expanduser().absolute(),
@@ -36,7 +45,17 @@ class Settings:
             data_root=environ.get("AUTOOPT_DATA_ROOT") or None,
             artifacts_url=environ.get("AUTOOPT_ARTIFACTS_URL") or None,
             gate=Path(gate).absolute() if gate else None,
+            patience=_seconds(environ.get("AUTOOPT_PATIENCE")),
         )
+
+
+def _seconds(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{text!r} is no number of seconds", where="AUTOOPT_PATIENCE") from None
 
 
 @lru_cache(maxsize=1)

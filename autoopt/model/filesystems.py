@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from autoopt.errors import InputError, SystemFailure
-from autoopt.settings import redacted, without_password
+from autoopt.settings import redacted, settings, without_password
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
+T = TypeVar("T")
 S3: Final = ("s3", "s3a")
 REFUSED: Final = ("dask", "reference")
 """Protocols that unpickle what a server sends, or render templates from a file."""
 CONFIG: Final = {"connect_timeout": 5, "read_timeout": 30}
+PAUSE: Final = 2.0
+"""Seconds between attempts at a file system that does not answer."""
 RETRIES: Final = {"total_max_attempts": 2, "mode": "standard"}
 
 
@@ -72,6 +76,24 @@ class RemoteFolder:
         """Copy a file of this machine there, with the folders above it."""
         self.system.makedirs(str(target.parent), exist_ok=True)
         self.system.put_file(str(file), str(target))
+
+    def patiently(self, failure: str, work: Callable[[], T]) -> T:
+        """Do work; while the file system does not answer, repeat it for as long as `AUTOOPT_PATIENCE` says.
+
+        Raises:
+            SystemFailure: as of `failures`.
+        """
+        until = time.monotonic() + (settings().patience or 0.0)
+        while True:
+            with self.failures(failure):
+                try:
+                    return work()
+                except (FileNotFoundError, PermissionError):  # what another attempt does not change
+                    raise
+                except Exception:
+                    if time.monotonic() >= until:
+                        raise
+            time.sleep(PAUSE)
 
     @contextmanager
     def failures(self, failure: str) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from postgres import Server
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server import database, postgres
@@ -48,6 +49,22 @@ def test_another_database_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--database: .* is no database for Prefect; give postgresql://") as caught:
         choose_database(tmp_path, url)
     assert "canary" not in str(caught.value)
+
+
+@pytest.mark.service
+def test_a_database_in_which_prefect_loses_events_is_refused(tmp_path: Path) -> None:
+    server = Server()
+    try:
+        server.sql("CREATE DATABASE plain ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+        url = server.url.rpartition("/")[0]
+        reason = (
+            r"--database: .*/plain has the encoding SQL_ASCII, in which Prefect loses events; create one with: createdb"
+        )
+        with pytest.raises(InputError, match=reason):
+            choose_database(tmp_path, f"{url}/plain")
+        assert choose_database(tmp_path, f"{url}/postgres").url.startswith("postgresql+asyncpg://")
+    finally:
+        server.close()
 
 
 def test_sqlite_is_a_warning_with_the_reason(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_it_says_what_it_started(served: Serving) -> None:
         "tune_chain/tune-chain",
         "nightly_sweep/sweep-zoo",
         "worker for pool",
+        f"zoos: http://127.0.0.1:{served.port + 1}",
     ):
         assert word in said
     assert {p["name"] for p in served.find("work_pools")} == {"autoopt-models", "autoopt-chains"}
@@ -304,7 +305,7 @@ def test_signals_end_it_while_it_starts(number: signal.Signals, tmp_path: Path) 
 def test_a_sweep_by_schedule(served: Serving) -> None:
     folder = served.folder
     (folder / "nightly.yaml").write_text(
-        "name: night\ndag: quick.yaml\nmodels:\n  - {path: mlp, tags: [dense]}\n  - cnn\n"
+        "name: night\ndag: quick.yaml\nmodels:\n  - {path: mlp, tags: [dense]}\n  - {path: cnn, name: vision}\n"
     )
     lines = ["name: quick", "passes: [name_fix, constant_folding]", "chains: [[name_fix, constant_folding]]"]
     (folder / "quick.yaml").write_text("\n".join([*lines, "objectives: [{metric: size}]", "constraints: []"]))
@@ -352,11 +353,20 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     assert set(states) == {"COMPLETED", "CANCELLED"}
     run = states["COMPLETED"]
     models = served.children_of(run)
-    assert {m["name"] for m in models} == {"mlp · quick", "cnn · quick"}
+    assert {m["name"] for m in models} == {"mlp · quick", "vision · quick"}
     assert all(served.children_of(m["id"]) for m in models)
     artifacts = {a["key"]: a for a in served.find("artifacts", artifacts={"flow_run_id": {"any_": [run]}})}
     assert "2 models: 2 ok" in artifacts["sweep-night"]["data"]
     assert (folder / "out" / "sweep.html").exists()
+    told = {"filter": {"event": {"name": ["autoopt.sweep.finished"]}}}
+    [event] = eventually(lambda: served.ask("POST", "events/filter", told).json()["events"])
+    assert event["resource"]["prefect.resource.id"] == "autoopt.zoo.night"
+    assert event["payload"]["outcome"] == "No regression in 2 models."
+    site = httpx.Client(base_url=f"http://127.0.0.1:{served.port + 1}", timeout=HANG_SECONDS)
+    assert site.get("/zoo/night").status_code == 401
+    site.auth = httpx.BasicAuth(*served.password.split(":", 1))
+    assert "No regression in 2 models" in site.get("/zoo/night").raise_for_status().text
+    assert 'autoopt_model_ok{zoo="night",model="vision"} 1' in site.get("/metrics").raise_for_status().text
 
     served.retry(run)  # nothing of it was interrupted: it measures again
     assert eventually(lambda: served.get(f"flow_runs/{run}")["run_count"] == 2)

@@ -17,6 +17,7 @@ from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain
 from autoopt.orchestrate.flow_runs.naming import chain_state, headlines, session_run_name, trial_state
 from autoopt.orchestrate.flow_runs.run_log import log_trial, quiet_failed_states, run_logger
+from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
 from autoopt.orchestrate.flow_runs.worker_slot import WorkerSlot
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.results import Trial
@@ -35,6 +36,7 @@ def tune(run: str, chain: str) -> State[None]:
 
     A retried flow run, or one of a run that has ended, repeats the chain's failed trials.
     """
+    use_server_settings()
     try:
         with join(run, opener=PrefectHost) as joined:
             retried = flow_run.run_count > 1 or not joined.is_running

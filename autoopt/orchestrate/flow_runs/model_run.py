@@ -21,6 +21,7 @@ from autoopt.orchestrate.flow_runs.chain_executor import search_deployed
 from autoopt.orchestrate.flow_runs.naming import artifact_key, final_state, session_run_name, tags_of
 from autoopt.orchestrate.flow_runs.progress import Progress, TrialProgress
 from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result, run_logger
+from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import best_effort
 from autoopt.results import RunResult
@@ -34,6 +35,7 @@ def optimize(request: RunRequest) -> State[None]:
     Returns:
         The final state of the flow run: failed if no model meets the constraints.
     """
+    use_server_settings()
     try:
         if request.out is not None:
             check_out(request.out)

@@ -15,6 +15,7 @@ from prefect import flow, tags
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
+from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
@@ -37,6 +38,7 @@ from autoopt.orchestrate.flow_runs.naming import (
 )
 from autoopt.orchestrate.flow_runs.progress import SweepProgress
 from autoopt.orchestrate.flow_runs.run_log import RunLog, SweepLog, log_result, run_logger
+from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.heartbeats import continued_too_often
@@ -93,6 +95,7 @@ def nightly(night: Night) -> State[None]:
     A retry, or resuming a suspended flow run, continues the sweep of this flow run if it was interrupted, and measures
     again otherwise.
     """
+    use_server_settings()
     if flow_run.run_count > 1:
         with get_client(sync_client=True, httpx_settings={}) as client:
             states = client.read_flow_run_states(UUID(str(flow_run.id)))
@@ -162,7 +165,26 @@ def _show(zoo: str, markdown: str) -> None:
     create_markdown_artifact(key=key, markdown=markdown, description="The sweep and its changes")
 
 
+@best_effort
+def _tell(result: SweepResult) -> None:
+    """Emit an event for the sweep, and one for each model that became worse or better, for the users' automations."""
+    zoo = {"prefect.resource.id": f"autoopt.zoo.{result.name}", "prefect.resource.name": result.name}
+    outcome = {"sweep": result.sweep, "outcome": message(result)}
+    emit_event("autoopt.sweep.finished", zoo, payload={**outcome, "failed": result.failed})
+    for entry in result.models:
+        model = {
+            "prefect.resource.id": f"autoopt.model.{result.name}.{entry.name}",
+            "prefect.resource.name": entry.name,
+        }
+        details = {"sweep": result.sweep, "run": entry.run, "verdict": entry.compared.verdict}
+        if entry.compared.regressed:
+            emit_event("autoopt.model.regressed", model, payload=details)
+        elif entry.compared.improved:
+            emit_event("autoopt.model.improved", model, payload=details)
+
+
 def _final_state(result: SweepResult, pages: Mapping[str, str]) -> State[None]:
     """Show the comparison as an artifact, with links to the models' pages; the state fails on a regression."""
     _show(result.name, sweep_markdown(result, pages))
+    _tell(result)
     return final_state(not result.failed, message(result))

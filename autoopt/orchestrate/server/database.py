@@ -5,8 +5,10 @@ Under load SQLite makes Prefect's server answer late and drop events, so it come
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,7 @@ FORMER_CONNECTION_URL = "PREFECT_API_DATABASE_CONNECTION_URL"
 """The name of the setting in earlier versions of Prefect, which still reads it."""
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
 SQLITE_FILE = "prefect.db"
+CONNECT_SECONDS = 10.0
 WARNING = "warning: Prefect's database is SQLite ({reason}); under load it answers late and loses events"
 
 
@@ -44,21 +47,20 @@ def choose_database(home: Path, choice: str | None) -> Database:
             SQLite if this home already has such a database, else PostgreSQL if it can be started, else SQLite.
 
     Raises:
-        InputError: the choice is none of these.
+        InputError: the choice is none of these, or a database in SQL_ASCII, in which Prefect loses events.
         SystemFailure: PostgreSQL was asked for and cannot be started, or the home's data need another version.
     """
     if choice is None:
         for variable in (CONNECTION_URL, FORMER_CONNECTION_URL):
             url = os.environ.get(variable)
             if url:
-                description = f"Prefect's database: {without_password(url)} (from {variable})"
-                return Database(description, _with_driver(url, variable))
+                return _named(url, variable, f" (from {variable})")
         if _sqlite_file(home).exists():
             return Database(WARNING.format(reason="as before; --database postgresql begins an empty one"))
     elif choice == SQLITE:
         return Database(WARNING.format(reason="as chosen"))
     elif choice != POSTGRESQL:
-        return Database(f"Prefect's database: {without_password(choice)}", _with_driver(choice, "--database"))
+        return _named(choice, "--database")
     try:
         postgres = local_postgres(home)
     except PostgresUnavailable as error:
@@ -67,6 +69,34 @@ def choose_database(home: Path, choice: str | None) -> Database:
         return Database(WARNING.format(reason=str(error)))
     description = f"Prefect's database: PostgreSQL {postgres.version}, started for it, data in {postgres.folder}"
     return Database(description, postgres.url, postgres)
+
+
+def _named(url: str, where: str, origin: str = "") -> Database:
+    """The database at a URL, which `where` states."""
+    database = Database(f"Prefect's database: {without_password(url)}{origin}", _with_driver(url, where))
+    if _encoding(database.url) == "SQL_ASCII":
+        reason = f"{without_password(url)} has the encoding SQL_ASCII, in which Prefect loses events"
+        remedy = "create one with: createdb --encoding UTF8 --template template0 NAME"
+        raise InputError(reason, where=where, remedy=remedy)
+    return database
+
+
+def _encoding(url: str) -> str:
+    """The encoding of a PostgreSQL database; empty for SQLite, and if Prefect's own settings are needed to reach it."""
+    if not url.startswith("postgresql"):
+        return ""
+    import asyncpg
+
+    async def ask() -> str:
+        connection = await asyncpg.connect(url.replace("+asyncpg", "", 1), timeout=CONNECT_SECONDS)
+        try:
+            return str(await connection.fetchval("SHOW server_encoding"))
+        finally:
+            await connection.close()
+
+    with suppress(OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        return asyncio.run(ask())
+    return ""
 
 
 def _sqlite_file(home: Path) -> Path:

@@ -34,8 +34,15 @@ CONTAINER_SECONDS = 1200.0
 
 
 def environment() -> dict[str, str]:
-    """Variables for the processes of flow runs: send heartbeats, and wait some 4 minutes for an absent server."""
-    defaults = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30", "PREFECT_CLIENT_MAX_RETRIES": "7"}
+    """Variables for the processes of flow runs: send heartbeats, and wait a quarter of an hour for what is away.
+
+    Prefect's clients double the time between their requests, so 9 of them take 17 minutes.
+    """
+    defaults = {
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "PREFECT_CLIENT_MAX_RETRIES": "9",
+        "AUTOOPT_PATIENCE": "900",
+    }
     return {name: os.environ.get(name, value) for name, value in defaults.items()}
 
 

@@ -12,10 +12,10 @@ from typing import ParamSpec, TypeVar
 
 from autoopt.errors import SystemFailure, one_line
 from autoopt.orchestrate.server.connection import without_userinfo
-from autoopt.settings import redacted
+from autoopt.settings import redacted, settings
 
 OUTAGE_SECONDS = 300.0
-"""The server may be away for this long before an operation that needs it gives up."""
+"""The server may be away for this long before an operation that needs it gives up, unless AUTOOPT_PATIENCE is set."""
 RETRY_SECONDS = 2.0
 """Interval of requests meanwhile. A shorter absence is no outage: the server's database may be busy."""
 REQUEST_SECONDS = 20.0
@@ -40,7 +40,7 @@ class Outage:
     """A context for requests that are repeated anyway: it suppresses their failure while the server is away.
 
     Raises:
-        SystemFailure: the server has been away for OUTAGE_SECONDS, or it refuses a request.
+        SystemFailure: the server has been away for too long, or it refuses a request.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Outage:
         elif not self._reported and self.ongoing:
             self._reported = True
             _report(f"the Prefect server does not answer ({reason}); waiting for it")
-        elif now - self._since > OUTAGE_SECONDS:
+        elif now - self._since > (settings().patience or OUTAGE_SECONDS):
             message = f"the Prefect server has not answered for {now - self._since:.0f} s ({reason})"
             remedy = "start it again, then start the run again: it continues where it stopped"
             raise SystemFailure(message, where=where, remedy=remedy) from None

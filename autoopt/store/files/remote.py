@@ -44,13 +44,16 @@ class RemoteArtifacts:
         """
         if digest in self._pushed and not replace:
             return
-        with self._folder.failures("an artifact cannot be written"):
+
+        def copy() -> None:
             files = files_in(folder)
             if replace or not self._system.exists(self._at(digest, MANIFEST)):
                 for name, path in files.items():
                     self._folder.put(path, PurePosixPath(self._at(digest, name)))
             sizes = {name: path.stat().st_size for name, path in files.items()}
             self._system.pipe_file(self._at(digest, MANIFEST), json.dumps(sizes).encode())
+
+        self._folder.patiently("an artifact cannot be written", copy)
         self._pushed.add(digest)
 
     def pull(self, digest: str, folder: Path) -> bool:
@@ -59,21 +62,23 @@ class RemoteArtifacts:
         Raises:
             SystemFailure: The copy cannot be read.
         """
-        with (
-            self._folder.failures("an artifact cannot be read"),
-            suppress(FileNotFoundError),
-        ):  # another machine may remove it meanwhile
-            if not self._system.exists(self._at(digest, MANIFEST)):
+
+        def copy() -> bool:
+            with suppress(FileNotFoundError):  # another machine may remove it meanwhile
+                return self._system.exists(self._at(digest, MANIFEST)) and self._copy_to(digest, folder)
+            return False
+
+        return self._folder.patiently("an artifact cannot be read", copy)
+
+    def _copy_to(self, digest: str, folder: Path) -> bool:
+        for name in json.loads(self._system.cat_file(self._at(digest, MANIFEST))):
+            parts = PurePosixPath(name)
+            if parts.is_absolute() or ".." in parts.parts or not parts.name:
                 return False
-            for name in json.loads(self._system.cat_file(self._at(digest, MANIFEST))):
-                parts = PurePosixPath(name)
-                if parts.is_absolute() or ".." in parts.parts or not parts.name:
-                    return False
-                target = folder.joinpath(*parts.parts)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                self._system.get_file(self._at(digest, name), str(target))
-            return True
-        return False
+            target = folder.joinpath(*parts.parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._system.get_file(self._at(digest, name), str(target))
+        return True
 
     def written(self) -> dict[str, float]:
         """The artifacts with any file, and the time of the last write of one, in seconds since 1970.

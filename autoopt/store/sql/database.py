@@ -19,10 +19,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.sql import ColumnElement
 
 from autoopt.errors import InputError, SystemFailure, one_line
+from autoopt.settings import settings
 from autoopt.store.files.filesystem import refuse_network_filesystem
 
 Result = TypeVar("Result")
 
+USUAL_PATIENCE: Final = 90.0
 BUSY_SECONDS: Final = 60.0
 """Time that a SQLite writer waits for the others."""
 CONNECT_ATTEMPTS: Final = 3
@@ -88,7 +90,7 @@ class Database:
     function that writes must also be right if its changes have already been made.
     """
 
-    def __init__(self, url: URL, engine: Engine, *, patience: float = 90.0, read_only: bool = False) -> None:
+    def __init__(self, url: URL, engine: Engine, *, patience: float = USUAL_PATIENCE, read_only: bool = False) -> None:
         """Use an engine for the database at `url`; `open_database` makes one."""
         self.url = url
         self.safe_url = without_secrets(url)
@@ -242,16 +244,18 @@ class Database:
         return message
 
 
-def open_database(address: str | Path, patience: float = 90.0) -> Database:
+def open_database(address: str | Path, patience: float | None = None) -> Database:
     """Prepare connections to a database of SQLite or PostgreSQL, and create the folder of a SQLite file.
 
     Args:
         address: Its URL, or the path of a SQLite file, in which no character has a special meaning.
-        patience: Seconds for which a failed transaction is repeated.
+        patience: Seconds for which a failed transaction is repeated; by default `AUTOOPT_PATIENCE`, else 90.
 
     Raises:
         InputError: The address is wrong, or its folder is on a network file system or cannot be created.
     """
+    if patience is None:
+        patience = settings().patience or USUAL_PATIENCE
     url = URL.create("sqlite", database=str(address.absolute())) if isinstance(address, Path) else read_url(address)
     if url.get_backend_name() == "sqlite":
         file = Path(str(url.database))
