@@ -1,4 +1,4 @@
-"""The job templates of work pools fit what Prefect knows of each type of pool."""
+"""Job templates fit what Prefect knows of each type of pool, and manifests what Kubernetes knows."""
 
 from __future__ import annotations
 
@@ -101,11 +101,58 @@ def test_a_kubernetes_job_is_one_that_measures_alone(job: dict[str, Any]) -> Non
     assert pod["terminationGracePeriodSeconds"] <= 30
 
 
+@pytest.fixture(scope="module")
+def manifests() -> dict[str, dict[str, Any]]:
+    """The manifests of server, workers and schedule by kind."""
+    text = (FOLDER.parent / "kubernetes" / "autoopt.yaml").read_text()
+    items = YAML(typ="safe").load(text)["items"]
+    return {item["kind"]: json.loads(json.dumps(item)) for item in items}
+
+
+def pod_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = manifest["spec"]["template"]["spec"]
+    return pod
+
+
+def test_manifests_fit_the_schemas_of_the_api(manifests: dict[str, dict[str, Any]]) -> None:
+    kubernetes = pytest.importorskip("kubernetes_validate")
+    assert sorted(manifests) == ["ConfigMap", "DaemonSet", "Deployment", "Job", "Namespace", "Service"]
+    for manifest in manifests.values():
+        kubernetes.validate(manifest, kubernetes.latest_version(), strict=True)
+
+
+def test_manifests_keep_to_the_restricted_pod_security(manifests: dict[str, dict[str, Any]]) -> None:
+    for kind in ("Deployment", "Job", "DaemonSet"):
+        pod = pod_of(manifests[kind])
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+        assert {next(iter(set(volume) - {"name"})) for volume in pod["volumes"]} <= {"emptyDir", "configMap"}
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            security = container["securityContext"]
+            assert security == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            assert not [port for port in container.get("ports", ()) if "hostPort" in port]
+
+
+def test_one_pod_measures_on_each_chosen_node(manifests: dict[str, dict[str, Any]]) -> None:
+    pod = pod_of(manifests["DaemonSet"])
+    assert pod["nodeSelector"] == {"autoopt/measures": "true"}
+    (container,) = pod["containers"]
+    assert container["resources"]["requests"] == container["resources"]["limits"]
+    settings = manifests["ConfigMap"]["data"]
+    service = manifests["Service"]
+    assert (
+        settings["PREFECT_API_URL"] == f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}/api"
+    )
+    assert service["spec"]["selector"] == manifests["Deployment"]["spec"]["template"]["metadata"]["labels"]
+
+
 def test_templates_name_the_image_of_the_compose_file() -> None:
     compose = YAML(typ="safe").load((FOLDER.parents[1] / "docker-compose.yml").read_text())
     image = compose["x-autoopt"]["image"]
     for kind in ("docker", "kubernetes", "azure-container-instance"):
         assert ours(kind)["variables"]["properties"]["image"]["default"] == image
+    assert f"image: &image {image}\n" in (FOLDER.parent / "kubernetes" / "autoopt.yaml").read_text()
 
 
 def test_no_template_holds_a_secret() -> None:
