@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, TextIO
 
 import typer
 
@@ -18,170 +18,135 @@ from autoopt.cli.output import example_text
 from autoopt.errors import EXIT_INTERRUPTED, AutooptError, ConfigError, one_line
 
 
-class Command(NamedTuple):
+class Command:
     """A command; only the one that is called is imported."""
 
-    module: str
-    attribute: str
-    """A function, or a Typer object for a group of commands."""
-    help: str
-    examples: tuple[str, ...] = ()
-    """Command lines at the end of its help; a group has them in its own commands."""
+    def __init__(self, place: str, help: str, *examples: str) -> None:
+        """Describe a command.
+
+        Args:
+            place: `module:attribute` below `autoopt.cli`: a function, or a Typer object for a group of commands.
+            help: One sentence.
+            examples: Command lines at the end of its help; a group has them in its own commands.
+        """
+        self.place = place
+        self.help = help
+        self.examples = examples
 
 
 COMMANDS: Final[dict[str, Command]] = {
-    "init": Command(
-        "autoopt.cli.init", "init", "Propose a dag.yaml for a model.", ("autoopt init model.onnx --data test.npz",)
-    ),
+    "init": Command("init:init", "Propose a dag.yaml for a model.", "autoopt init model.onnx --data test.npz"),
     "plan": Command(
-        "autoopt.cli.plan",
-        "plan",
+        "plan:plan",
         "Show the chains of a DAG, and what was pruned and why.",
-        ("autoopt plan model.onnx", "autoopt plan dag.yaml --model model.onnx"),
+        "autoopt plan model.onnx",
+        "autoopt plan dag.yaml --model model.onnx",
     ),
     "run": Command(
-        "autoopt.cli.run",
-        "run",
+        "run:run",
         "Search a DAG for the best model and write it to out/.",
-        (
-            "autoopt run model.onnx",
-            "autoopt run model.onnx --data test.npz",
-            "autoopt run model.onnx --data images/ --image-size 224x224 --minimize size",
-            "autoopt run dag.yaml --model model.onnx --minutes 5",
-        ),
+        "autoopt run model.onnx",
+        "autoopt run model.onnx --data test.npz",
+        "autoopt run model.onnx --data images/ --image-size 224x224 --minimize size",
+        "autoopt run dag.yaml --model model.onnx --minutes 5",
     ),
-    "resume": Command(
-        "autoopt.cli.run", "resume", "Resume interrupted runs.", ("autoopt resume", "autoopt resume 1f2e3d4c5b6a")
-    ),
+    "resume": Command("run:resume", "Resume interrupted runs.", "autoopt resume", "autoopt resume 1f2e3d4c5b6a"),
     "sweep": Command(
-        "autoopt.cli.sweep",
-        "sweep",
+        "sweep:sweep",
         "Run over a zoo and compare with the last good sweep.",
-        ("autoopt sweep zoo.yaml", "autoopt sweep zoo.yaml --nightly --only cnn"),
+        "autoopt sweep zoo.yaml",
+        "autoopt sweep zoo.yaml --nightly --only cnn",
     ),
     "check": Command(
-        "autoopt.cli.sweep",
-        "check",
-        "Measure a zoo for CI beside its last good sweep.",
-        ("autoopt check zoo.yaml --junit autoopt.xml",),
+        "sweep:check", "Measure a zoo for CI beside its last good sweep.", "autoopt check zoo.yaml --junit autoopt.xml"
     ),
     "nights": Command(
-        "autoopt.cli.nights",
-        "nights",
+        "nights:nights",
         "Show the sweeps of a zoo over time.",
-        ("autoopt nights production", "autoopt nights --compare 1f2e3d4c5b6a latest"),
+        "autoopt nights production",
+        "autoopt nights --compare 1f2e3d4c5b6a latest",
     ),
     "bisect": Command(
-        "autoopt.cli.nights",
-        "bisect",
+        "nights:bisect",
         "Find out by measuring what made a model slower.",
-        ("autoopt bisect latest cnn", "autoopt bisect 1f2e3d4c5b6a cnn --minutes 10"),
+        "autoopt bisect latest cnn",
+        "autoopt bisect 1f2e3d4c5b6a cnn --minutes 10",
     ),
     "promote": Command(
-        "autoopt.cli.releases",
-        "promote",
+        "releases:promote",
         "Release a model of a zoo; nights compare with it.",
-        ("autoopt promote cnn --to /srv/models/cnn", "autoopt promote 1f2e3d4c5b6a 3 --to mlflow:cnn"),
+        "autoopt promote cnn --to /srv/models/cnn",
+        "autoopt promote 1f2e3d4c5b6a 3 --to mlflow:cnn",
     ),
     "rollback": Command(
-        "autoopt.cli.releases",
-        "rollback",
-        "Release again what was released before.",
-        ("autoopt rollback production/cnn",),
+        "releases:rollback", "Release again what was released before.", "autoopt rollback production/cnn"
     ),
-    "releases": Command(
-        "autoopt.cli.releases", "releases", "List what is and was released.", ("autoopt releases production",)
-    ),
+    "releases": Command("releases:releases", "List what is and was released.", "autoopt releases production"),
     "serve": Command(
-        "autoopt.cli.serve",
-        "serve",
+        "serve:serve",
         "Start a Prefect server, workers and deployments.",
-        ('autoopt serve --zoo zoo.yaml --cron "0 2 * * *"',),
+        'autoopt serve --zoo zoo.yaml --cron "0 2 * * *"',
     ),
-    "passes": Command("autoopt.cli.passes", "app", "List passes, show one, or create one from a template."),
+    "passes": Command("passes:app", "List passes, show one, or create one from a template."),
     "apply": Command(
-        "autoopt.cli.apply",
-        "apply",
+        "apply:apply",
         "Apply one pass to a model.",
-        ("autoopt apply dynamic_quantization model.onnx -o small.onnx --param per_channel=true",),
+        "autoopt apply dynamic_quantization model.onnx -o small.onnx --param per_channel=true",
     ),
     "compare-models": Command(
-        "autoopt.cli.compare_models",
-        "compare_models",
+        "compare_models:compare_models",
         "Compare two models layer by layer.",
-        ("autoopt compare-models model.onnx out/model.onnx",),
+        "autoopt compare-models model.onnx out/model.onnx",
     ),
-    "runs": Command("autoopt.cli.runs", "runs", "List runs.", ("autoopt runs --limit 5",)),
-    "best": Command(
-        "autoopt.cli.runs", "best", "Show the result of a run: best model and Pareto front.", ("autoopt best latest",)
-    ),
+    "runs": Command("runs:runs", "List runs.", "autoopt runs --limit 5"),
+    "best": Command("runs:best", "Show the result of a run: best model and Pareto front.", "autoopt best latest"),
     "export": Command(
-        "autoopt.cli.exports",
-        "export",
+        "exports:export",
         "Write the best model, or a trial's, as a package.",
-        ("autoopt export", "autoopt export latest 3 -o small.zip"),
+        "autoopt export",
+        "autoopt export latest 3 -o small.zip",
     ),
     "export-optuna": Command(
-        "autoopt.cli.exports",
-        "export_optuna",
+        "exports:export_optuna",
         "Write a run as an Optuna study, for optuna-dashboard.",
-        ("autoopt export-optuna latest -o study.db",),
+        "autoopt export-optuna latest -o study.db",
     ),
     "export-mlflow": Command(
-        "autoopt.cli.exports",
-        "export_mlflow",
+        "exports:export_mlflow",
         "Log a run to MLflow.",
-        ("autoopt export-mlflow latest --tracking-uri http://localhost:5000",),
+        "autoopt export-mlflow latest --tracking-uri http://localhost:5000",
     ),
     "export-openlineage": Command(
-        "autoopt.cli.exports",
-        "export_openlineage",
+        "exports:export_openlineage",
         "Write a run as OpenLineage events.",
-        ("autoopt export-openlineage latest -o events.jsonl",),
+        "autoopt export-openlineage latest -o events.jsonl",
     ),
-    "view": Command(
-        "autoopt.cli.view",
-        "view",
-        "Show a model's graph in Netron.",
-        ("autoopt view model.onnx", "autoopt view latest"),
-    ),
+    "view": Command("view:view", "Show a model's graph in Netron.", "autoopt view model.onnx", "autoopt view latest"),
     "lineage": Command(
-        "autoopt.cli.lineage",
-        "lineage",
-        "Show how a model was made.",
-        ("autoopt lineage latest", "autoopt lineage out/model.onnx"),
+        "lineage:lineage", "Show how a model was made.", "autoopt lineage latest", "autoopt lineage out/model.onnx"
     ),
     "replay": Command(
-        "autoopt.cli.lineage",
-        "replay",
-        "Rebuild a model from its recipe.",
-        ("autoopt replay out/recipe.json --model model.onnx",),
+        "lineage:replay", "Rebuild a model from its recipe.", "autoopt replay out/recipe.json --model model.onnx"
     ),
-    "report": Command("autoopt.cli.runs", "report", "Write a run as an HTML page.", ("autoopt report latest",)),
-    "compare": Command(
-        "autoopt.cli.runs", "compare", "Compare the best models of two runs.", ("autoopt compare 1f2e3d4c5b6a latest",)
-    ),
+    "report": Command("runs:report", "Write a run as an HTML page.", "autoopt report latest"),
+    "compare": Command("runs:compare", "Compare the best models of two runs.", "autoopt compare 1f2e3d4c5b6a latest"),
     "import-olive": Command(
-        "autoopt.cli.import_olive",
-        "import_olive",
+        "import_olive:import_olive",
         "Convert a configuration of Olive into a dag.yaml.",
-        ("autoopt import-olive config.json -o dag.yaml",),
+        "autoopt import-olive config.json -o dag.yaml",
     ),
     "examples": Command(
-        "autoopt.cli.examples",
-        "examples",
+        "examples:examples",
         "Copy example DAGs, with a small model and its data.",
-        ("autoopt examples", "autoopt examples -o mine"),
+        "autoopt examples",
+        "autoopt examples -o mine",
     ),
     "schema": Command(
-        "autoopt.cli.schema",
-        "schema",
-        "Print the JSON Schema of dag.yaml or zoo.yaml.",
-        ("autoopt schema dag -o dag.schema.json",),
+        "schema:schema", "Print the JSON Schema of dag.yaml or zoo.yaml.", "autoopt schema dag -o dag.schema.json"
     ),
-    "store": Command("autoopt.cli.store", "app", "Verify, clean, measure, export and import the store."),
-    "knowledge": Command("autoopt.cli.knowledge", "app", "Share what runs taught about passes with other stores."),
-    "doctor": Command("autoopt.cli.doctor", "doctor", "Check the installation and suggest fixes.", ("autoopt doctor",)),
+    "store": Command("store:app", "Verify, clean, measure, export and import the store."),
+    "knowledge": Command("knowledge:app", "Share what runs taught about passes with other stores."),
+    "doctor": Command("doctor:doctor", "Check the installation and suggest fixes.", "autoopt doctor"),
 }
 """By name, in the order of the help page."""
 GLOBAL_FLAGS: Final = ("--verbose", "--debug", "--no-color")
@@ -269,7 +234,8 @@ def build(name: str | None) -> typer.Typer:
         if command_name != name:
             app.command(command_name, help=command.help)(_not_called)
             continue
-        item = getattr(import_module(command.module), command.attribute)
+        module, _, attribute = command.place.partition(":")
+        item = getattr(import_module(f"autoopt.cli.{module}"), attribute)
         if isinstance(item, typer.Typer):
             app.add_typer(item, name=name, help=command.help)
         else:

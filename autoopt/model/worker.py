@@ -58,13 +58,6 @@ def inspect(payload: JsonObject) -> dict[str, JsonValue]:
     return inspect_model(parse(path), path).to_json()
 
 
-def providers(payload: JsonObject) -> dict[str, JsonValue]:
-    """List the execution providers of the installed onnxruntime, best first: `{"providers"}`."""
-    import onnxruntime
-
-    return {"providers": list(onnxruntime.get_available_providers())}
-
-
 def runtime(payload: JsonObject) -> dict[str, JsonValue]:
     """Describe this interpreter: `{"python", "onnxruntime", "providers", "numpy"}`.
 

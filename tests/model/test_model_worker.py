@@ -60,7 +60,7 @@ def test_an_inspection_is_json(tmp_path: Path) -> None:
 def test_the_runtime_is_described_with_its_providers() -> None:
     reply = worker.runtime({})
     assert reply["onnxruntime"] == onnxruntime.__version__
-    assert reply["providers"] == worker.providers({})["providers"] == onnxruntime.get_available_providers()
+    assert reply["providers"] == onnxruntime.get_available_providers()
 
 
 def test_an_interpreter_without_libraries_has_no_versions(monkeypatch: pytest.MonkeyPatch) -> None:

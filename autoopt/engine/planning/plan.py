@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,11 +15,12 @@ from autoopt.data.description import DataDescription
 from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
-from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, ask_worker
+from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, RUNTIME, ask_worker
+from autoopt.engine.work.readings import read_once
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
 from autoopt.metrics import Constraint, Objective, default_objective, known_metric
-from autoopt.model.files import is_convertible
+from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
@@ -32,7 +31,6 @@ from autoopt.spec.file_model import Written
 from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.threads import with_thread_search
 from autoopt.target import DEFAULT_EP, Accelerator, Target
-from autoopt.working_folder import replacing
 
 if TYPE_CHECKING:
     from autoopt.dag.proposal.narrowing import Narrowing
@@ -347,36 +345,25 @@ class Probe:
         """The execution providers of this interpreter's runtime, asked only for one that not every runtime has."""
         if provider == DEFAULT_EP["cpu"]:
             return (provider,)
-        return tuple(self.ask("autoopt.model.worker:providers", {}, provider)["providers"])
+        return tuple(self.ask(RUNTIME, {}, provider)["providers"])
 
     def inspect(self, model: Path) -> Inspection:
-        """Inspect a model file, or read the cached inspection of the same bytes."""
+        """Inspect a model file. If there is a store, the inspection of the same bytes is looked up there."""
         if is_convertible(str(model)) or is_packaged(model):
             remedy = "'autoopt run' converts it itself; 'autoopt apply torch_export' writes the ONNX model"
             raise InputError("must be converted to ONNX before planning", where=str(model), remedy=remedy)
         if not model.is_file():
             raise InputError("no such model file", where=str(model))
-        cache = _inspection_cache(model)
-        if cache is not None and cache.is_file():
-            try:
-                return Inspection.from_json(json.loads(cache.read_text()))
-            except (ValueError, KeyError, TypeError):
-                cache.unlink(missing_ok=True)
-        inspection = self.ask(INSPECT, {"path": str(model.absolute())}, str(model))
-        if cache is not None:
-            with suppress(OSError):  # a full or read-only disk costs the cache, not the plan
-                cache.parent.mkdir(exist_ok=True)
-                with replacing(cache) as new:
-                    new.write_text(json.dumps(inspection))
-        return Inspection.from_json(inspection)
 
+        def ask() -> dict[str, Any]:
+            return self.ask(INSPECT, {"path": str(model.absolute())}, str(model))
 
-def _inspection_cache(model: Path) -> Path | None:
-    """The file for the inspection of these bytes by these versions; None if there is no store yet."""
-    home = settings().home
-    if not home.is_dir():
-        return None
-    digest = hashlib.sha256("\n".join(library_version(n) for n in ("autoopt", "onnx", "onnx-ir")).encode())
-    with model.open("rb") as stream:
-        hashlib.file_digest(stream, lambda: digest)
-    return home / "inspections" / f"{digest.hexdigest()}.json"
+        home = settings().home
+        if not home.is_dir():
+            return Inspection.from_json(ask())
+        content = [INSPECT, digest_file(model), [library_version(name) for name in ("autoopt", "onnx", "onnx-ir")]]
+        try:
+            _, reply = read_once(home, content, lambda _: ask())
+        except OSError:  # a full or read-only disk costs the cache, not the plan
+            reply = ask()
+        return Inspection.from_json(reply)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import autoopt.data
 import autoopt.measure
+import autoopt.model
 from autoopt.data import DataConfig
 from autoopt.json_codec import JsonValue
 from autoopt.model.candidate import digest_json
@@ -68,8 +69,8 @@ def _stored_reply(folder: Path) -> dict[str, JsonValue] | None:
 @lru_cache(maxsize=1)
 def _reading_code() -> str:
     """Digest of the code that reads: its next version may reply in another form."""
-    folders = [Path(autoopt.data.__path__[0]), Path(autoopt.measure.__path__[0])]
-    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    folders = (*autoopt.data.__path__, *autoopt.measure.__path__, *autoopt.model.__path__)
+    files = [file for folder in folders for file in sorted(Path(folder).rglob("*.py"))]
     return digest_json([digest_file(file) for file in files])
 
 
