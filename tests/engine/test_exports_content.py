@@ -1,0 +1,196 @@
+"""Content of a run for other tools, and the same run as OpenLineage events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoopt.engine.tools.exports.content import parts_of
+from autoopt.engine.tools.exports.openlineage_events import lineage_events, write_events
+from autoopt.errors import InputError
+from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
+from autoopt.results import RunResult
+from autoopt.results.run import TargetResult
+from autoopt.store import ChainRecord, EvaluationRecord, PassRunRecord, RunRecord, Store, TrialRecord
+from autoopt.store.memory import MemoryStore
+
+CHAIN = "c" * 8
+HALF = Estimate(0.5, 0.4, 0.6)
+
+
+class Clock:
+    """The time of a store, in seconds since 1970; only tests move it."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> MemoryStore:
+    return MemoryStore(tmp_path, clock)
+
+
+def put(store: Store, content: str) -> str:
+    folder = store.home / "made" / content
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_text(content)
+    return store.artifacts.put(folder)
+
+
+def begun(store: Store, name: str = "cnn · quick") -> RunRecord:
+    """A run without trials."""
+    source = put(store, f"source of {name}")
+    record = RunRecord(id="", name=name, identity=name, model=source)
+    return store.runs.create(record, [ChainRecord(CHAIN, "fold -> quant")])
+
+
+def passed(store: Store, run: RunRecord, name: str, outcome: Outcome, **fields: Any) -> PassRunRecord:
+    """A pass run on the source of a run that took half a second; a good one leaves a model of its own."""
+    output = None
+    if outcome is Outcome.OK:
+        output = Candidate(put(store, f"{name} of {run.name}"))
+    elif outcome is Outcome.UNCHANGED:
+        output = Candidate(run.model)
+    record = PassRunRecord(
+        key=f"{name} of {run.id}",
+        pass_name=name,
+        params={},
+        input=Candidate(run.model),
+        outcome=outcome,
+        output=output,
+        seconds=0.5,
+        run=run.id,
+    )
+    record = replace(record, **fields)
+    assert store.results.finish_pass_run(record)
+    return record
+
+
+def tried(store: Store, run: RunRecord, number: int, *steps: PassRunRecord, **fields: Any) -> None:
+    trial = TrialRecord(run.id, number, CHAIN, {"quant": {"bits": number}}, outcome=steps[-1].outcome)
+    trial = replace(trial, pass_runs=tuple(step.key for step in steps), **fields)
+    store.trials.finish(trial)
+
+
+def ended(store: Store, run: RunRecord, *targets: TargetResult) -> RunRecord:
+    store.runs.finish(run.id, "finished", RunResult(run.id, "finished", targets=targets).to_json())
+    return store.runs.get(run.id)
+
+
+def test_trials_have_their_figures_and_searched_values(store: MemoryStore) -> None:
+    run = begun(store)
+    step = passed(store, run, "quant", Outcome.OK)
+    metrics = {"size": Estimate.exact(10.0), "accuracy": Estimate(0.9, 0.8, 0.95)}
+    tried(store, run, 3, step, metrics=metrics, ratios={"size": HALF}, violation=0.1)
+    tried(store, run, 4, passed(store, run, "fold", Outcome.FAILED, message="odd"))
+    (part,) = parts_of(store, ended(store, run))
+    good, bad = part.trials
+    assert (part.name, part.record.id) == (run.name, run.id)
+    assert good.params == {"quant.bits": 3}
+    assert good.figures == {
+        "size": 10.0, "accuracy": 0.9, "size_ratio": 0.5, "size_ratio_low": 0.4, "size_ratio_high": 0.6,
+    }  # fmt: skip
+    assert (good.succeeded, bad.succeeded) == (True, False)
+    assert good.trial.chain == "fold -> quant"
+
+
+def test_a_trial_ends_with_its_last_piece_of_work(store: MemoryStore, clock: Clock) -> None:
+    run = begun(store)
+    clock.now = 1010.0
+    step = passed(store, run, "quant", Outcome.OK)
+    clock.now = 1030.0
+    judged = EvaluationRecord("judged", Candidate(run.model), "size", Outcome.OK, run=run.id)
+    store.results.finish_evaluation(judged)
+    tried(store, run, 0, step, evaluations=(judged.key,), seconds=25.0)
+    other = begun(store, "later")
+    tried(store, other, 0, step, seconds=0.0)
+    (part,) = parts_of(store, ended(store, run))
+    assert (part.trials[0].start, part.trials[0].end) == (1005.0, 1030.0)
+    (part,) = parts_of(store, ended(store, other))
+    assert part.trials[0].end == part.record.created, "its work is that of an earlier run"
+
+
+def test_targets_are_parts_with_their_own_runs(store: MemoryStore) -> None:
+    whole = begun(store)
+    parts = {name: begun(store, f"cnn · quick, {name}") for name in ("phone", "server")}
+    targets = []
+    for name, run in parts.items():
+        tried(store, run, 0, passed(store, run, "quant", Outcome.OK))
+        ended(store, run)
+        targets.append(TargetResult(name, {}, RunResult(run.id, "finished")))
+    found = parts_of(store, ended(store, whole, *targets))
+    assert {part.name: part.record.id for part in found} == {
+        f"{whole.name}-{name}": run.id for name, run in parts.items()
+    }
+    assert [len(part.trials) for part in found] == [1, 1]
+
+
+def test_a_run_without_trials_is_refused(store: MemoryStore) -> None:
+    with pytest.raises(InputError, match="no trial has finished yet"):
+        parts_of(store, begun(store))
+
+
+def events_of(store: Store, run: RunRecord, folder: Path) -> list[Mapping[str, Any]]:
+    """The events as other programs read them."""
+    pytest.importorskip("openlineage.client")
+    write_events(lineage_events(store, run), folder / "events.jsonl")
+    return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+
+
+def test_events_tell_of_each_pass_run_once_and_of_failures(store: MemoryStore, clock: Clock, tmp_path: Path) -> None:
+    run = begun(store)
+    clock.now = 1010.0
+    quant = passed(store, run, "quant", Outcome.OK, node="quantize")
+    clock.now = 1020.0
+    failed = passed(store, run, "fold", Outcome.FAILED, message="the disk is full")
+    refused = passed(store, run, "tidy", Outcome.REFUSED)
+    unchanged = passed(store, run, "names", Outcome.UNCHANGED)
+    tried(store, run, 0, unchanged, quant)
+    tried(store, run, 1, quant, failed)
+    tried(store, run, 2, refused)
+    events = events_of(store, ended(store, run), tmp_path)
+    assert [event["eventTime"] for event in events] == sorted(event["eventTime"] for event in events)
+    jobs: dict[str, list[Mapping[str, Any]]] = {}
+    for event in events:
+        jobs.setdefault(event["job"]["name"].removeprefix(run.name), []).append(event)
+    ends = {name: [event["eventType"] for event in pair] for name, pair in jobs.items()}
+    good, bad = ["START", "COMPLETE"], ["START", "FAIL"]
+    assert ends == {"": good, ".quantize": good, ".names": good, ".fold": bad, ".tidy": bad}
+    outputs = {name: [item["name"] for item in pair[-1]["outputs"]] for name, pair in jobs.items()}
+    assert quant.output is not None
+    assert outputs == {"": [], ".quantize": [quant.output.artifact], ".names": [], ".fold": [], ".tidy": []}
+    messages = {name: pair[-1]["run"]["facets"].get("errorMessage", {}).get("message") for name, pair in jobs.items()}
+    assert (messages[".fold"], messages[".tidy"]) == ("the disk is full", "refused")
+    assert jobs[".quantize"][0]["eventTime"] == "1970-01-01T00:16:49.500000+00:00"
+    (whole,) = {event["run"]["runId"] for event in jobs.pop("")}
+    parents = {event["run"]["facets"]["parent"]["run"]["runId"] for pair in jobs.values() for event in pair}
+    assert parents == {whole}
+
+
+def test_the_same_run_has_the_same_ids_in_every_export(store: MemoryStore, tmp_path: Path) -> None:
+    run = begun(store)
+    tried(store, run, 0, passed(store, run, "quant", Outcome.OK))
+    record = ended(store, run)
+    first, second = events_of(store, record, tmp_path), events_of(store, record, tmp_path)
+    assert first == second
+    assert len({event["run"]["runId"] for event in first}) == 2
+
+
+def test_events_that_cannot_be_written_are_refused(store: MemoryStore, tmp_path: Path) -> None:
+    pytest.importorskip("openlineage.client")
+    with pytest.raises(InputError, match=r"none/events\.jsonl"):
+        write_events([], tmp_path / "none" / "events.jsonl")
