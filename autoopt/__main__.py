@@ -1,7 +1,22 @@
-"""`python -m autoopt` is the same as `autoopt`."""
+"""The `autoopt` command, also as `python -m autoopt`. Signals end it quietly from its first moment."""
 
 import sys
 
-from autoopt.cli.app import main
+from autoopt.cli.interrupts import ended_by_signals
+from autoopt.errors import EXIT_INTERRUPTED
 
-sys.exit(main())
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    try:
+        with ended_by_signals():
+            # Imported only now, because the parser takes most of the time of a short command.
+            from autoopt.cli.app import main as run
+
+            return run()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,7 +23,7 @@ from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_cho
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
 from autoopt.orchestrate.server.heartbeats import ensure_automations
 from autoopt.orchestrate.server.notifications import notify_of
-from autoopt.settings import root_of_data, settings
+from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec.notify import addresses_of
 from autoopt.spec.zoo import load_zoo
 
@@ -165,7 +165,7 @@ def schedule_sweep(
         "only": request.only,
         "out": _absolute(request.out),
         "workers": request.workers,
-        "data_root": root_of_data(request.data_root),
+        "data_root": root_to_store(root_of_data(request.data_root)),
         **request.search,
     }
     folder = zoo.source.folder

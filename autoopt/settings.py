@@ -75,8 +75,16 @@ def root_of_data(override: str | Path | None = None) -> str | None:
     return str(Path(root).expanduser().absolute())
 
 
+def root_to_store(root: str | None) -> str | None:
+    """The root for records and recipes: None for a URL with a secret; whoever uses those has to name it again."""
+    if root is None or "://" not in root or without_password(root) == root:
+        return root
+    return None
+
+
 _CHAINED = re.compile(r"::(?=[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::))")
 """Separates the parts of an fsspec address: `simplecache::zip://inner::https://host/file`."""
+_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:::[a-zA-Z0-9+.-]+)*://\S+")
 _PROTOCOL = re.compile(r"[a-zA-Z0-9+.-]+")
 _MIN_SECRET_CHARS = 3
 _SCHEMES_WITH_USERS = frozenset(
@@ -91,6 +99,11 @@ def without_password(url: str) -> str:
     *chain, last = _CHAINED.split(url)
     safe = [part if _PROTOCOL.fullmatch(part) else _part_without_password(part) for part in chain]
     return "::".join([*safe, _part_without_password(last)])
+
+
+def without_passwords(text: str) -> str:
+    """`text`, such as a command line, with all addresses in it as `without_password` shows them."""
+    return _ADDRESS.sub(lambda match: without_password(match[0]), text)
 
 
 def redacted(text: str, url: str) -> str:

@@ -1,10 +1,14 @@
-"""`python -m autoopt` is the command line."""
+"""`python -m autoopt` is the command line, and signals end it from the start."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from children import HANG_SECONDS
 
 
@@ -17,7 +21,21 @@ def test_the_module_runs_the_command_line_and_returns_its_exit_code() -> None:
     assert wrong.stderr.count("\n") == 1
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_arrives_while_the_parser_is_imported_ends_the_command_quietly(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "typer.py").write_text(f"import signal\n\nsignal.raise_signal({int(number)})\n")
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    done = run("runs", PYTHONPATH=os.pathsep.join(filter(None, paths)))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "autoopt", *arguments], capture_output=True, text=True, timeout=HANG_SECONDS
+        [sys.executable, "-m", "autoopt", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        env={**os.environ, **variables},
     )

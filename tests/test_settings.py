@@ -7,7 +7,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from autoopt.settings import Settings, redacted, root_of_data, settings, without_password
+from autoopt.settings import (
+    Settings,
+    redacted,
+    root_of_data,
+    root_to_store,
+    settings,
+    without_password,
+    without_passwords,
+)
 
 
 def test_defaults() -> None:
@@ -82,6 +90,25 @@ def test_what_others_say_of_an_address_loses_its_secrets_however_they_are_writte
     assert shown.startswith("cannot open ")
     assert shown.endswith(" at h")
     assert not any(secret in shown for secret in ("ss word", "ss%20word", "sig/na", "sig%2Fna"))
+
+
+def test_addresses_in_a_text_lose_their_secrets() -> None:
+    text = "a.onnx encoder=https://me:canary@h/x.onnx zip://y.onnx::s3://h/z.zip?canary (http://h)"
+    assert without_passwords(text) == "a.onnx encoder=https://me:***@h/x.onnx zip://y.onnx::s3://h/z.zip?*** (http://h)"
+
+
+@pytest.mark.parametrize(
+    ("root", "stored"),
+    [
+        (None, None),
+        ("/data", "/data"),
+        ("s3://bucket/data", "s3://bucket/data"),
+        ("https://me:canary@h/data", None),
+        ("https://canary@h/data", None),
+    ],
+)
+def test_a_root_with_a_secret_is_not_stored(root: str | None, stored: str | None) -> None:
+    assert root_to_store(root) == stored
 
 
 def test_data_start_from_a_folder_or_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

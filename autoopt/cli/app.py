@@ -14,6 +14,7 @@ from typing import Any, Final, TextIO
 import typer
 
 from autoopt.cli.completion import words_to_complete
+from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import example_text
 from autoopt.errors import EXIT_INTERRUPTED, AutooptError, ConfigError, one_line
 
@@ -174,7 +175,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     """Call the command; report errors."""
     try:
-        code = _call(arguments)
+        with ended_by_signals():
+            code = _call(arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:

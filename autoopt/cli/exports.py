@@ -63,13 +63,14 @@ def export_openlineage(
     Models are data sets, named by their SHA-256. Needs autoopt[openlineage].
     """
     from autoopt.engine.tools.exports.openlineage_events import lineage_events, send_events, write_events
+    from autoopt.model.fetch import shown_source
 
     with existing_store() as store:
         record = store.runs.get(run)
         events = lineage_events(store, record, namespace)
     if url is not None:
         send_events(events, url)
-        place = url
+        place = shown_source(url)
     else:
         write_events(events, out)
         place = str(out)

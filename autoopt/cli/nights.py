@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import AsJson, document_stream, print_json
 from autoopt.cli.run import Quiet
 from autoopt.cli.store_access import complete_model, complete_sweep, complete_zoo, existing_store
@@ -105,7 +104,7 @@ def bisect(
     from autoopt.report.progress import Progress
 
     with document_stream(as_json) as stream:
-        with existing_store() as store, Progress(sys.stderr, quiet=quiet) as progress, ended_by_signals():
+        with existing_store() as store, Progress(sys.stderr, quiet=quiet) as progress:
             bisection = find_cause(store, sweep, model, Budget(minutes, observer=progress))
         if as_json:
             print_json(to_json(bisection), stream)

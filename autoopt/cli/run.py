@@ -13,7 +13,6 @@ import typer
 
 from autoopt.cli.completion import complete_sampler, complete_words
 from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
-from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
 from autoopt.cli.output import AsJson, document_stream, exit_code, parse_assignments, print_json
 from autoopt.cli.store_access import complete_run
@@ -121,7 +120,7 @@ def run(  # noqa: PLR0913  options of the command
     Exit code 1 if no model meets the constraints.
     """
     from autoopt.engine.work.readings import note_answered, was_answered
-    from autoopt.settings import settings
+    from autoopt.settings import settings, without_passwords
     from autoopt.workers.pool import WARM, start_ahead
 
     words = [*dag, model or "", data or "", calibration or ""]
@@ -134,9 +133,9 @@ def run(  # noqa: PLR0913  options of the command
     from autoopt.report.progress import Progress
 
     search_fields, proposal_options = search.fields(), proposal.options()
-    with ended_by_signals(), document_stream(as_json) as stream:
+    with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
-            progress.opening(f"reading {model or ' '.join(dag)}")
+            progress.opening(f"reading {without_passwords(model or ' '.join(dag))}")
             work = Profile()
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
@@ -231,7 +230,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
     require_store()
     if run is None and not every:
         run = _only_candidate(show=not as_json)
-    with ended_by_signals(), document_stream(as_json) as stream:
+    with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"resuming {run or 'interrupted runs'}")
             # Imported only now, because it takes longer than the first line may.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.data_options import DataRoot
-from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import AsJson, document_stream, exit_code, print_json, print_result
 from autoopt.cli.run import Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine
 from autoopt.errors import InputError, writing
@@ -89,8 +88,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {zoo}")
-            with ended_by_signals():
-                result = _run(replace(request, observer=progress), chosen_engine(engine))
+            result = _run(replace(request, observer=progress), chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
     if not as_json:
@@ -163,8 +161,7 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
             request = SweepRequest(
                 zoo=zoo, only=only, nightly=True, data_root=data_root, workers=workers, observer=progress
             )
-            with ended_by_signals():
-                result = run_sweep(request)
+            result = run_sweep(request)
         if as_json:
             print_json(result.to_json(), stream)
     if not as_json:

@@ -15,6 +15,7 @@ from autoopt.model.archive import is_archive
 from autoopt.model.fetch import innermost, is_url
 from autoopt.model.files import split_source
 from autoopt.model.mlflow import is_packaged
+from autoopt.settings import without_password
 from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel, Written
 from autoopt.spec.notify import check_addresses
@@ -230,12 +231,13 @@ def name_of(path: str) -> str:
     """Return a readable name of a model or archive: its file's, or its folder's if the file is model.onnx."""
     file = Path(path)
     if is_url(path):
-        # Without the query, which may be a secret.
-        file = Path(innermost(path).split("://")[-1].partition("?")[0])
+        # Without user and query, which may be secrets.
+        host, slash, rest = without_password(innermost(path)).split("://")[-1].partition("?")[0].partition("/")
+        file = Path(f"{host.rpartition('@')[2]}{slash}{rest}")
     stem = file.stem.removesuffix(".tar")
     if stem == "model" and file.parent.name:
         stem = file.parent.name
-    if not stem.strip("."):  # `.` and `..` are folders
+    if not stem.strip(".*"):  # `.` and `..` are folders, `***` is a hidden address
         return "model"
     return stem[:MAX_NAME]
 

@@ -99,7 +99,7 @@ def test_events_are_sent_to_a_server(call: Call, filled: dict[str, Any]) -> None
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        url = f"http://127.0.0.1:{server.server_port}"
+        url = f"http://me:canary@127.0.0.1:{server.server_port}"
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -108,6 +108,7 @@ def test_events_are_sent_to_a_server(call: Call, filled: dict[str, Any]) -> None
             server.shutdown()
             thread.join()
     assert said.code == 0, said.err
+    assert "canary" not in said.out
     check_events(events, filled)
 
 

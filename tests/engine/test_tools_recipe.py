@@ -62,6 +62,12 @@ def test_a_wrong_recipe_is_one_line(tmp_path: Path, edit: dict[str, object], rea
         read_recipe(written(tmp_path, {**with_digest(GOOD), **edit}))
 
 
+def test_a_recipe_cannot_lose_its_digest(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="was edited"):
+        read_recipe(written(tmp_path, {**GOOD, "chain": "another"}))
+    read_recipe(written(tmp_path, {**GOOD, "recipe": 1}))  # those of version 1 may have none
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

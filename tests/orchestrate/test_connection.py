@@ -143,6 +143,8 @@ def test_a_permanent_server_logs_its_errors() -> None:
     [
         ("http://user:canary@host:4200/api", "http://host:4200/api"),
         ("http://user:p@ss@host/api", "http://host/api"),
+        ("http://user:p@ss/w:rd#1@host:4200/api", "http://***"),
+        ("http://token@host/api", "http://host/api"),
         (API, API),
         ("", ""),
     ],

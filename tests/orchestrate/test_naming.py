@@ -71,6 +71,7 @@ def test_a_name_has_no_braces_because_prefect_formats_it(text: str) -> None:
         ("dags/quick.yaml", "/zoo/cnn/model.onnx", "cnn · quick"),
         ("quick.yaml", "net.onnx", "net.onnx · quick"),
         ({"name": "mine"}, None, "model · mine"),
+        ("d.yaml", "https://me:secret@host/net.onnx?signature=secret", "net.onnx · d"),
         ({}, "net.onnx", "net.onnx · dag"),
         (None, None, "model · dag"),
         ("{x}.yaml", "/zoo/{cnn}/model.onnx", "cnn · x"),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import BinaryIO
 
 import numpy as np
 import pytest
-from children import HANG_SECONDS
-from commands import DAG, Prefect, fill, start
+from children import HANG_SECONDS, start_process
+from commands import DAG, Prefect, environment, fill, start
 from postgres import Server
 
 CANARY = "c4n4ry-4nd-s3cr3t"
@@ -190,6 +195,45 @@ def test_no_error_says_what_is_secret_in_an_address(
             assert CANARY not in out + err
             assert err.count("\n") == 1, err
     settings.cache_clear()
+    assert holders(tmp_path) == []
+
+
+@pytest.mark.parametrize("words", [("{0}",), ("encoder={0}", "decoder=model.onnx"), ("dag.yaml", "--model", "{0}")])
+def test_the_progress_on_a_terminal_does_not_show_a_password(words: tuple[str, ...], tmp_path: Path) -> None:
+    terminal, end = os.openpty()
+    url = f"http://bird:{CANARY}@127.0.0.1:9/net.onnx"
+    process = start_process(
+        [sys.executable, "-m", "autoopt", "run", *(word.format(url) for word in words)],
+        cwd=fill(tmp_path),
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=end,
+    )
+    os.close(end)
+    with os.fdopen(terminal, "rb") as stream:
+        text = read_to_end(stream)
+    assert process.wait(timeout=HANG_SECONDS) == 2
+    assert b"reading" in text
+    assert CANARY.encode() not in text
+
+
+def read_to_end(stream: BinaryIO) -> bytes:
+    """Read a terminal until the last process has closed it, which Linux reports as an error."""
+    text = b""
+    with suppress(OSError):
+        while chunk := stream.read1(4096):  # type: ignore[attr-defined]  # a buffered reader
+            text += chunk
+    return text
+
+
+DATA_ROOT = f"https://bird:{CANARY}@127.0.0.1:9/data"
+
+
+def test_a_root_of_data_with_a_password_is_not_kept(tmp_path: Path) -> None:
+    fill(tmp_path)
+    said(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", AUTOOPT_DATA_ROOT=DATA_ROOT)
+    said(tmp_path, "store", "export", "--out", "run.tar")
     assert holders(tmp_path) == []
 
 

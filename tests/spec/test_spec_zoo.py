@@ -52,6 +52,10 @@ def test_a_model_listed_by_itself_is_not_the_folders_or_globs(folder: Path) -> N
         ("simplecache::s3://b/net.onnx", "net"),
         ("https://host/net.onnx?signature=abc/def", "net"),
         ("s3://b/some.tar.gz", "some"),
+        ("https://me:secret@host/model.onnx", "host"),
+        ("https://me:secret@host", "host"),
+        ("https://secret@host/a@2.onnx", "a@2"),
+        ("https://me:se@cret/w:rd#1@host/model.onnx", "model"),
     ],
 )
 def test_the_name_of_what_lies_behind_an_address(folder: Path, path: str, name: str) -> None:

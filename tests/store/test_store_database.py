@@ -32,6 +32,13 @@ def test_a_wrong_address_is_refused_with_an_example(url: str) -> None:
         read_url(url)
 
 
+@pytest.mark.parametrize("password", ["c4n@ry/w:rd#1", "@c4nary", "c4nary@", "c4n@ry?x=1"])
+def test_an_address_whose_password_seems_to_be_the_host_is_refused(password: str) -> None:
+    with pytest.raises(InputError, match=r"has more than one @; write %40") as error:
+        read_url(f"postgresql://me:{password}@host/db")
+    assert "c4n" not in str(error.value)
+
+
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+psycopg2"])
 def test_every_spelling_of_postgresql_means_the_same(scheme: str) -> None:
     url = "postgresql" if scheme == "postgres" else scheme

@@ -18,7 +18,7 @@ from autoopt.engine.work.resources import Resources, open_resources
 from autoopt.json_codec import JsonValue, to_json, without_nulls
 from autoopt.model.fetch import cached, has_secret, shown_source
 from autoopt.observer import SILENT, Observer
-from autoopt.settings import root_of_data, settings
+from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document
 from autoopt.spec.model_parts import parse_models
@@ -132,7 +132,7 @@ class RunRequest:
             "parts": {name: _shown(path) for name, path in self.parts.items()},
             "data": _data_json(self.data, cache),
             "calibration": _data_json(self.calibration, cache),
-            "data_root": root_of_data(self.data_root),
+            "data_root": root_to_store(root_of_data(self.data_root)),
             "workers": self.workers,
             "search": dict(self.search),
             "limits": to_json(self.limits),

@@ -12,6 +12,7 @@ from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Constraint, Metric, Objective, get_metric
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file
+from autoopt.settings import root_to_store
 from autoopt.spec.targets import HostSpec
 from autoopt.target import Accelerator, Target
 
@@ -117,5 +118,5 @@ class Problem:
             "user_script": self.script.path,
             "scripts": scripts,
             "accelerator": to_json(self.accelerator),
-            "data_root": self.data_root,
+            "data_root": root_to_store(self.data_root),
         }

@@ -14,6 +14,7 @@ from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import digest_file
 from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep
+from autoopt.settings import root_of_data
 from autoopt.store import Restorer, RunRecord, Store
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
@@ -41,7 +42,7 @@ class ReplayEnvironment:
             calibration=document.get("calibration"),
             user_script=document.get("user_script"),
             accelerator=from_json(Accelerator, document.get("accelerator") or {}),
-            data_root=document.get("data_root") or "",
+            data_root=document.get("data_root") or root_of_data() or "",
         )
 
     def make(self, model: Path, steps: Sequence[PassStep]) -> Path:

@@ -12,6 +12,7 @@ from typing import Final
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
+from autoopt.engine.planning.proposal import model_name
 from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError
 from autoopt.metrics import headline_metrics
@@ -43,10 +44,7 @@ def model_run_name(dag: object, model: object) -> str:
     """`model · dag`, from the parameters of flow `optimize_model`."""
     name = "model"
     if model:
-        path = Path(str(model)).absolute()
-        name = path.name
-        if path.stem == "model" and path.parent.name:
-            name = path.parent.name
+        name = model_name(str(model))
     graph: object = "dag"
     if isinstance(dag, str):
         graph = Path(dag).stem

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonTypeError, from_json, to_json
 from autoopt.orchestrate.server.access import read_password
+from autoopt.settings import without_password
 from autoopt.working_folder import replacing
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -35,6 +36,7 @@ SERVER: Final[Mapping[str, str]] = {
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "15552000",  # 180 days
 }
 """Settings of a permanent server, which has a log file."""
+_USERINFO: Final = re.compile("//[^/@]*@")
 NOTE = "serve.json"
 """File in the home that says where the server of `autoopt serve` is, while it runs."""
 
@@ -141,6 +143,7 @@ def check_password(url: str) -> None:
 
 
 def without_userinfo(url: str) -> str:
-    """`url` without user and password."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    """`url` without user and password; only its scheme where it is unclear which part is the password."""
+    if not url:
+        return ""
+    return _USERINFO.sub("//", without_password(url))

@@ -69,6 +69,8 @@ def read_url(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
         raise InputError("the database address cannot be read", remedy=_EXAMPLES) from None
+    if parsed.password is not None and url.count("@") > 1:  # the password may have been taken for the host
+        raise InputError("the database address has more than one @", remedy="write %40 for an @ in the password")
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")

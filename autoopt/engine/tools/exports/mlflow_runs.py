@@ -14,10 +14,12 @@ from autoopt.engine.run.export import Package, export_to
 from autoopt.engine.tools.exports.content import ExportedRun, ExportedTrial, parts_of
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, one_line
+from autoopt.model.fetch import shown_source
 from autoopt.model.files import MODEL
 from autoopt.report.verdict import verdict
 from autoopt.results.release import Release
 from autoopt.results.trial import flat_params
+from autoopt.settings import redacted
 from autoopt.store import RunRecord, Store
 from autoopt.working_folder import working_folder
 
@@ -45,6 +47,7 @@ class MlflowExport:
     """The place of an export in MLflow."""
 
     tracking_uri: str
+    """Without its secrets."""
     experiment: str
     runs: Mapping[str, str]
     """MLflow's run id of each part of the run, by the part's run id."""
@@ -69,7 +72,7 @@ def export_mlflow(
     with mlflow_client(tracking_uri) as client:
         experiment_id = id_of_experiment(client, name)
         runs = {part.record.id: _log_part(client, experiment_id, store, part) for part in parts}
-    return MlflowExport(client.tracking_uri, name, runs)
+    return MlflowExport(shown_source(client.tracking_uri), name, runs)
 
 
 @contextmanager
@@ -80,6 +83,7 @@ def mlflow_client(tracking_uri: str | None = None) -> Iterator[MlflowClient]:
         InputError: MLflow is not installed or cannot be reached.
     """
     os.environ.setdefault(QUIET, "true")
+    uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", "")
     try:
         import mlflow
     except ImportError:
@@ -88,7 +92,7 @@ def mlflow_client(tracking_uri: str | None = None) -> Iterator[MlflowClient]:
         yield mlflow.MlflowClient(tracking_uri)
     except mlflow.exceptions.MlflowException as error:
         remedy = "set MLFLOW_TRACKING_URI or --tracking-uri to a server or an SQLite file (sqlite:///mlflow.db)"
-        raise InputError(f"MLflow: {one_line(str(error))[:200]}", remedy=remedy) from None
+        raise InputError(f"MLflow: {one_line(redacted(str(error), uri))[:200]}", remedy=remedy) from None
 
 
 def id_of_experiment(client: MlflowClient, name: str) -> str:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.engine.tools.exports.content import ExportedRun, parts_of
 from autoopt.errors import InputError, one_line, writing
+from autoopt.model.fetch import shown_source
 from autoopt.outcome import Outcome
+from autoopt.settings import redacted
 from autoopt.store import PassRunRecord, RunRecord, Store
 
 if TYPE_CHECKING:
@@ -89,7 +91,8 @@ def send_events(events: list[RunEvent], url: str) -> None:
         for event in events:
             client.emit(event)
     except Exception as error:  # the transports of the client raise errors of several libraries
-        raise InputError(f"the events were not accepted ({one_line(str(error))[:200]})", where=url) from None
+        reason = one_line(redacted(str(error), url))[:200]
+        raise InputError(f"the events were not accepted ({reason})", where=shown_source(url)) from None
     finally:
         client.close()
 
