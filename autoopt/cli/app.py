@@ -199,7 +199,7 @@ def _run(arguments: list[str]) -> int:
             raise
         text, code = f"autoopt: internal error: {type(error).__name__}: {error}", EXIT_SYSTEM
         text += "; please report it (AUTOOPT_DEBUG=1 shows the traceback)"
-    with suppress(OSError):  # where nobody can be told, the exit code tells
+    with suppress(OSError):  # without a place for the message, the exit code tells
         sys.stderr.write("\n".join(map(one_line, text.split("\n"))) + "\n")
     return code
 

@@ -129,7 +129,7 @@ class Value:
 
 
 PartObserver: TypeAlias = "Callable[[str, Feed], None]"
-"""Is told the part and its inputs before a part runs."""
+"""Receives the name and the inputs of a part before it runs."""
 RunPipeline: TypeAlias = "Callable[[Mapping[str, Callable[[Feed], Feed]], Feed], Feed]"
 """The function of a `Pipeline`."""
 OpenPart: TypeAlias = "Callable[[Path, Mapping[str, Any]], ort.InferenceSession]"
@@ -152,7 +152,7 @@ class ModelSetSession:
         Args:
             path: The `model_set.json`.
             open_part: Opens the session of one part.
-            observe: Is told the inputs of each part that runs.
+            observe: Receives the inputs of each part that runs.
             description: The set, if it is not the one in the file.
             run_pipeline: The function of the set's pipeline, if it has one.
         """

@@ -150,7 +150,7 @@ def make_set_session(
         session_options: Options for all parts. Where a part has the same, these count, except configuration entries.
         execution_provider: The EP of all parts.
         threads: Number of intra-op threads if no options say.
-        observe: Is told the inputs of each part that runs.
+        observe: Receives the inputs of each part that runs.
         script: The file with the function of the set's pipeline.
 
     Raises:

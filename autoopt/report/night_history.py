@@ -103,7 +103,7 @@ class ReleaseMark:
 
 
 @dataclass(frozen=True)
-class Course:
+class ModelHistory:
     """One model over the nights, oldest first."""
 
     model: str
@@ -132,7 +132,7 @@ class History:
 
     zoo: str
     nights: tuple[Night, ...]
-    models: tuple[Course, ...]
+    models: tuple[ModelHistory, ...]
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,10 @@ def history_of(
         restricted = [replace(night, result=only.restricted(night.result)) for night in stored]
         stored = [night for night in restricted if night.result.models]
     names = dict.fromkeys(entry.name for night in stored for entry in night.result.models)
-    courses = [_course(name, stored, releases.get(name, ())) for name in names]
+    histories = [_model_history(name, stored, releases.get(name, ())) for name in names]
     if only is not None and only.worse:
-        courses = [course for course in courses if course.is_worse]
-    return History(zoo, tuple(map(_night, stored)), tuple(courses))
+        histories = [past for past in histories if past.is_worse]
+    return History(zoo, tuple(map(_night, stored)), tuple(histories))
 
 
 def _night(stored: StoredNight) -> Night:
@@ -221,13 +221,13 @@ def _gain(entries: Sequence[SweepEntry]) -> float | None:
     return geometric_mean(factors)
 
 
-def _course(name: str, stored: Sequence[StoredNight], releases: Sequence[ReleaseMark]) -> Course:
+def _model_history(name: str, stored: Sequence[StoredNight], releases: Sequence[ReleaseMark]) -> ModelHistory:
     found = [(night, entry) for night in stored for entry in night.result.models if entry.name == name]
     metric, goal, quality = _metrics([entry for _, entry in found])
     nights = [_model_night(night, entry, metric, quality) for night, entry in found]
     changes = [*_changes("gain", nights, goal), *_changes("source", nights, goal)]
     changes.sort(key=lambda change: change.time)
-    return Course(
+    return ModelHistory(
         model=name,
         metric=metric,
         quality_metric=quality,
@@ -292,9 +292,9 @@ def _flaky_reason(nights: Sequence[ModelNight]) -> str:
     return f"failed on {works.count(False)} of {len(works)} nights, in between it worked"
 
 
-def relative_values(course: Course) -> dict[str, float]:
+def relative_values(past: ModelHistory) -> dict[str, float]:
     """The ratio of each night, relative to the median of the model's nights, by the sweep's id."""
-    ratios = {night.sweep: night.ratio.value for night in course.nights if night.ratio is not None}
+    ratios = {night.sweep: night.ratio.value for night in past.nights if night.ratio is not None}
     positive = {sweep: value for sweep, value in ratios.items() if value > 0}
     if not positive:
         return {}

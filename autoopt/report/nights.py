@@ -8,7 +8,7 @@ from typing import TextIO
 from autoopt.metrics import Estimate
 from autoopt.report.change import improvement, ratio_change
 from autoopt.report.formatting import metric_text, plural, short
-from autoopt.report.night_history import Course, History, LastingChange, Night
+from autoopt.report.night_history import History, LastingChange, ModelHistory, Night
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.results import EntryComparison, SweepResult
@@ -17,12 +17,12 @@ from autoopt.results import EntryComparison, SweepResult
 def write_nights(history: History, stream: TextIO) -> None:
     """Write nights and models as tables, what stands out as lines."""
     write_table(nights_table(history), stream)
-    write_table(courses_table(history), stream)
+    write_table(models_table(history), stream)
     write_lines(notable(history), stream)
     for night in reversed(history.nights):
         write_lines([f"{day_text(night.time)}: {cause}" for cause in night.causes], stream)
-    for course in history.models:
-        write_lines([f"{course.model}: {line}" for line in releases_of(course)], stream)
+    for past in history.models:
+        write_lines([f"{past.model}: {line}" for line in releases_of(past)], stream)
 
 
 def nights_table(history: History) -> Table:
@@ -51,34 +51,34 @@ def _night_row(night: Night) -> tuple[str, ...]:
     )
 
 
-def courses_table(history: History) -> Table:
+def models_table(history: History) -> Table:
     """One row for each model: its last night, and how far its figures range over all nights."""
     rows = []
-    for course in history.models:
-        last = course.nights[-1]
+    for past in history.models:
+        last = past.nights[-1]
         ratio, values = "-", "-"
         if last.ratio is not None:
-            ratio = ratio_change(course.metric, last.ratio)
+            ratio = ratio_change(past.metric, last.ratio)
         if last.source is not None and last.best is not None:
-            values = f"{metric_text(course.metric, last.source)} -> {metric_text(course.metric, last.best)}"
-        released = str(course.releases[-1].number) if course.releases else "-"
-        rows.append((course.model, last.status, last.verdict, values, ratio, _gain_range(course), released))
+            values = f"{metric_text(past.metric, last.source)} -> {metric_text(past.metric, last.best)}"
+        released = str(past.releases[-1].number) if past.releases else "-"
+        rows.append((past.model, last.status, last.verdict, values, ratio, _gain_range(past), released))
     columns = ("model", "last night", "since last good", "source -> best", "change", "gain on all nights", "released")
     return Table(columns, tuple(rows))
 
 
-def _gain_range(course: Course) -> str:
-    ratios = [night.ratio for night in course.nights if night.ratio is not None]
+def _gain_range(past: ModelHistory) -> str:
+    ratios = [night.ratio for night in past.nights if night.ratio is not None]
     if not ratios:
         return "-"
-    gains = [improvement(course.metric, ratio).value for ratio in ratios]
+    gains = [improvement(past.metric, ratio).value for ratio in ratios]
     return f"{min(gains):.2f}x to {max(gains):.2f}x in {plural(len(gains), 'night')}"
 
 
-def releases_of(course: Course) -> list[str]:
+def releases_of(past: ModelHistory) -> list[str]:
     """The promotions and rollbacks of a model, a line each: `released 2 on 2026-11-22 10:00 (ann@forge)`."""
     lines = []
-    for mark in course.releases:
+    for mark in past.releases:
         step = "rolled back to" if mark.rolled_back else "released"
         lines.append(f"{step} {mark.number} on {day_text(mark.time)} ({mark.by})")
     return lines
@@ -87,22 +87,22 @@ def releases_of(course: Course) -> list[str]:
 def notable(history: History) -> list[str]:
     """Lasting changes and flaky models, a line each; changes for the worse come first."""
     worse, better, flaky = [], [], []
-    for course in history.models:
-        for change in course.changes:
-            line = f"{course.model}: {change_text(course, change)}"
+    for past in history.models:
+        for change in past.changes:
+            line = f"{past.model}: {change_text(past, change)}"
             if change.worse:
                 worse.append(line)
             else:
                 better.append(line)
-        if course.flaky:
-            flaky.append(f"{course.model}: flaky, {course.flaky}")
+        if past.flaky:
+            flaky.append(f"{past.model}: flaky, {past.flaky}")
     return [*worse, *flaky, *better] or ["no lasting change over the nights"]
 
 
-def change_text(course: Course, change: LastingChange) -> str:
+def change_text(past: ModelHistory, change: LastingChange) -> str:
     """`the source is 12 % slower since 2026-11-22 02:00 (a lasting change)`."""
     subject = "the best model, compared with the source," if change.what == "gain" else "the source"
-    text = ratio_change(course.metric, Estimate.exact(change.factor))
+    text = ratio_change(past.metric, Estimate.exact(change.factor))
     return f"{subject} is {text} since {day_text(change.time)} (a lasting change)"
 
 

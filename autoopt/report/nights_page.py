@@ -10,8 +10,8 @@ from autoopt.report.change import estimate_text, figure_text, improvement
 from autoopt.report.formatting import plural, short
 from autoopt.report.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
 from autoopt.report.night_charts import chart_over_nights, heat_style, heat_table
-from autoopt.report.night_history import Course, History, ModelNight, Night, relative_values
-from autoopt.report.nights import change_text, courses_table, day_text, nights_table, notable, releases_of
+from autoopt.report.night_history import History, ModelHistory, ModelNight, Night, relative_values
+from autoopt.report.nights import change_text, day_text, models_table, nights_table, notable, releases_of
 from autoopt.results.sweep import OK
 
 MOST_COLUMNS: Final = 30
@@ -33,9 +33,9 @@ def nights_html(history: History, *, runs: str = "", sweeps: str = "") -> str:
         sweeps: The same for sweeps.
     """
     last = history.nights[-1]
-    row_ids = [_row_id(course) for course in history.models]
-    links = {course.model: f"#plots-{course.model}" for course in history.models}
-    models = table_html(courses_table(history), identity="models", style="sortable", row_ids=row_ids, links=links)
+    row_ids = [_row_id(past) for past in history.models]
+    links = {past.model: f"#plots-{past.model}" for past in history.models}
+    models = table_html(models_table(history), identity="models", style="sortable", row_ids=row_ids, links=links)
     nights = {day_text(night.time): f"{sweeps}{night.sweep}" for night in history.nights if sweeps}
     parts = [
         f"<h1>zoo {text_html(history.zoo)}</h1>",
@@ -51,8 +51,8 @@ def nights_html(history: History, *, runs: str = "", sweeps: str = "") -> str:
     return page(f"zoo {history.zoo}", parts)
 
 
-def _row_id(course: Course) -> str:
-    return f"model-{course.model}"
+def _row_id(past: ModelHistory) -> str:
+    return f"model-{past.model}"
 
 
 def _headline(night: Night) -> str:
@@ -77,7 +77,7 @@ def _last_night(night: Night) -> list[str]:
 
 def _controls(history: History) -> str:
     """Fields that choose the models of map, table and plots, and two nights to compare."""
-    tags = sorted({tag for course in history.models for tag in course.tags})
+    tags = sorted({tag for past in history.models for tag in past.tags})
     nights = [(night.sweep, f"{day_text(night.time)} {short(night.sweep)}") for night in reversed(_shown(history))]
     fields = [
         '<input type="search" id="only-model" aria-label="Filter models" placeholder="Filter models">',
@@ -104,14 +104,14 @@ def _heat_map(history: History, runs: str) -> str:
     nights = _shown(history)[::-1]  # the newest ones are in view
     head = "".join(f'<th title="{day_text(night.time)}">{day_text(night.time)[5:10]}</th>' for night in nights)
     rows = []
-    for course in history.models:
-        relative = relative_values(course)
-        entries = {night.sweep: night for night in course.nights}
+    for past in history.models:
+        relative = relative_values(past)
+        entries = {night.sweep: night for night in past.nights}
         of_nights = [(entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
-        cells = [_heat_cell(course.metric, entry, value, runs) for entry, value in of_nights]
-        link = f'<a href="#plots-{text_html(course.model)}">{text_html(course.model)}</a>'
-        facts = f'data-model="{text_html(course.model)}" data-tags="{text_html(" ".join(course.tags))}"'
-        if course.is_worse:
+        cells = [_heat_cell(past.metric, entry, value, runs) for entry, value in of_nights]
+        link = f'<a href="#plots-{text_html(past.model)}">{text_html(past.model)}</a>'
+        facts = f'data-model="{text_html(past.model)}" data-tags="{text_html(" ".join(past.tags))}"'
+        if past.is_worse:
             facts += " data-worse"
         rows.append(f"<tr {facts}><th>{link}</th>{''.join(cells)}</tr>")
     note = (
@@ -138,32 +138,32 @@ def _heat_cell(metric: str, night: ModelNight | None, relative: float | None, ru
     return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{text}</td>'
 
 
-def _plots(courses: Sequence[Course]) -> str:
+def _plots(histories: Sequence[ModelHistory]) -> str:
     """Small plots of each model; models with lasting changes come first."""
-    ordered = sorted(courses, key=lambda course: not (course.changes or course.flaky))
+    ordered = sorted(histories, key=lambda past: not (past.changes or past.flaky))
 
     def draw() -> list[str]:
-        return [_model_plots(course) for course in ordered if len(course.nights) > 1]
+        return [_model_plots(past) for past in ordered if len(past.nights) > 1]
 
     return charts(draw)
 
 
-def _model_plots(course: Course) -> str:
-    lines = [change_text(course, change) for change in course.changes]
-    if course.flaky:
-        lines.append(f"Flaky: {course.flaky}.")
-    lines += releases_of(course)
-    gains = [change.time for change in course.changes if change.what == "gain"]
-    releases = [mark.time for mark in course.releases]
-    sources = [change.time for change in course.changes if change.what == "source"]
+def _model_plots(past: ModelHistory) -> str:
+    lines = [change_text(past, change) for change in past.changes]
+    if past.flaky:
+        lines.append(f"Flaky: {past.flaky}.")
+    lines += releases_of(past)
+    gains = [change.time for change in past.changes if change.what == "gain"]
+    releases = [mark.time for mark in past.releases]
+    sources = [change.time for change in past.changes if change.what == "source"]
     figures = [
-        _figure(course, CHANGE, f"{course.metric} of the best model", lambda night: night.ratio, gains, releases),
-        _figure(course, course.metric, f"{course.metric} of the source", lambda night: _exact(night.source), sources),
-        _figure(course, "size", "size of the best model", lambda night: _exact(night.size), []),
-        _figure(course, course.quality_metric, f"{course.quality_metric} of the best model", _quality, []),
+        _figure(past, CHANGE, f"{past.metric} of the best model", lambda night: night.ratio, gains, releases),
+        _figure(past, past.metric, f"{past.metric} of the source", lambda night: _exact(night.source), sources),
+        _figure(past, "size", "size of the best model", lambda night: _exact(night.size), []),
+        _figure(past, past.quality_metric, f"{past.quality_metric} of the best model", _quality, []),
     ]
-    body = subsection(course.model, paragraphs(lines) + "".join(figures))
-    return f'<div id="plots-{text_html(course.model)}">{body}</div>'
+    body = subsection(past.model, paragraphs(lines) + "".join(figures))
+    return f'<div id="plots-{text_html(past.model)}">{body}</div>'
 
 
 def _quality(night: ModelNight) -> Estimate | None:
@@ -177,7 +177,7 @@ def _exact(value: float | None) -> Estimate | None:
 
 
 def _figure(
-    course: Course,
+    past: ModelHistory,
     metric: str,
     caption: str,
     value_of: Callable[[ModelNight], Estimate | None],
@@ -185,15 +185,15 @@ def _figure(
     releases: Sequence[float] = (),
 ) -> str:
     """The plot of one figure, with its caption; a line if it never changed, nothing if it was measured only once."""
-    values = [(night.time, value) for night in course.nights if (value := value_of(night)) is not None]
+    values = [(night.time, value) for night in past.nights if (value := value_of(night)) is not None]
     if len(values) < 2 or not metric:
         return ""
     last = values[-1][1].value
     text = figure_text(metric, last)
     labelled = ""
     if metric == CHANGE:
-        labelled = course.metric
-        text = estimate_text(course.metric, Estimate.exact(last))
+        labelled = past.metric
+        text = estimate_text(past.metric, Estimate.exact(last))
     if len({value.value for _, value in values}) == 1:
         return paragraphs([f"{caption}: {text} on all nights"], "small")
     return figure(chart_over_nights(values, changes, releases, labelled), f"{caption}, {text} last night", HEIGHT)

@@ -11,7 +11,7 @@ from nights_cases import entry, nights_of, noisy
 
 from autoopt.metrics import Estimate
 from autoopt.report.night_history import ReleaseMark, StoredNight, history_of
-from autoopt.report.nights import comparison_table, courses_table, nights_table, notable, write_nights
+from autoopt.report.nights import comparison_table, models_table, nights_table, notable, write_nights
 from autoopt.report.nights_page import nights_html
 from autoopt.results import SweepResult
 from autoopt.results.bisection import Bisection, Factor, Variant
@@ -62,7 +62,7 @@ def released_and_bisected() -> tuple[list[StoredNight], dict[str, list[ReleaseMa
 
 def test_releases_and_causes_are_listed() -> None:
     history = history_of("production", *released_and_bisected())
-    assert courses_table(history).rows[0][-1] == "1"
+    assert models_table(history).rows[0][-1] == "1"
     stream = StringIO()
     write_nights(history, stream)
     text = stream.getvalue()

@@ -133,7 +133,7 @@ def _word(text: str) -> str | None:
 
 
 def _configuration(best: BestCandidate | None) -> Configuration | None:
-    """The best candidate, if its passes are built in and all its values may be told."""
+    """The best candidate, if its passes are built in and all its values are public."""
     if best is None or not best.passes <= set(BUILT_IN):
         return None
     values: dict[str, dict[str, JsonValue]] = {}

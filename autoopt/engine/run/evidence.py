@@ -84,7 +84,7 @@ class Evidence:
 
     def draws(self, candidate: str, metric: str) -> np.ndarray:
         """Draws from the posterior of the logarithmic ratio."""
-        return self._pool(metric).of(self._arm(candidate))
+        return self._pool(metric).of(self._subject(candidate))
 
     def losses(self, candidate: str, objective: Objective) -> np.ndarray:
         """Draws of how much worse than the source the candidate is in an objective, as a logarithm."""
@@ -97,9 +97,9 @@ class Evidence:
         """The ratio to the source, as it is to hold in the user's process too."""
         from autoopt.measure.intervals.pooling import BEYOND  # imports numpy
 
-        return self._pool(metric).estimate(self._arm(candidate), BEYOND)
+        return self._pool(metric).estimate(self._subject(candidate), BEYOND)
 
-    def _arm(self, candidate: str) -> str:
+    def _subject(self, candidate: str) -> str:
         """The name under which measurements count together: that of what the runtime executes, if it is known."""
         for record in self.records(candidate):
             graph = record.details.get(EXECUTED_GRAPH)
@@ -150,7 +150,7 @@ class Evidence:
             observations: list[Observation] = []
             for key, records in self.rounds.records.items():
                 for record in records:
-                    observations += _observations(self._arm(key), record, metric)
+                    observations += _observations(self._subject(key), record, metric)
             self._pooled[metric] = pool(observations, self._usual_scale())
         return self._pooled[metric]
 

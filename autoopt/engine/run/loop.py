@@ -1,7 +1,7 @@
 """The search loop: ask the study for a proposal, run its trial, tell the study the result.
 
-Trials under way form a window. They are told in the order in which they were asked, so that the same results lead to
-the same proposals, whichever trial finished first, also after a resume.
+Trials under way form a window. The study receives their results in the order of its proposals, so that the same results
+lead to the same proposals, whichever trial finished first, also after a resume.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class SweepHistory:
         return [_missing(entry, reasons, names) for entry in vanished.values()]
 
     def nights_left_out(self, sweep: str, only: str | None) -> Counter[str]:
-        """How many of the newest sweeps with this tag, one after the other, had no time for each model, by its name."""
+        """The number of newest sweeps with this tag, one after the other, that had no time for a model, by its name."""
         counts: Counter[str] = Counter()
         left_out: set[str] | None = None
         for record in self._with_tag(sweep, only):

@@ -23,7 +23,7 @@ LEAST_SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class Prospect:
-    """What a night expects of a model."""
+    """The expectations of a night about a model."""
 
     gain: float
     """Natural logarithm of an improvement."""

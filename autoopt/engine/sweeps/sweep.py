@@ -249,7 +249,7 @@ class Sweep:
 
 
 def _environment_changes(before: SweepEntry | None, after: SweepEntry) -> list[str]:
-    """What changed on the machine since the model's newest sweep, without hosts that only some models use."""
+    """Changes of the machine since the model's newest sweep, without hosts that only some models use."""
     if before is None or not before.environment:
         return []
     return [change for change in differences(before.environment, after.environment) if not change.startswith("hosts.")]

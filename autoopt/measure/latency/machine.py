@@ -42,7 +42,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Load:
-    """What other programs did during a measurement."""
+    """The activity of other programs during a measurement."""
 
     cores: float | None = None
     """The cores that they used; None if that is not measurable."""

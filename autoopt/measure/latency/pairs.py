@@ -76,15 +76,14 @@ def select_pairs(pairs: Sequence[Pair]) -> list[int]:
     undisturbed: list[int] = []
     undisturbed_replicas = 0
     for numbers in by_replica.values():
-        calm = [number for number in numbers if levels[number] <= 1]
-        fewest = math.ceil(len(numbers) / 4)
-        best = calm
-        if len(calm) < fewest:
-            best = sorted(numbers, key=lambda number: levels[number])[:fewest]
-        selected += best
-        if calm:
+        best = [number for number in numbers if levels[number] <= 1]
+        if best:
             undisturbed += best
             undisturbed_replicas += 1
+        fewest = math.ceil(len(numbers) / 4)
+        if len(best) < fewest:
+            best = sorted(numbers, key=lambda number: levels[number])[:fewest]
+        selected += best
     if undisturbed_replicas >= max(FEW, math.ceil(len(by_replica) / 2)):
         selected = undisturbed
     return sorted(selected)
