@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from autoopt import json_codec
 from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.model.plain_forms import with_plain_forms
 
 Dim: TypeAlias = int | str | None
 """A fixed size, the name of a symbolic one, or None if unknown."""
@@ -64,8 +65,8 @@ class Inspection:
 
     @property
     def ops(self) -> frozenset[str]:
-        """The operators that occur."""
-        return frozenset(self.op_counts)
+        """The operators that occur, and the plain forms of integer operators and fused layers."""
+        return frozenset(with_plain_forms(self.op_counts))
 
     def to_json(self) -> dict[str, JsonValue]:
         return json_codec.to_json(self)

@@ -203,7 +203,7 @@ MixedPrecisionOverrides | selective_quantization |  | leaves sensitive layers in
 OnnxPeepholeOptimizer | simplify | {"engine": "onnxscript"} | or onnxoptimizer, constant_folding, remove_unused
 OnnxScriptFusion | transformer_fusion |  |
 DynamicToFixedShape | fix_input_shape or fix_dim_param |  |
-GraphSurgeries | local_rewrites | e.g. {"rules": ["replace_pow"]} | also remove_qdq, remove_outputs, ...
+GraphSurgeries | local_rewrites | e.g. {"rules": ["replace_pow"]} | also dequantize, remove_outputs, ...
 OnnxIODataTypeConverter | convert_input_output_types | e.g. {"types": {"scores": "float16"}} |
 OnnxIOFloat16ToFloat32 | float16 | {"keep_io_types": true} |
 AppendPrePostProcessingOps | prepend_preprocessing or append_postprocessing |  |

@@ -239,7 +239,7 @@ class DagSpec(FileModel):
         }
         for field, priors in fields.items():
             for index, prior in enumerate(priors):
-                for node in prior.chain or prior.nodes or ():
+                for node in (*(prior.chain or prior.nodes or ()), *prior.without):
                     yield node, (field, index)
                 for node in prior.values:
                     yield node, (field, index, "values", node)

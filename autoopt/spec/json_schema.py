@@ -53,8 +53,8 @@ _FORMS: Final[dict[str, dict[str, _Form]]] = {
     },
     "ObjectiveSpec": {"metric": _METRIC},
     "ConstraintSpec": {"metric": _METRIC},
-    "PriorSpec": {"chain": _PATH, "nodes": _PATH},
-    "PreferSpec": {"chain": _PATH, "nodes": _PATH},
+    "PriorSpec": {"chain": _PATH, "nodes": _PATH, "without": _PATH},
+    "PreferSpec": {"chain": _PATH, "nodes": _PATH, "without": _PATH},
 }
 """Model -> field -> what files may hold there, where validators convert short forms that the field's type lacks."""
 

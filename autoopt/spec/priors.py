@@ -12,14 +12,16 @@ from autoopt.spec.strict_model import StrictModel
 class PriorSpec(StrictModel):
     """A statement about chains, or about parameter values in them. A bare text `a -> b` is a whole chain.
 
-    `chain`: exactly this chain. `nodes`: every chain that has all these nodes. Neither: every chain.
-    `values`: about points with these values; without it, about whole chains.
+    `chain`: exactly this chain. `nodes`: every chain that has all these nodes, and none of `without`. Neither: every
+    chain. `values`: about points with these values; without it, about whole chains.
     """
 
     chain: tuple[str, ...] | None = Field(default=None, strict=False)
     """Exactly this chain: node ids, or `a -> b`."""
     nodes: tuple[str, ...] | None = Field(default=None, strict=False)
     """Every chain that has all these nodes."""
+    without: tuple[str, ...] = Field(default=(), strict=False)
+    """Nodes that none of the chains with `nodes` has."""
     values: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Node id -> parameter -> value; all of them together."""
     reason: str = ""
@@ -32,7 +34,7 @@ class PriorSpec(StrictModel):
             return {"chain": value}
         return value
 
-    @field_validator("chain", "nodes", mode="before")
+    @field_validator("chain", "nodes", "without", mode="before")
     @classmethod
     def _read_path(cls, value: object) -> object:
         if value is None:
@@ -45,6 +47,8 @@ class PriorSpec(StrictModel):
     def _check(self) -> PriorSpec:
         if self.chain is not None and self.nodes is not None:
             raise FieldError("has both chain and nodes", remedy="remove one of them")
+        if self.without and self.nodes is None:
+            raise FieldError("has without, but no nodes", remedy="name the nodes that the chains have")
         if self.chain is None and self.nodes is None and not self.values:
             raise FieldError("is empty", remedy="give chain, nodes or values")
         if not all(self.values.values()):

@@ -98,6 +98,8 @@ def priors(draw: st.DrawFn, nodes: list[str], of: Mapping[str, PassInfo]) -> dic
     prior: dict[str, Any] = {}
     if draw(st.booleans()):
         prior["nodes"] = draw(some)
+        if draw(st.booleans()):
+            prior["without"] = draw(some)
     if not prior or draw(st.booleans()):
         prior["values"] = {n: {"v": draw(st.sampled_from(of[n].parameters[0].search.values()))} for n in draw(some)}  # type: ignore[union-attr]  # always searched
     return prior
@@ -185,7 +187,7 @@ def _insert(world: World, info: PassInfo, present: set[str], more: list[str], ab
 
 
 def _covers(prior: Mapping[str, Any], path: tuple[str, ...]) -> bool:
-    return set(prior.get("nodes", ())) <= set(path)
+    return set(prior.get("nodes", ())) <= set(path) and not set(prior.get("without", ())) & set(path)
 
 
 def _chain_wanted(world: World, path: tuple[str, ...]) -> bool:

@@ -39,7 +39,6 @@ def rule(node: str, inspection: Inspection, target: TargetSpec = CPU, **data: An
         ),
         ("static", TREES, "lower precision gains nothing on trees"),
         ("half", model("Add"), "lower precision gains nothing on a model without matrix products and convolutions"),
-        ("weights", model("MatMul", "QuantizeLinear"), "the model is already quantized"),
         (
             "dynamic",
             replace(model("STFT"), op_counts={"STFT": 1, "MatMul": 1}),

@@ -17,7 +17,7 @@ paths = st.lists(nodes, unique=True, max_size=4).map(tuple)
 scopes = st.one_of(
     st.builds(Scope),
     st.builds(Scope, chain=paths),
-    st.builds(lambda some: Scope(nodes=some), st.frozensets(nodes, max_size=3)),
+    st.builds(lambda some, others: Scope(nodes=some, without=others - some), *[st.frozensets(nodes, max_size=3)] * 2),
 )
 
 
@@ -37,6 +37,13 @@ def test_nodes_cover_every_chain_that_has_them_all(some: frozenset[str], path: t
     assert Scope(nodes=some).covers(path) == (some <= set(path))
 
 
+@given(st.frozensets(nodes), st.frozensets(nodes), paths)
+def test_nodes_cover_no_chain_with_one_of_those_left_out(
+    some: frozenset[str], others: frozenset[str], path: tuple[str, ...]
+) -> None:
+    assert Scope(nodes=some, without=others).covers(path) == (some <= set(path) and not others & set(path))
+
+
 @given(scopes, scopes)
 def test_the_json_of_scopes_is_equal_for_equal_scopes_only(one: Scope, other: Scope) -> None:
     assert (one.to_json() == other.to_json()) == (one == other)
@@ -48,6 +55,7 @@ def test_the_json_of_scopes_is_equal_for_equal_scopes_only(one: Scope, other: Sc
         (Scope(), "every chain"),
         (Scope(chain=("a", "b")), "a -> b"),
         (Scope(nodes=frozenset("ba")), "chains with a, b"),
+        (Scope(nodes=frozenset("ba"), without=frozenset("c")), "chains with a, b without c"),
     ],
 )
 def test_a_scope_reads_as_text(scope: Scope, text: str) -> None:

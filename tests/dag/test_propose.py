@@ -122,13 +122,47 @@ def test_the_plan_gives_the_level_from_which_a_value_is_tried() -> None:
         (model("Conv", "Relu"), "dynamic_quantization", "the model has only convolutions"),
         (TREES, "dynamic_quantization", "trees"),
         (TREES, "static_quantization", "trees"),
-        (model("MatMul", "QuantizeLinear", "DequantizeLinear"), "static_quantization", "already quantized"),
     ],
 )
 def test_the_model_itself_rules_passes_out(inspection: Inspection, absent: str, reason: str) -> None:
     _, plan = proposed(inspection)
     assert absent not in passes(plan)
     assert reason in why(plan) + "".join(p.reason for p in plan.pruned())
+
+
+@pytest.mark.parametrize("op", ["MatMulInteger", "QLinearMatMul", "com.microsoft::MatMulNBits"])
+def test_models_that_come_quantized_are_quantized_anew_only_after_dequantizing(op: str) -> None:
+    proposal, plan = proposed(model(op, "Add"))
+    chains = {chain.passes for chain in plan.chains()}
+    lossy = {"dynamic", "static", "selective", "weights"}
+    assert lossy <= {node for chain in chains for node in chain}
+    for chain in chains:
+        assert "dequantize" in chain or lossy.isdisjoint(chain), chain
+    assert any("dequantize" not in chain for chain in chains)
+    assert "the model comes quantized" in why(plan)
+    first = next(chain for chain in plan.chains() if chain.prior)
+    assert "dequantize" in first.passes
+    written = load_dag(yaml.safe_load(yaml_text(proposal, plan, "model.onnx", {})))
+    facts = replace(proposal.facts, proposed=False, ruled_out={})
+    again = compile_plan(written, pass_infos(facts.accelerator), facts)
+    assert {chain.passes for chain in again.chains()} == chains
+
+
+def test_layers_that_the_runtime_fused_are_split_before_anything_else_is_tried() -> None:
+    _, plan = proposed(model("com.microsoft::FusedConv", "MaxPool"))
+    chains = [chain.passes for chain in plan.chains()]
+    assert all("split" in chain for chain in chains)
+    assert any("static" in chain for chain in chains)
+
+
+def test_a_quantized_model_stays_as_it_is_if_nothing_lossy_can_be_judged_or_its_floats_are_large() -> None:
+    quantized = model("com.microsoft::MatMulNBits", weight_dtypes={"uint8": 2**29})
+    for _, plan in (
+        proposed(quantized),
+        proposed(model("MatMulInteger"), evaluation=False, labels=False),
+        proposed(model("MatMulInteger"), ProposalOptions(level=1)),
+    ):
+        assert not {"dequantize", "dynamic", "weights"} & {node for chain in plan.chains() for node in chain.passes}
 
 
 def test_passes_that_suit_the_model_are_proposed() -> None:

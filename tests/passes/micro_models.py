@@ -561,3 +561,15 @@ def quantized_matmul() -> ModelProto:
         v=(normal(4, 3) * 20).astype(np.int8),
         t=np.array([0.1, 0.2, 0.3], np.float32),
     )
+
+
+@micro
+def fused_conv() -> ModelProto:
+    """A convolution as onnxruntime saves it in optimized models."""
+    return made(
+        "g (float[1, 3, 8, 8] x) => (float[1, 4, 6, 6] y)"
+        '{ y = com.microsoft.FusedConv <activation = "Relu"> (x, w, b) }',
+        domains=', "com.microsoft": 1',
+        w=normal(4, 3, 3, 3),
+        b=normal(4),
+    )

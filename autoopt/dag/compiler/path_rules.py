@@ -92,7 +92,10 @@ class PathRules:
         if not counts:
             return Reason("cut", f"{node}: every search point is excluded")
         present = state.present | {info.name} | {required.name for required in inserted}
-        missing = [self._still_missing(lacking, node, key) for lacking in state.missing]
+        missing: list[Missing | None] = []
+        for scope, lacking in zip(self._scopes, state.missing, strict=True):
+            excluded = node in scope.without
+            missing.append(None if excluded else self._still_missing(lacking, node, key))
         # Only what matters to a later pass is part of the state: more would keep equal futures apart.
         return State(present & self._relevant_after[key], tuple(missing), frozenset(counts))
 

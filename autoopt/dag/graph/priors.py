@@ -23,6 +23,8 @@ class Scope:
 
     chain: tuple[str, ...] | None = None
     nodes: frozenset[str] | None = None
+    without: frozenset[str] = frozenset()
+    """Nodes that none of the chains with `nodes` has."""
 
     @property
     def everywhere(self) -> bool:
@@ -33,21 +35,22 @@ class Scope:
         """True if the chain with these node ids is in the scope."""
         if self.chain is not None:
             return tuple(path) == self.chain
-        return self.nodes is None or self.nodes <= set(path)
+        return self.nodes is None or (self.nodes <= set(path) and self.without.isdisjoint(path))
 
     def to_json(self) -> list[str] | None:
         """The scope as JSON; equal for equal scopes."""
         if self.chain is not None:
             return ["chain", *self.chain]
         if self.nodes is not None:
-            return ["nodes", *sorted(self.nodes)]
+            return ["nodes", *sorted(self.nodes), *(f"not {node}" for node in sorted(self.without))]
         return None
 
     def __str__(self) -> str:
         if self.chain is not None:
             return " -> ".join(self.chain)
         if self.nodes is not None:
-            return f"chains with {', '.join(sorted(self.nodes))}"
+            text = f"chains with {', '.join(sorted(self.nodes))}"
+            return f"{text} without {', '.join(sorted(self.without))}" if self.without else text
         return "every chain"
 
 
@@ -100,7 +103,7 @@ def user_priors(spec: DagSpec) -> tuple[Prior, ...]:
         for item in getattr(spec, kind):
             scope = Scope(chain=item.chain)
             if item.nodes is not None:
-                scope = Scope(nodes=frozenset(item.nodes))
+                scope = Scope(nodes=frozenset(item.nodes), without=frozenset(item.without))
             weight = getattr(item, "weight", 1.0)
             priors.append(Prior(kind, scope, item.values, weight, item.reason))
     return tuple(priors)

@@ -186,6 +186,8 @@ def _excluded(proposal: Proposal, nodes: Sequence[str]) -> Iterator[JsonValue]:
         values = _searched_values(proposal, prior)
         if prior.scope.nodes or not values:
             row["nodes"] = sorted(scope, key=nodes.index)
+        if prior.scope.without:
+            row["without"] = sorted(prior.scope.without)
         if values:
             row["values"] = values
         yield {**row, "reason": prior.reason}

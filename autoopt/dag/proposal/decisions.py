@@ -83,6 +83,9 @@ def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, R
     if 0 < opset < LOWEST_OPSET:
         text = f"the model has opset {opset}; tried with and without"
         yield Decision("opset upgrade", text, tried="opset upgrade")
+    if inputs.quantized and "dequantize" not in reasons:
+        text = "the model comes quantized; tried with and without taking that back"
+        yield Decision("dequantizing", text, tried="dequantizing")
     if inputs.has_float16 and "float32" not in reasons:
         text = "the model is in float16, for which CPUs have few kernels; tried with and without"
         yield Decision("float32", text, tried="float32")

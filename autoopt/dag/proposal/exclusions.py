@@ -13,6 +13,7 @@ from autoopt.dag.proposal.precisions import CPU, provider_profile
 from autoopt.dag.proposal.templates import TEMPLATES, Template
 from autoopt.data.decoder import decodes
 from autoopt.model.inspection import Inspection
+from autoopt.model.plain_forms import QUANTIZED_OPS, with_plain_forms
 from autoopt.space import Value
 from autoopt.spec.targets import TargetSpec
 
@@ -23,9 +24,6 @@ FUSABLE_OPS: Final = frozenset(
 )
 FUSABLE_PARTS: Final = frozenset(("ReduceMean", "Sqrt", "MatMul"))
 """Layer normalization in parts."""
-QUANTIZED_OPS: Final = frozenset(
-    ("QuantizeLinear", "DequantizeLinear", "MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul")
-) | frozenset(f"com.microsoft::{op}" for op in ("MatMulNBits", "QAttention", "DynamicQuantizeLSTM", "QGemm"))
 PLAIN_OPS: Final = frozenset(("Conv", "Gemm", "MatMul", "Relu", "Flatten", "Identity", "Reshape"))
 LAYOUT_OPS: Final = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Upsample", "Resize")
@@ -38,6 +36,9 @@ SPECTRUM_OPS: Final = frozenset(("STFT", "DFT"))
 MIN_LAYERS: Final = 2
 CONV_SHARE: Final = 0.95
 """Share of the layers' weights in convolutions above which methods for matrix products alone gain nothing."""
+SHORT_TYPES: Final = ("int4", "uint4", "int8", "uint8")
+MAX_FLOAT_BYTES: Final = 2 << 30
+"""Size of the float form of a quantized model above which it is not tried."""
 MAX_HISTOGRAM_BYTES: Final = 1 << 30
 """Size of a model above which calibration that keeps histograms of every activation is not tried."""
 
@@ -77,6 +78,19 @@ class ProposalInputs:
     def floats_fit(self, target: TargetSpec) -> bool:
         """True if the model in its own precision fits into the target's memory."""
         return target.memory is None or self.inspection.bytes <= target.memory
+
+    @property
+    def quantized(self) -> bool:
+        """True if the model comes quantized."""
+        return not QUANTIZED_OPS.isdisjoint(self.inspection.op_counts)
+
+    @property
+    def float_bytes(self) -> int:
+        """Size of the float form of a quantized model, at most."""
+        weights = sum(self.inspection.weight_dtypes.get(kind, 0) for kind in SHORT_TYPES)
+        # A byte of a weight in blocks holds two values.
+        packed = "com.microsoft::MatMulNBits" in self.inspection.ops
+        return weights * (8 if packed else 4)
 
     def needs_static_shapes(self, target: TargetSpec) -> bool:
         """True if the target accepts fixed shapes only and the model has dynamic ones."""
@@ -118,7 +132,8 @@ def _conv_share(model: Inspection) -> float:
 
 def _layer_count(model: Inspection) -> int:
     """The number of layers that `layer_sensitivity` ranks, at most."""
-    return sum(model.op_counts.get(op, 0) for op in RANKED_OPS)
+    counts = with_plain_forms(model.op_counts)
+    return sum(counts.get(op, 0) for op in RANKED_OPS)
 
 
 def value_cuts(
@@ -154,6 +169,16 @@ def excluded_chains(nodes: Mapping[str, Template]) -> Iterator[Prior]:
             yield Prior("forbid", Scope(nodes=frozenset((node, "graph"))), reason=reason, origin="library")
 
 
+def twice_quantized(nodes: Mapping[str, Template]) -> Iterator[Prior]:
+    """Priors for chains that quantize a quantized model without taking its quantization back first."""
+    if "dequantize" not in nodes:
+        return
+    for node, template in nodes.items():
+        if template.lossy and node != "dequantize":
+            scope = Scope(nodes=frozenset((node,)), without=frozenset(("dequantize",)))
+            yield Prior("forbid", scope, reason="the model is already quantized", origin="library")
+
+
 def excluded_options(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     """Priors for session options that are not tried for any model, or not after another pass."""
     if "session" not in nodes:
@@ -181,20 +206,22 @@ def _without_level(node: str, level: Value, reason: str) -> Prior:
 
 def has_fusable_parts(model: Inspection) -> bool:
     """True if the model has operators that transformer fusion may join: GELU, LayerNorm or attention."""
-    has_attention = "Softmax" in model.ops and model.op_counts.get("MatMul", 0) > 2
+    has_attention = "Softmax" in model.ops and with_plain_forms(model.op_counts).get("MatMul", 0) > 2
     # A layer normalization has two means; one without a mean comes at least twice in a transformer.
     has_normalization = model.ops >= FUSABLE_PARTS and model.op_counts["ReduceMean"] > 1
     return has_attention or has_normalization or not model.ops.isdisjoint(FUSABLE_OPS)
 
 
 def _lossy_ruled_out(template: Template, inputs: ProposalInputs, target: TargetSpec) -> Reason | None:
+    """The reason not to try a node that changes results, or None."""
     model = inputs.inspection
     if not model.ops & NEURAL_OPS:
         has_trees = any("TreeEnsemble" in op for op in model.ops)
         kind = "trees" if has_trees else "a model without matrix products and convolutions"
         return Reason("inspection", f"lower precision gains nothing on {kind}")
-    if model.ops & QUANTIZED_OPS:
-        return Reason("inspection", "the model is already quantized")
+    if inputs.quantized and inputs.float_bytes > MAX_FLOAT_BYTES:
+        text = f"the model is already quantized, and would take up to {inputs.float_bytes} bytes in float"
+        return Reason("inspection", text)
     if model.ops & SPECTRUM_OPS and sum(model.op_counts.get(op, 0) for op in NEURAL_OPS) < MIN_LAYERS:
         return Reason("inspection", "the model's only product is the filter bank of a spectrum, which needs floats")
     if not inputs.judged:

@@ -107,7 +107,7 @@ def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy
     for stage in stages:
         if lossy in stage:
             chain.append(lossy)
-        elif stage and stage[0] not in LEFT_OUT and not _has_lossy(stage, nodes):
+        elif stage and stage[0] not in LEFT_OUT and _is_preparation(stage, nodes):
             chain.append(stage[0])
     return tuple(chain)
 
@@ -116,5 +116,6 @@ def _first_values(template: Template) -> dict[str, Value]:
     return {name: values[0][0] for name, values in template.search.items()}
 
 
-def _has_lossy(stage: Collection[str], nodes: Mapping[str, Template]) -> bool:
-    return any(nodes[node].lossy for node in stage)
+def _is_preparation(stage: Collection[str], nodes: Mapping[str, Template]) -> bool:
+    """Tell if a stage comes before the choice of a precision, as taking back that of the model does."""
+    return "dequantize" in stage or not any(nodes[node].lossy for node in stage)

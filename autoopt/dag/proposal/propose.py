@@ -22,12 +22,14 @@ from autoopt.dag.proposal.exclusions import (
     excluded_options,
     has_fusable_parts,
     ruled_out,
+    twice_quantized,
     value_cuts,
 )
 from autoopt.dag.proposal.first_points import FIRST_VALUES, FOR_CONVOLUTIONS, FOR_TEXT, first_points
 from autoopt.dag.proposal.precisions import CPU, CUDA, ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, Values, threaded_session
 from autoopt.json_codec import JsonValue
+from autoopt.model.plain_forms import FUSED_LAYERS
 from autoopt.space import Value, same
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.proposal_options import ProposalOptions
@@ -86,6 +88,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     priors = [
         *cuts,
         *excluded_chains(nodes),
+        *twice_quantized(nodes),
         *excluded_options(nodes),
         *first_points(
             remaining,
@@ -185,6 +188,10 @@ def _preparation(inputs: ProposalInputs, target: TargetSpec) -> list[_Stage]:
         stages.append(_Stage(("opset",), skip=True))
     if model.functions:
         stages.append(_Stage(("inline",)))
+    if FUSED_LAYERS.keys() & model.ops:
+        stages.append(_Stage(("split",)))
+    if inputs.quantized:
+        stages.append(_Stage(("dequantize",), skip=True))
     if inputs.has_float16 and target.execution_provider == CPU:
         stages.append(_Stage(("float32",), skip=True))
     if inputs.narrowing:

@@ -38,7 +38,7 @@ class Float32(Pass):
         if model.functions:
             raise Refused("the model has functions; inline_functions replaces their calls")
         if op_counts(model)["DequantizeLinear"]:
-            raise Refused("the model is quantized; remove_qdq turns it into a float model")
+            raise Refused("the model is quantized; dequantize turns it into a float model")
         inputs, outputs = _half_values(caller_inputs(model)), _half_values(model.graph.output)
         for tensor in tensors(model):
             widen(tensor)

@@ -46,7 +46,7 @@ class Float16(Pass):
         if not has_float32(model):
             return None
         if op_counts(model)["DequantizeLinear"]:
-            raise Refused("the model is quantized; remove_qdq turns it into a float model")
+            raise Refused("the model is quantized; dequantize turns it into a float model")
         options: dict[str, object] = {"keep_io_types": self.keep_io_types}
         if self.min_positive_val is not None:
             options["min_positive_val"] = self.min_positive_val

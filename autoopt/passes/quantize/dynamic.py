@@ -12,6 +12,7 @@ from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNT
 from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_body_constants, weighted_nodes
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
     constant_names,
     drop_weight_types,
     has_subgraphs,
@@ -19,7 +20,9 @@ from autoopt.passes.onnx_tools.graphs import (
     is_standard,
     name_nodes,
     op_counts,
+    replace_items,
     sort_nodes,
+    walk_nodes,
 )
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
@@ -37,6 +40,7 @@ DYNAMIC_OPS: Final = ("Attention", "Conv", "EmbedLayerNormalization", "Gather", 
 """Operators with weights that have a dynamic integer form."""
 FAST_OPS: Final = ["MatMul", "Attention", "LSTM"]
 """Those that are faster in integers on CPUs."""
+SIZES: Final = "qkv_hidden_sizes"
 
 
 class DynamicQuantization(Pass):
@@ -47,7 +51,7 @@ class DynamicQuantization(Pass):
     and Scan are quantized too. Trees, SVMs and TF-IDF stay unchanged.
     """
 
-    version = 5
+    version = 6
     tolerance = "lossy"
     conflicts = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
     accelerators = ("CPUExecutionProvider",)
@@ -88,6 +92,7 @@ class DynamicQuantization(Pass):
         if with_bodies:
             prepared = lift_body_constants(prepared)
             copy_weights_into_bodies(prepared, ["LSTM"])
+        _drop_equal_sizes(prepared)
         split_gemms(prepared)  # onnxruntime would transpose a shared weight once per Gemm
         try:
             quantized = self._quantize(prepared, with_bodies)
@@ -142,3 +147,10 @@ class DynamicQuantization(Pass):
             return any(True for _ in weighted_nodes(model, op_types))
         constants = constant_names(model.graph)
         return any(node.op_type in op_types and constants.intersection(node.input) for node in model.graph.node)
+
+
+def _drop_equal_sizes(model: ModelProto) -> None:
+    """Drop the sizes of query, key and value where they are equal, in place: onnxruntime leaves Attention with them."""
+    for node in walk_nodes(model.graph):
+        if node.op_type == "Attention" and len(set(attribute_values(node).get(SIZES, (0, 1)))) == 1:
+            replace_items(node.attribute, [item for item in node.attribute if item.name != SIZES])
