@@ -29,11 +29,13 @@ from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import AutooptError
 from autoopt.model.candidate import digest_json
 from autoopt.model.session_file import read_session, session_document
+from autoopt.report.runs import runs_table
 from autoopt.results.knowledge import read_knowledge
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import load_zoo
 from autoopt.store.maintenance import transfer
 from autoopt.store.memory import MemoryStore
+from autoopt.stored_runs import run_row
 
 Reader = Callable[[bytes], object]
 EXAMPLES = [25, pytest.param(10_000, marks=pytest.mark.soak)]
@@ -280,7 +282,8 @@ def test_archives(archive: Any, tmp_path: Path, examples: int) -> None:
 
     def read(path: Path) -> object:
         store = MemoryStore(tmp_path / "home")
-        return transfer.import_run(store, path)
+        run = transfer.import_run(store, path)
+        return runs_table([run_row(store, store.runs.get(run))])  # one bad row would end the list of all runs
 
     check(documents(document).map(packed) | damaged, through_file(tmp_path / "run.tar", read), examples)
 

@@ -165,6 +165,41 @@ def test_rows_without_a_key_are_refused(sqlite_store: SqlStore, tmp_path: Path, 
         import_run(other, tmp_path / "bad.tar")
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("run", "created", 1e308),
+        ("run", "created", float("nan")),
+        ("run", "settings", '{"dag": 7}'),
+        ("run", "settings", '{"model": null}'),
+        ("run", "settings", '{"search": [7]}'),
+        ("run", "settings", '{"target": "cpu"}'),
+        ("trial", "outcome", "odd"),
+        ("trial", "metrics", '{"size": 7}'),
+        ("trial", "details", '{"reasons": 7}'),
+        ("pass_run", "outcome", "odd"),
+        ("pass_run", "outcome", None),
+        ("pass_run", "finished", None),
+        ("evaluation", "finished", -1.0),
+        ("evaluation", "artifact", None),
+        ("artifact", "files", '{"model.onnx": "large"}'),
+    ],
+)
+def test_values_that_no_view_could_show_are_refused(
+    sqlite_store: SqlStore, tmp_path: Path, table: str, column: str, value: object
+) -> None:
+    export_run(sqlite_store, finished_run(sqlite_store), tmp_path / "run.tar")
+    document = rows_of(tmp_path / "run.tar")
+    document["tables"][table][0][column] = value
+    repack(tmp_path / "run.tar", tmp_path / "bad.tar", document)
+    with open_store(None, tmp_path / "elsewhere") as other:
+        with pytest.raises(InputError, match=r"bad\.tar: [^\n]+$"):
+            import_run(other, tmp_path / "bad.tar")
+        assert other.runs.all() == ()
+        assert other.artifacts.all() == ()
+
+
 def rows_of(archive: Path) -> dict[str, Any]:
     with tarfile.open(archive) as opened:
         stream = opened.extractfile("rows.json")

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, MetaData, Table, insert, select
 
+from autoopt.json_codec import JsonObject, from_json, to_json
 from autoopt.model.candidate import digest_json
 from autoopt.store import codec
-from autoopt.store.memory import MemoryDatabase
+from autoopt.store.memory import MemoryDatabase, MemoryStore
 from autoopt.store.records import IMPORTED
+from autoopt.store.sql.rows import insert_if_absent
 from autoopt.store.sql.schema import revisions, upgrade
+from autoopt.store.sql.tables import metadata
+from autoopt.target import Target
 
 _LEFT_OUT: Final = ("event", "sweep")
 """Events and sweeps only serve to continue runs."""
 _LISTS: Final = ("nodes", "pass_runs", "evaluations", "attempts")
 """JSON columns that hold lists; the others hold objects."""
 _SCRIPT: Final = "user_script"
+_MOMENTS: Final = ("created", "finished", "time")
+_LATEST: Final = 1e11
+"""The latest time that a row may have, in seconds since 1970. It is about the year 5000."""
 Row: TypeAlias = dict[str, Any]
 Rows: TypeAlias = dict[str, list[Row]]
 """Rows by table."""
@@ -66,6 +75,84 @@ def check_runs(rows: Rows) -> None:
         named |= {row.get("run") for row in rows.get(table, [])}
     if not named <= {*runs, None}:
         raise ValueError("it has rows of other runs")
+
+
+def check_key(table: str, row: Row) -> None:
+    """Check that a row has its key.
+
+    Raises:
+        ValueError: It has not.
+    """
+    for key in metadata.tables[table].primary_key:
+        # A key that counts the rows of a database does not travel.
+        if row.get(key.name) is None and key.autoincrement is not True:
+            raise ValueError(f"table {table!r} lacks the field {key.name!r}")
+
+
+def check_moment(column: str, value: object) -> None:
+    """Check that a number in a column of times is one.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if column in _MOMENTS and isinstance(value, int | float) and not 0 <= value <= _LATEST:
+        raise ValueError(f"{column!r} is not a time")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The settings of a run that its views read."""
+
+    dag: str = ""
+    model: str = ""
+    search: JsonObject = field(default_factory=dict)
+    target: Target = field(default_factory=Target)
+    replay_environment: JsonObject = field(default_factory=dict)
+
+
+def check_records(rows: Rows, home: Path) -> None:
+    """Check that a store reads the rows as records whose fields have their types: one that has not would end lists.
+
+    The result of a run is checked by those who show it.
+
+    Args:
+        rows: All rows of the archive.
+        home: Folder of the store that they go into.
+
+    Raises:
+        ValueError: A field has another type, or a result is unfinished. Also TypeError, KeyError and AttributeError.
+    """
+    store = MemoryStore(home)
+    store.database.write(lambda connection: insert_rows(connection, rows))
+    for record in _records(store, rows):
+        from_json(type(record), to_json(record))
+
+
+def _records(store: MemoryStore, rows: Rows) -> Iterator[object]:
+    yield from store.artifacts.all()
+    yield from store.models.all()
+    for run in store.runs.all():
+        yield run
+        yield from_json(_Settings, run.settings)
+        yield from store.runs.chains(run.id)
+        for trial in store.trials.all(run.id):
+            yield trial
+            yield trial.result
+    pass_runs, evaluations = rows.get("pass_run", []), rows.get("evaluation", [])
+    results = [
+        *store.results.pass_runs(row["key"] for row in pass_runs).values(),
+        *store.results.evaluations(row["key"] for row in evaluations).values(),
+    ]
+    if len(results) < len(pass_runs) + len(evaluations):
+        raise ValueError("a result is unfinished")
+    yield from results
+
+
+def insert_rows(connection: Connection, rows: Rows) -> None:
+    """Insert the rows whose keys are new."""
+    for table in metadata.sorted_tables:
+        for row in rows.get(table.name, []):
+            insert_if_absent(connection, table, row)
 
 
 def as_imported(rows: Rows, run: str, file: str, *, reuse: bool) -> Rows:
@@ -149,6 +236,7 @@ def migrated(rows: Rows, schema: str) -> Rows:
         for name, table in before.items():
             left_out[name] = set(table.c.keys())
             for row in rows.get(name, []):
+                check_key(name, row)
                 connection.execute(insert(table).values(row))
                 left_out[name] -= row.keys()
         upgrade(connection, schema)

@@ -34,13 +34,17 @@ from autoopt.store.maintenance.imported import (
     as_imported,
     check_digests,
     check_json,
+    check_key,
+    check_moment,
+    check_records,
     check_runs,
+    insert_rows,
     is_older,
     migrated,
 )
 from autoopt.store.records import part_documents
 from autoopt.store.sql import tables
-from autoopt.store.sql.rows import batches, insert_if_absent
+from autoopt.store.sql.rows import batches
 from autoopt.store.sql.store import SqlStore, require_sql
 from autoopt.store.sql.tables import HEAD, metadata
 from autoopt.working_folder import STORE_WORK, replacing, working_folder
@@ -107,8 +111,8 @@ def import_run(store: Store, file: Path, *, reuse: bool = False) -> str:
     for row in rows["artifact"]:
         row["present"] = int(row["digest"] in existing)
     try:
-        sql.database.write(lambda connection: _insert(connection, rows))
-    except (IntegrityError, StatementError, OverflowError):  # the last is SQLite's for an integer of more than 8 bytes
+        sql.database.write(lambda connection: insert_rows(connection, rows))
+    except (IntegrityError, StatementError):
         raise InputError("its rows do not fit together", where=str(file)) from None
     return sql.runs.get(run).id
 
@@ -126,14 +130,15 @@ def _read_archive(store: SqlStore, file: Path, reuse: bool) -> tuple[str, Rows]:
             check_digests(checked)
             check_runs(checked)
             rows = as_imported(checked, run, file.name, reuse=reuse)
+            check_records(rows, store.home)
             with _unpacked(store, archive, file) as folders:
                 for digest, folder in folders.items():
                     if digest_folder(folder) != digest:
                         raise InputError(f"artifact {digest} is damaged", where=str(file))
                     store.artifacts.put(folder, digest, consume=True)
-    except (tarfile.TarError, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+    except (tarfile.TarError, OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         raise InputError(f"not a run exported by autoopt: {error}", where=str(file)) from None
-    except SQLAlchemyError:
+    except (SQLAlchemyError, OverflowError):  # the last is SQLite's for an integer of more than 8 bytes
         raise InputError("its rows are not of the schema that it names", where=str(file)) from None
     return run, rows
 
@@ -242,30 +247,18 @@ def _read_first_member(archive: tarfile.TarFile) -> dict[str, Any]:
 
 def _checked(table: str, row: Row, file: Path) -> Row:
     """A row from a file as it may go into the database: its key, known columns, right types, clean text."""
-    _check_key(table, row, file)
+    check_key(table, row)
     checked: Row = {}
     for name, value in row.items():
         column = metadata.tables[table].c.get(name)
         types = (str,) if column is not None and isinstance(column.type, String) else (int, float)
         if column is None or isinstance(value, bool) or not isinstance(value, (*types, type(None))):
             raise InputError(f"table {table!r} has a wrong field {name!r}", where=str(file))
+        check_moment(name, value)
         if isinstance(value, str):
             value = check_json(name, value) if column.info.get("json") else codec.text(value)
         checked[name] = value
     return checked
-
-
-def _check_key(table: str, row: Row, file: Path) -> None:
-    for key in metadata.tables[table].primary_key:
-        # A key that counts the rows of a database does not travel.
-        if row.get(key.name) is None and key.autoincrement is not True:
-            raise InputError(f"table {table!r} lacks the field {key.name!r}", where=str(file))
-
-
-def _insert(connection: Connection, rows: Rows) -> None:
-    for table in metadata.sorted_tables:
-        for row in rows.get(table.name, []):
-            insert_if_absent(connection, table, row)
 
 
 def _artifact_files(archive: tarfile.TarFile, file: Path) -> list[tuple[tarfile.TarInfo, re.Match[str]]]:
