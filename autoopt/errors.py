@@ -74,11 +74,40 @@ class ConfigError(InputError):
 
 
 def joined(errors: Sequence[ConfigError]) -> ConfigError:
-    """The first of these errors with all the others, in the order of their lines, each once."""
+    """The first of these errors with all the others, file by file in the order of their lines, each once."""
     unique = {str(error): error for error in errors}
-    first, *others = sorted(unique.values(), key=lambda error: error.line)
+    files = list(dict.fromkeys(error.file for error in errors))
+    first, *others = sorted(unique.values(), key=lambda error: (files.index(error.file), error.line))
     first.others = tuple(others)
     return first
+
+
+class Mistakes:
+    """Collects the mistakes of a file: each `with` block keeps the ConfigError that ends it.
+
+    `raise_all` raises them together.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[ConfigError] = []
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, ConfigError):
+            return False
+        self.errors += (error, *error.others)
+        return True
+
+    def raise_all(self) -> None:
+        """Raise the first mistake with all others, if there are any.
+
+        Raises:
+            ConfigError: there are.
+        """
+        if self.errors:
+            raise joined(self.errors)
 
 
 class SystemFailure(AutooptError):

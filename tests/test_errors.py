@@ -17,8 +17,10 @@ from autoopt.errors import (
     ConfigError,
     ErrorRecord,
     InputError,
+    Mistakes,
     SystemFailure,
     did_you_mean,
+    joined,
     one_line,
     writing,
 )
@@ -106,3 +108,22 @@ def test_an_error_of_the_system_while_writing_names_the_place(tmp_path: Path) ->
     with pytest.raises(InputError) as refused, writing(file, "cannot write the report"):
         file.write_text("")
     assert str(refused.value) == f"{file}: cannot write the report (No such file or directory)"
+
+
+def test_mistakes_of_several_files_are_raised_together_in_the_order_of_files_and_lines() -> None:
+    mistakes = Mistakes()
+    for file, line in (("zoo.yaml", 5), ("dag.yaml", 1), ("zoo.yaml", 2)):
+        with mistakes:
+            raise ConfigError("wrong", file=file, line=line)
+    with mistakes:
+        raise joined([ConfigError("wrong", file="dag.yaml", line=line) for line in (3, 1)])
+    with pytest.raises(ValueError, match="no mistake of the file"), mistakes:
+        raise ValueError("no mistake of the file")
+    with pytest.raises(ConfigError) as caught:
+        mistakes.raise_all()
+    lines = [(error.file, error.line) for error in (caught.value, *caught.value.others)]
+    assert lines == [("zoo.yaml", 2), ("zoo.yaml", 5), ("dag.yaml", 1), ("dag.yaml", 3)]
+
+
+def test_without_mistakes_nothing_is_raised() -> None:
+    Mistakes().raise_all()

@@ -206,7 +206,8 @@ def _run(arguments: list[str]) -> int:
 
 def _usage_text(error: Any) -> str:  # noqa: ANN401  the parser's base error, see `UsageError`
     command = error.ctx.command_path if error.ctx else "autoopt"
-    return f"{command}: {error.format_message().rstrip('.')}; see '{command} --help'"
+    message = error.format_message().rstrip(".").replace(": Value error, ", ": ")  # pydantic's words
+    return f"{command}: {message}; see '{command} --help'"
 
 
 def _system_error_text(error: OSError) -> str:

@@ -7,9 +7,21 @@ earlier runs measured. Read `compiler.compile` first.
 
 from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.dag.compiler.compile import compile_plan
+from autoopt.dag.compiler.mistakes import check_dag, read_dag
 from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.compiler.pruning import Facts
 from autoopt.dag.compiler.requirements import pass_infos
 from autoopt.dag.proposal.propose import Proposal, propose
 
-__all__ = ["Chain", "ChainNode", "Facts", "Plan", "Proposal", "compile_plan", "pass_infos", "propose"]
+__all__ = [
+    "Chain",
+    "ChainNode",
+    "Facts",
+    "Plan",
+    "Proposal",
+    "check_dag",
+    "compile_plan",
+    "pass_infos",
+    "propose",
+    "read_dag",
+]

@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from autoopt.dag import check_dag
 from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
+from autoopt.engine.run.early_warnings import script_warnings, source_warnings
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
-from autoopt.engine.run.source_check import source_warnings
 from autoopt.engine.work.resources import Resources, closed_on_error
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.spec import DagSpec
@@ -40,7 +41,7 @@ def prepare(request: RunRequest) -> Prepared:
     began = time.monotonic()
     request = request.read()
     spec = spec_of(request)
-    spec.check_files(model=request.model is None, data=request.data is None)
+    check_dag(spec, model=request.model is None, data=request.data is None)
     minutes = spec.search.config().overridden(request.search).minutes
     until = min(request.until, began + minutes * 60 if minutes else FOREVER)
     try:
@@ -76,7 +77,7 @@ def _opened(request: RunRequest, spec: DagSpec, began: float) -> Prepared:
                 _warm(resources, WARM, workers=1)
             else:
                 _warm(resources, [*WARM, *_pass_modules(session.chains.values())])
-            for warning in source_warnings(session.ctx):
+            for warning in (*source_warnings(session.ctx), *script_warnings(session.ctx, session.chains.values())):
                 session.notes.append(warning)
                 request.observer.on_note(warning)
         return session

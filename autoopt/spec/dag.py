@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from autoopt.errors import did_you_mean
+from autoopt.errors import Mistakes, did_you_mean
 from autoopt.metrics import Objective
 from autoopt.model.files import split_source
 from autoopt.spec.data import DataSpec
@@ -303,16 +303,20 @@ class DagSpec(FileModel):
         """Check that the files named here exist; `model` and `data` tell whether to check those too.
 
         Raises:
-            ConfigError: one is missing.
+            ConfigError: the first that is missing, with all others.
         """
+        files: list[tuple[Place, str, str]] = []
         if self.user_script:
-            self.check_exists(("user_script",), self.user_script, self.path(self.user_script))
+            files.append((("user_script",), self.user_script, self.path(self.user_script)))
         if model:
-            for place, file in self._model_files():
-                self.check_exists(place, file, self.path(file))
+            files += [(place, file, self.path(file)) for place, file in self._model_files()]
         if data:
-            for place, text in self.data.paths():
-                self.check_exists(("data", *place), text, self.data_path(text))
+            files += [(("data", *place), text, self.data_path(text)) for place, text in self.data.paths()]
+        mistakes = Mistakes()
+        for place, text, path in files:
+            with mistakes:
+                self.check_exists(place, text, path)
+        mistakes.raise_all()
 
     def _model_files(self) -> Iterator[tuple[Place, str]]:
         """Yield the model, or each of several, as written, with its place in the DAG."""

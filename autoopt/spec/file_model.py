@@ -23,7 +23,7 @@ Written: TypeAlias = str | Path | Mapping[str, object] | Document
 
 MAX_ATTEMPTS = 30
 """Times that a file is validated to find all of its mistakes."""
-GRAPH = ("name", "passes", "chains", "stages", "edges", "models")
+GRAPH = ("passes", "chains", "stages", "edges", "models")
 """Fields without which nothing else can be checked."""
 
 
@@ -126,12 +126,18 @@ class FileModel(StrictModel):
 
 
 def _remove(value: dict[str, Json], problem: FieldError) -> bool:
-    """Remove the wrong field, or its whole section if an item of a list is wrong; false if that cannot be."""
+    """Remove the wrong field, or its whole section if an item of a list is wrong; false if that cannot be.
+
+    A wrong name, which every file has, becomes a right one.
+    """
     place = problem.place
     if not place:
         return False
     if isinstance(place[-1], int) or is_consequence(problem):
         place = place[:1]
+    if place == ("name",):
+        value["name"] = "x"
+        return True
     if len(place) == 1 and place[0] in GRAPH:
         return False
     return _remove_at(value, place)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from autoopt.errors import ConfigError
+from autoopt.errors import ConfigError, joined
 from autoopt.model.archive import is_archive
 from autoopt.model.fetch import innermost, is_url
 from autoopt.model.files import split_source
@@ -184,7 +184,7 @@ class ZooSpec(FileModel):
         if not entries:
             raise self.error((), f"no model has the tag {tag!r}")
         if len(errors) == len(entries):
-            raise errors[0]
+            raise joined(errors)
         return entries
 
     def _expand(self, index: int, model: ZooModel, listed_files: set[str]) -> list[ZooEntry]:

@@ -12,8 +12,8 @@ from simulation import SOURCE, ReadingPool, faster, write_model
 from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
+from autoopt.engine.run.early_warnings import CHECK_SOURCE
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.engine.run.source_check import CHECK_SOURCE
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.work import resources
 from autoopt.errors import InputError

@@ -99,6 +99,22 @@ def test_a_metric_of_the_user_is_measured_and_constrains(
     assert result.trials["infeasible"] == 0
 
 
+def test_a_bug_in_a_users_metric_ends_the_run_with_its_line(
+    go: Any, mlp_file: Path, calibration: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "metric.py"
+    script.write_text(
+        "from autoopt import register_metric\n"
+        "@register_metric('cost', direction='minimize')\n"
+        "def cost(outputs, labels):\n"
+        "    return outputs[1]\n"
+    )
+    dag = {"passes": {"tidy": "simplify"}, "chains": [["tidy"]], "objectives": [{"metric": "cost"}]}
+    with pytest.raises(InputError) as caught:
+        go({**dag, "user_script": str(script)}, model=mlp_file, data=str(calibration))
+    assert str(caught.value) == f"{script}:4: metric 'cost' raised IndexError: list index out of range"
+
+
 @pytest.mark.parametrize(("made", "said"), [(split_abort, "crashes the process|crashed"), (endless_loop, "timeout")])
 def test_source_model_that_kills_or_hangs_ends_the_run_with_one_line(
     go: Any, tmp_path: Path, made: Any, said: str

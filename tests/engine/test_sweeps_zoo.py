@@ -158,6 +158,19 @@ def test_missing_data_is_found_before_the_sweep(folder: Path) -> None:
     assert check_zoo(folder / "zoo.json").name == "z"
 
 
+def test_all_that_is_missing_is_told_at_once(folder: Path) -> None:
+    zoo_of(folder, [{"path": "nowhere.onnx", "data": {"evaluation": "nowhere.npz"}}], dag="nowhere.yaml")
+    with pytest.raises(ConfigError) as caught:
+        check_zoo(folder / "zoo.json")
+    missing = [error.what for error in (caught.value, *caught.value.others)]
+    assert missing == ["no such file: nowhere.npz", "no such file: nowhere.onnx"]
+    zoo_of(folder, [{"path": "one/model.onnx", "data": {"evaluation": "nowhere.npz"}}], dag="nowhere.yaml")
+    with pytest.raises(ConfigError) as caught:
+        check_zoo(folder / "zoo.json")
+    missing = [error.what for error in (caught.value, *caught.value.others)]
+    assert sorted(missing) == ["no such file: nowhere.npz", "no such file: nowhere.yaml"]
+
+
 @given(st.lists(st.sampled_from(["a", "a-2", "b"]), max_size=8))
 def test_free_names_are_unique_and_keep_the_first_of_each(names: list[str]) -> None:
     used: set[str] = set()

@@ -56,6 +56,12 @@ def test_wrongly_scaled_pictures_are_at_chance_and_the_right_scaling_is_named(cl
     assert scaling == "with pixels as 0..255 its accuracy is 100.0 %: add --scale 255"
 
 
+def test_classes_in_another_order_are_named(classifier: str, tmp_path: Path) -> None:
+    x, labels = pictures()
+    order, *_ = warnings(tmp_path, classifier, x=x, labels=3 - labels)
+    assert order.endswith("among 4 classes; the classes are in another order: label 0 is mostly the model's class 3")
+
+
 @pytest.mark.parametrize(("factor", "offset"), [(1 / 255, 0), (2 / 255, -1), (1 / 500, -0.6)])
 def test_the_named_options_scale_arrays_as_the_model_wants_them(
     classifier: str, tmp_path: Path, factor: float, offset: float
@@ -92,6 +98,8 @@ def test_class_ids_that_agree_only_by_chance_are_told(tmp_path: Path) -> None:
         "the source model's accuracy of 0.0 % on 60 items is no better than chance (labels such as 1 and 3, "
         "class ids of 0 to 2); do the labels count from 1? Subtract 1"
     )
+    (reordered,) = warnings(tmp_path, model, x=labels.astype(np.float32), labels=(labels + 1) % 3)
+    assert reordered.endswith("the classes are in another order: label 0 is mostly the model's class 2")
     shuffled = np.random.default_rng(0).permutation(labels)
     (chance,) = warnings(tmp_path, model, x=labels.astype(np.float32), labels=shuffled)
     assert chance.endswith("; check the labels, the order of the columns and the preprocessing")

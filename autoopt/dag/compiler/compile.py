@@ -19,7 +19,7 @@ from autoopt.dag.graph.node_spaces import file_digests, node_space
 from autoopt.dag.graph.pass_graph import build_graph
 from autoopt.dag.graph.priors import Cut, Prior, cuts_of, user_priors
 from autoopt.dag.graph.spec_checks import SpecChecks
-from autoopt.errors import ConfigError, InputError, joined
+from autoopt.errors import InputError, Mistakes
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import known_metric
 from autoopt.registry import PassInfo
@@ -43,7 +43,7 @@ def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, pri
     if facts.level is None:
         facts = replace(facts, level=spec.level)
     graph = build_graph(spec)
-    passes, spaces = _nodes(spec, infos)
+    passes, spaces = nodes_of(spec, infos)
     stated = (*user_priors(spec), *priors)
     SpecChecks(spec, graph, spaces).check()
     idle_sessions = _idle_sessions(spec, passes, spaces)
@@ -66,19 +66,16 @@ def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, pri
     return Plan(spec, _digest(builder, facts), spaces, tuple(warnings), tree, builder)
 
 
-def _nodes(spec: DagSpec, infos: Infos) -> tuple[dict[str, PassInfo], dict[str, NodeSpace]]:
+def nodes_of(spec: DagSpec, infos: Infos) -> tuple[dict[str, PassInfo], dict[str, NodeSpace]]:
     """The pass and the space of each node; raises all mistakes at once."""
     passes: dict[str, PassInfo] = {}
     spaces: dict[str, NodeSpace] = {}
-    mistakes: list[ConfigError] = []
+    mistakes = Mistakes()
     for node in spec.passes:
-        try:
+        with mistakes:
             passes[node] = _look_up(spec, node, infos)
             spaces[node] = node_space(spec, node, passes[node])
-        except ConfigError as error:
-            mistakes += (error, *error.others)
-    if mistakes:
-        raise joined(mistakes)
+    mistakes.raise_all()
     return passes, spaces
 
 

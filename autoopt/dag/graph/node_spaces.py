@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoopt.data.digest import digest_path
-from autoopt.errors import ConfigError, InputError, joined
+from autoopt.errors import InputError, Mistakes
 from autoopt.registry import REQUIRED, ParameterInfo, PassInfo
 from autoopt.space import INVALID, Categorical, Conditional, NodeSpace, SearchParameter, Sentinel, Value, value_key
 from autoopt.spec import DagSpec
@@ -22,14 +22,11 @@ def node_space(spec: DagSpec, node: str, info: PassInfo) -> NodeSpace:
             depend on each other in a cycle; at the line of the mistake.
     """
     settings = _Settings(spec, node, info)
-    mistakes: list[ConfigError] = []
+    mistakes = Mistakes()
     for name, setting in spec.passes[node].settings.items():
-        try:
+        with mistakes:
             settings.apply(name, setting)
-        except ConfigError as error:
-            mistakes.append(error)
-    if mistakes:
-        raise joined(mistakes)
+    mistakes.raise_all()
     settings.complete()
     search, fixed = settings.search, settings.fixed
     _apply_conditions(info, search, fixed)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from autoopt.dag import read_dag
 from autoopt.data import DataConfig
 from autoopt.data.config import map_texts
 from autoopt.engine.planning.goal import GoalOptions
@@ -19,7 +20,7 @@ from autoopt.json_codec import JsonValue, to_json, without_nulls
 from autoopt.model.fetch import cached, has_secret, shown_source
 from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, root_to_store, settings
-from autoopt.spec import DagSpec, load_dag
+from autoopt.spec import DagSpec
 from autoopt.spec.document import Document
 from autoopt.spec.model_parts import parse_models
 from autoopt.spec.proposal_options import ProposalOptions, names_model
@@ -93,7 +94,7 @@ class RunRequest:
             first, parts = parse_models([str(self.dag)])
             return replace(self, dag=first, parts=parts)
         file = _absolute(self.dag) if isinstance(self.dag, str | Path) else self.dag_file
-        return replace(self, dag=load_dag(self.dag), dag_file=file)
+        return replace(self, dag=read_dag(self.dag), dag_file=file)
 
     def open_resources(self, spec: DagSpec) -> Resources:
         """Open what the run works with on this machine. The caller closes it."""

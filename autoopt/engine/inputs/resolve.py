@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from autoopt.dag import Facts, Plan, compile_plan, pass_infos, propose
+from autoopt.dag import Facts, Plan, compile_plan, pass_infos, propose, read_dag
 from autoopt.dag.proposal.narrowing import narrowing_of
 from autoopt.data.config import map_texts
 from autoopt.data.decoder import decoder_of, decodes
@@ -109,7 +109,7 @@ def spec_of(request: RunRequest) -> DagSpec:
     """
     if not names_model(request.dag):
         refuse_proposal_options(request.proposal_options)
-        spec = _without_secret_parameters(load_dag(request.dag), (request.home or settings().home) / "downloads")
+        spec = _without_secret_parameters(read_dag(request.dag), (request.home or settings().home) / "downloads")
         spec = spec.with_data_root(root_of_data(request.data_root))
         check_supported(spec)
         if request.target is not None:

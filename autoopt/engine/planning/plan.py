@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autoopt.dag import Facts, Plan, Proposal, compile_plan, pass_infos, propose
+from autoopt.dag import Facts, Plan, Proposal, check_dag, compile_plan, pass_infos, propose, read_dag
 from autoopt.dag.proposal.propose import proposal_name
 from autoopt.data.decoder import decodes
 from autoopt.data.description import DataDescription
@@ -26,7 +26,7 @@ from autoopt.model.mlflow import is_packaged
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
 from autoopt.report.formatting import constraint_text, objective_text
 from autoopt.settings import root_of_data, settings
-from autoopt.spec import DagSpec, load_dag
+from autoopt.spec import DagSpec
 from autoopt.spec.file_model import Written
 from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.threads import with_thread_search
@@ -92,8 +92,8 @@ def _plan(request: PlanRequest) -> Plan:
     if names_model(request.dag):
         return make_proposal(request).plan
     refuse_proposal_options(request.proposal_options)
-    spec = load_dag(request.dag).with_data_root(root_of_data(request.data_root))
-    spec.check_files(model=request.model is None, data=request.data is None)
+    spec = read_dag(request.dag).with_data_root(root_of_data(request.data_root))
+    check_dag(spec, model=request.model is None, data=request.data is None)
     check_supported(spec)
     return _plan_of_dag(with_thread_search(spec.for_target(spec.all_targets[0].name)), request)
 
@@ -157,7 +157,7 @@ def make_plans(request: PlanRequest) -> Plans:
         proposals = {name: make_proposal(request.part(path), in_set=True) for name, path in request.parts.items()}
         return Plans("model", {name: draft.plan for name, draft in proposals.items()})
     refuse_proposal_options(request.proposal_options)
-    spec = load_dag(request.dag)
+    spec = read_dag(request.dag)
     if spec.parts and request.model is None:
         spec.check_files()
         return Plans("model", {name: _plan(request.part(spec, path)) for name, path in spec.parts.items()})

@@ -14,6 +14,7 @@ from typing import Any
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.inputs.request import Remeasure
+from autoopt.engine.run.early_warnings import source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import SPECIALIZE, Package, export, export_best
 from autoopt.engine.run.loop import Confirmation, SearchLoop
@@ -26,7 +27,6 @@ from autoopt.engine.run.select import (
     explain_untried,
     source_model,
 )
-from autoopt.engine.run.source_check import source_failure
 from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
@@ -129,6 +129,10 @@ class Session:
                 message = f"the source model cannot be measured: {measurements.outcome} ({measurements.message})"
                 raise InputError(message, where=self.name)
             if measurements.outcome is Outcome.REFUSED:
+                script = f"{self.ctx.problem.script.path}:"
+                if script in measurements.message:
+                    line, _, reason = measurements.message.partition(script)[2].partition(": ")
+                    raise InputError(reason, where=f"{script}{line}")
                 raise InputError(measurements.message, where=self.name)
             if not measurements.outcome.good:
                 failure = source_failure(self.ctx.problem, measurements.message)

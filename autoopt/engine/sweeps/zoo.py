@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from autoopt.errors import InputError
+from autoopt.dag import check_dag, read_dag
+from autoopt.errors import InputError, Mistakes
 from autoopt.json_codec import JsonValue, without_nulls
 from autoopt.model.archive import MODELS, is_archive
 from autoopt.model.fetch import fetch, innermost, shown_source
 from autoopt.model.files import digest_file
 from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, root_of_data, without_password
-from autoopt.spec import DagSpec, load_dag
+from autoopt.spec import DagSpec
 from autoopt.spec.data import WHICH, DataSpec
 from autoopt.spec.file_model import Written
 from autoopt.spec.zoo import ZooEntry, ZooModel, ZooSpec, load_zoo, name_of
@@ -64,12 +65,17 @@ def check_zoo(
         ConfigError: something in them is wrong.
     """
     zoo = load_zoo(source).with_data_root(root_of_data(data_root))
-    check_data(zoo)
+    mistakes = Mistakes()
+    with mistakes:
+        check_data(zoo)
     first_of_dag: dict[str | None, ZooEntry] = {}
-    for entry in zoo.entries(only):
-        first_of_dag.setdefault(entry.path if entry.spec.is_dag else entry.spec.dag, entry)
+    with mistakes:
+        for entry in zoo.entries(only):
+            first_of_dag.setdefault(entry.path if entry.spec.is_dag else entry.spec.dag, entry)
     for entry in first_of_dag.values():
-        dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag).check_files(model=entry.spec.is_dag)
+        with mistakes:
+            check_dag(dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag), model=entry.spec.is_dag, data=True)
+    mistakes.raise_all()
     return zoo
 
 
@@ -111,7 +117,7 @@ def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
     """
     model = item.entry.spec
     owners: list[ZooSpec | ZooModel] = [model] if model.is_dag else [model, zoo]
-    spec = load_dag(_dag_path(zoo, item, dag)).with_data_root(zoo.data_root)
+    spec = read_dag(_dag_path(zoo, item, dag)).with_data_root(zoo.data_root)
     if model.is_dag and spec.model is None:
         raise spec.error(("model",), "is missing", "a DAG that a zoo lists names its model, or several")
     changes: dict[str, object] = {}
@@ -160,9 +166,12 @@ def check_data(zoo: ZooSpec) -> None:
     for index, model in enumerate(zoo.models):
         if model.data is not None:
             sources.append((("models", index, "data"), model.data))
+    mistakes = Mistakes()
     for place, data in sources:
         for inner, text in data.paths():
-            zoo.check_exists((*place, *inner), text, zoo.data_path(text))
+            with mistakes:
+                zoo.check_exists((*place, *inner), text, zoo.data_path(text))
+    mistakes.raise_all()
 
 
 def _expand(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:

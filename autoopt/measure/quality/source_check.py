@@ -23,6 +23,8 @@ ITEMS: Final = 128
 """Items that are looked at."""
 FEWEST: Final = 8
 """Number of items below which an accuracy says nothing: a guess may be right as often."""
+SAME_CLASSES: Final = 0.7
+"""Accuracy from which labels in another order are those of the model's classes."""
 BY_CLASS: Final = ("accuracy", "f1")
 """Metrics, besides `topN_accuracy`, of outputs with one score for each class."""
 CHANNELS: Final = (1, 3, 4)
@@ -88,9 +90,12 @@ def _score_warnings(
     limit = _chance(1 / classes, len(data))
     is_chance = len(data) >= FEWEST and accuracy <= limit
     if is_chance:
+        remedy = _order_remedy(scores.argmax(axis=1), labels) or (
+            "check the labels, the order of the classes and the preprocessing"
+        )
         yield (
             f"the source model's accuracy of {_percent(accuracy)} on {len(data)} items is no better than chance among "
-            f"{classes} classes; check the labels, the order of the classes and the preprocessing"
+            f"{classes} classes; {remedy}"
         )
     if is_constant or is_chance:
         yield from _better_scaling(request, data, labels, max(accuracy, limit))
@@ -147,13 +152,26 @@ def _class_id_warnings(output: Array, labels: Array) -> Iterator[str]:
     if accuracy > _chance(by_chance, len(labels)):
         return
     ids = f"labels such as {labels.min()} and {labels.max()}, class ids of {predictions.min()} to {predictions.max()}"
-    remedy = "check the labels, the order of the columns and the preprocessing"
-    if float((predictions == labels - 1).mean()) > accuracy + 0.1:
+    remedy = _order_remedy(predictions, labels) or "check the labels, the order of the columns and the preprocessing"
+    if labels.min() > 0 and float((predictions == labels - 1).mean()) > accuracy + 0.1:
         remedy = "do the labels count from 1? Subtract 1"
     yield (
         f"the source model's accuracy of {_percent(accuracy)} on {len(labels)} items is no better than chance "
         f"({ids}); {remedy}"
     )
+
+
+def _order_remedy(predictions: Array, labels: Array) -> str:
+    """What to do if the labels have the model's classes in another order; empty if they do not."""
+    classes = {}
+    for label in np.unique(labels):
+        ids, counts = np.unique(predictions[labels == label], return_counts=True)
+        classes[int(label)] = int(ids[counts.argmax()])
+    renamed = np.array([classes[int(label)] for label in labels])
+    moved = [label for label, class_id in classes.items() if label != class_id]
+    if not moved or len(set(classes.values())) < len(classes) or (predictions == renamed).mean() < SAME_CLASSES:
+        return ""
+    return f"the classes are in another order: label {moved[0]} is mostly the model's class {classes[moved[0]]}"
 
 
 def _broken_items(output: Array) -> int:

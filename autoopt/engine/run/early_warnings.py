@@ -1,12 +1,16 @@
-"""Warn before the search if the source model and its data do not seem to belong together."""
+"""Warn before the search if the source model and its data do not seem to belong together, or a user's pass fails."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
+from autoopt.dag.compiler.chain import Chain
 from autoopt.data.config import DataConfig
+from autoopt.engine.run.trial import nodes_up_to
 from autoopt.engine.work.calls import first_call
 from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.pass_runs import run_chain
 from autoopt.engine.work.problem import Problem
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.report.failures import plain_reason
@@ -48,3 +52,23 @@ def source_warnings(ctx: RunContext) -> list[str]:
     if not result.outcome.good or result.value is None:
         return []
     return [f"{WARNING}{text}" for text in result.value["warnings"]]
+
+
+def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[str]:
+    """Run each pass of the user's script once, at the first point of a chain; one warning for each that has a bug.
+
+    A trial at that point reuses what has run.
+    """
+    script = str(ctx.problem.script.path)
+    warnings: list[str] = []
+    checked: set[str] = set()
+    for chain in chains:
+        for node in chain.nodes:
+            if node.info.origin != script or node.pass_name in checked:
+                continue
+            checked.add(node.pass_name)
+            point = next(iter(chain.space.iterate()))
+            progress = run_chain(ctx, nodes_up_to(chain, node.id), chain.space.configs(point))
+            if f" at {script}:" in progress.message:
+                warnings.append(f"{WARNING}your pass fails: {progress.message}")
+    return warnings

@@ -1,0 +1,66 @@
+"""All mistakes of a DAG at once: those of its fields, of its passes' parameters, and the files that are missing."""
+
+from __future__ import annotations
+
+from autoopt.dag.compiler.compile import nodes_of
+from autoopt.dag.compiler.requirements import pass_infos
+from autoopt.errors import ConfigError, Mistakes, joined
+from autoopt.spec import DagSpec, load_dag
+from autoopt.spec.document import Document
+from autoopt.spec.file_model import Written
+from autoopt.spec.reader import read_document
+
+
+def read_dag(given: Written | DagSpec) -> DagSpec:
+    """Load a DAG. If fields are wrong, its passes are looked at too.
+
+    Raises:
+        ConfigError: the first mistake, with all others.
+    """
+    if isinstance(given, DagSpec):
+        return given
+    document = given if isinstance(given, Document) else read_document(given)
+    try:
+        return load_dag(document)
+    except ConfigError as error:
+        raise joined([error, *error.others, *_wrong_passes(document)]) from None
+
+
+def check_dag(spec: DagSpec, *, model: bool, data: bool) -> None:
+    """Check that the files exist that a DAG names, and its passes; `model` and `data` as for `DagSpec.check_files`.
+
+    Raises:
+        ConfigError: the first mistake, with all others.
+    """
+    mistakes = Mistakes()
+    with mistakes:
+        _check_passes(spec)
+    with mistakes:
+        spec.check_files(model=model, data=data)
+    mistakes.raise_all()
+
+
+def _check_passes(spec: DagSpec) -> None:
+    """Check passes and their parameters, unless a script may add passes.
+
+    Raises:
+        ConfigError: the first mistake, with all others.
+    """
+    if not spec.user_script:
+        nodes_of(spec, pass_infos(spec.all_targets[0].accelerator()))
+
+
+def _wrong_passes(document: Document) -> list[ConfigError]:
+    """The mistakes of each pass of a DAG that cannot be loaded."""
+    fields = document.value
+    if not isinstance(fields, dict) or fields.get("user_script"):
+        return []
+    passes = fields.get("passes")
+    if not isinstance(passes, dict):
+        return []
+    mistakes = Mistakes()
+    for node, content in passes.items():
+        alone = Document({"name": "dag", "passes": {node: content}, "chains": [[node]]}, document.source)
+        with mistakes:
+            _check_passes(load_dag(alone))
+    return mistakes.errors

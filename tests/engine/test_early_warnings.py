@@ -1,0 +1,56 @@
+"""Warnings before the search: a source model and data that do not belong together, a bug in a user's pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoopt.observer import Observer
+from autoopt.space import Point
+
+
+class Said(Observer):
+    """Keeps the notes, and the starts of trials, in order."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def on_note(self, text: str) -> None:
+        self.said.append(text)
+
+    def on_trial_start(self, number: int, chain: str, point: Point) -> None:
+        self.said.append("trial")
+
+
+def test_a_run_warns_before_its_first_trial(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    observer = Said()
+    x = np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", x=x, labels=np.full(20, 7))
+    dag = {"passes": {"tidy": {"pass": "simplify"}}, "chains": [["tidy"]], "objectives": [{"metric": "size"}]}
+    result = go(dag, model=mlp_file, data=str(tmp_path / "d.npz"), observer=observer)
+    warning = next(text for text in observer.said if text.startswith("WARNING: labels such as 7 never occur"))
+    assert observer.said.index(warning) < observer.said.index("trial")
+    assert warning in result.notes
+
+
+def test_a_bug_in_a_users_pass_is_told_with_its_line_before_the_first_trial(
+    go: Any, mlp_file: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "from autoopt import Refused, register\n\n\n"
+        "@register('right')\ndef right(model, doc: str = 'x'):\n    model.doc_string = doc\n    return model\n\n\n"
+        "@register('refusing')\ndef refusing(model):\n    raise Refused('not for this model')\n\n\n"
+        "@register('wrong')\ndef wrong(model):\n    return model.graph.nodes[0]\n"
+    )
+    passes = {"tidy": "simplify", "right": "right", "no": "refusing", "bug": "wrong"}
+    chains = [["tidy", "right"], ["tidy", "no"], ["tidy", "bug"]]
+    dag = {"user_script": str(script), "passes": passes, "chains": chains, "objectives": [{"metric": "size"}]}
+    observer = Said()
+    result = go(dag, model=mlp_file, observer=observer)
+    warning = f"WARNING: your pass fails: wrong: AttributeError at {script}:17: nodes"
+    assert result.warnings == (warning,)
+    assert observer.said.index(warning) < observer.said.index("trial")
+    assert result.trials["ok"] >= 1
