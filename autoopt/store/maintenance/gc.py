@@ -98,13 +98,9 @@ def _old_leftovers(store: SqlStore) -> list[Path]:
     abandoned: set[Path] = set()
     for parent in (work, store.home / "downloads", store.home / "unpacked", Path(tempfile.gettempdir())):
         abandoned.update(abandoned_folders(parent))
-    recordings = (store.home / RECORDINGS).glob("*")
-    for paths, limit in (
-        (store.files.leftovers(), GRACE),
-        (working_folders(work), UNTOUCHED_SECONDS),
-        (recordings, UNTOUCHED_SECONDS),
-        ((store.home / READINGS).glob("*"), UNTOUCHED_SECONDS),
-    ):
+    cached = [path for name in (RECORDINGS, READINGS) for path in (store.home / name).glob("*")]
+    cached.append(store.home / "inspections")  # a cache of earlier versions
+    for paths, limit in ((store.files.leftovers(), GRACE), ([*working_folders(work), *cached], UNTOUCHED_SECONDS)):
         idle_seconds = store.files.idle_seconds(paths)
         abandoned.update(path for path, seconds in idle_seconds.items() if seconds >= limit)
     return sorted(abandoned)
