@@ -113,9 +113,7 @@ class RunList(tuple[RunRow, ...]):
 def runs(limit: int = 20, *, home: Path | None = None) -> RunList:
     """List the newest runs of the store, as `autoopt runs` does.
 
-    Args:
-        limit: maximum number of runs.
-        home: folder of the store; AUTOOPT_HOME by default.
+    There are at most `limit`, from the store in the folder `home` (AUTOOPT_HOME by default).
     """
     with _open(home) as store:
         return RunList(run_row(store, record) for record in store.runs.newest(limit))

@@ -59,9 +59,7 @@ def exit_code(success: bool) -> int:
 def parse_assignments(options: list[str] | None, option: str) -> dict[str, JsonValue]:
     """`["a=1", "b=text"]` -> `{"a": 1, "b": "text"}`; a value is JSON, or text if it is not.
 
-    Args:
-        options: values of the option.
-        option: its name, for errors.
+    Errors name the `option`.
 
     Raises:
         InputError: there is no `=`, or a name is given twice.

@@ -300,8 +300,7 @@ def _written_files(result: RunResult, out: Path) -> list[str]:
 def _only_candidate(*, show: bool) -> str | None:
     """The id of the only run that can be resumed; None if there is none.
 
-    Args:
-        show: List several runs on standard output.
+    With `show`, several runs are listed on standard output.
     """
     from autoopt.report.runs import runs_table
     from autoopt.report.table import write_table

@@ -103,10 +103,7 @@ def estimate_text(metric: str, estimate: Estimate | None) -> str:
 def change_text(metric: str, model: ModelResult, source: Mapping[str, float]) -> str:
     """The change of one metric from the source to a model; empty if it was not measured.
 
-    Args:
-        metric: The metric's name. Metrics other than `latency_p50`, size and quality are named.
-        model: The model.
-        source: The source's metrics.
+    Metrics other than `latency_p50`, size and quality are named.
     """
     if is_quality(metric):
         if metric not in model.metrics:

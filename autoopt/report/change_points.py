@@ -36,10 +36,8 @@ def change_points(values: Sequence[float]) -> list[ChangePoint]:
     Optimal partitioning (Jackson et al., "An algorithm for optimal partitioning of data on an interval", IEEE Signal
     Processing Letters 12, 2005), the recursion under PELT (Killick, Fearnhead and Eckley, JASA 107, 2012), on the
     logarithms. The cost of a level is the sum of absolute deviations from its median, which a single outlier moves
-    little. A slow drift is found as soon as it has moved the level by more than the noise.
-
-    Args:
-        values: one per night, oldest first.
+    little. A slow drift is found as soon as it has moved the level by more than the noise. There is one value per
+    night, the oldest first.
 
     Returns:
         The changes; empty for fewer than `2 * MIN_NIGHTS` nights.

@@ -88,10 +88,7 @@ class Point:
 def trade_offs(result: RunResult, trials: Sequence[Trial], *, links: bool = False) -> dict[str, alt.LayerChart]:
     """Charts of the first objective against the others, the constraints, quality and the size, by metric.
 
-    Args:
-        result: The run.
-        trials: Its trials.
-        links: Link each trial's point to its row on the page.
+    With `links`, each trial's point links to its row on the page.
     """
     objective = first_objective(result).metric
     quality = list(filter(is_quality, metrics_of(result)))[:QUALITY_CHARTS]

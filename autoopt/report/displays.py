@@ -163,9 +163,7 @@ def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
 def failure_line(trial: Trial, first: int) -> str:
     """A trial without a model in one line of any length: `trial 3:  failed: static: no Conv`.
 
-    Args:
-        trial: The finished trial.
-        first: Number of the first trial that failed like it; a later one only refers to that.
+    `first` is the number of the first trial that failed like it; a later one only refers to that.
     """
     reason = plain_reason(trial.result.message)
     if first != trial.number:

@@ -68,8 +68,7 @@ class ModelResult:
     def session(self, execution_provider: str = "CPUExecutionProvider") -> InferenceSession:
         """Open the model as it was measured.
 
-        Args:
-            execution_provider: for a model in the store; the package of an exported one knows its own.
+        `execution_provider` is for a model in the store; the package of an exported one knows its own.
 
         Raises:
             InputError: the model is not on this machine.

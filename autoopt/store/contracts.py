@@ -282,9 +282,7 @@ class EventStore(ABC):
     def add(self, record: EventRecord, once: str = "") -> bool:
         """Add an event; the store sets its time.
 
-        Args:
-            record: The event.
-            once: A text that no two events have.
+        No two events have the same text `once`, unless it is empty.
 
         Returns:
             False if an event with the same `once` exists; nothing is added then.

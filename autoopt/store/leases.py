@@ -55,10 +55,7 @@ def renewed_claim(store: Store, kind: ClaimKind, key: str, seconds: float = LEAS
 def run_lease(store: Store, run: str, on_note: Callable[[str], None]) -> Iterator[None]:
     """Hold the lease of a run until the block ends; an error that leaves the block ends the run.
 
-    Args:
-        store: The store.
-        run: Id of the run.
-        on_note: Takes a line that says how to continue a cancelled run.
+    `on_note` takes a line that says how to continue a cancelled run.
     """
     try:
         with renewed_claim(store, "run", run):

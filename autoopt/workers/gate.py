@@ -203,8 +203,7 @@ class Gate:
     def working(self, until: float = FOREVER) -> Iterator[Passage]:
         """Do ordinary work within: many may be inside at once, but none while somebody measures or waits for it.
 
-        Args:
-            until: how long to wait for that, on `time.monotonic`.
+        It waits for that until `until`, on `time.monotonic`.
 
         Raises:
             TimeUp: the gate did not open in time.

@@ -23,12 +23,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def end_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> None:
-    """Have the kernel send this process a signal when its parent ends; end at once if it has ended.
-
-    Args:
-        parent: process id of the parent.
-        number: the signal.
-    """
+    """Have the kernel send this process a signal when its parent ends; end at once if it has ended."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:

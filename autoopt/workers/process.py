@@ -73,10 +73,8 @@ class CallResult:
     def to_exception(self, where: str = "") -> AutooptError:
         """Build the exception to raise for a call without a value.
 
-        It has the class that the worker's error has, `InputError` if that is outside the error family.
-
-        Args:
-            where: place to name, unless the error names it already.
+        It has the class that the worker's error has, `InputError` if that is outside the error family. It names the
+        place `where`, unless the error names one already.
         """
         record = self.error or ErrorRecord("InputError", self.message or f"the worker ended: {self.outcome}")
         if where and where not in self.message:

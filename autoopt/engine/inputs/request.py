@@ -161,9 +161,7 @@ class RunRequest:
     def from_json(data: Mapping[str, Any], *, reread: bool = False) -> RunRequest:
         """Read a request.
 
-        Args:
-            data: What `to_json` wrote.
-            reread: Read the DAG again from its file, if the file still exists.
+        With `reread`, the DAG is read again from its file, if the file still exists.
         """
         fields = dict(data)
         file, dag = fields.get("dag_file"), fields["dag"]

@@ -47,9 +47,7 @@ from autoopt.workers.gate import report_waiting
 def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspection]:
     """Copy a model into the store and inspect it, once for each content.
 
-    Args:
-        resources: Store and workers.
-        model: A path or an fsspec URL. A PyTorch model is converted first, see `conversion`.
+    `model` is a path or an fsspec URL. A PyTorch model is converted first, see `conversion`.
 
     Raises:
         InputError: There is no such file, or the model cannot be read or converted; one line.
@@ -126,9 +124,7 @@ def _copy(resources: Resources, source: str, name: str) -> str:
 def data_source(config: object, cache: Path) -> DataSource:
     """Read the configuration of a data set and digest its content.
 
-    Args:
-        config: As the user wrote it; relative paths start from the current folder. None without data.
-        cache: Folder for downloads.
+    Relative paths start from the current folder; `cache` is the folder for downloads. No `config` means no data.
 
     Raises:
         InputError: A file does not exist, or the configuration is wrong.

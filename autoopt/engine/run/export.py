@@ -231,8 +231,7 @@ def steps_of(store: Store, package: Package) -> tuple[PassRunRecord, ...]:
 def narrowed_inputs(steps: Sequence[PassRunRecord | PassStep]) -> dict[str, JsonValue]:
     """The inputs of the source that a model takes for granted, as `session.json` gives them; empty without any.
 
-    Args:
-        steps: The lineage of the model, as in a recipe.
+    `steps` are the lineage of the model, as in a recipe.
     """
     values: dict[str, JsonValue] = {}
     shapes: dict[str, JsonValue] = {}

@@ -105,8 +105,7 @@ class Session:
     def retry_failures(self, before: float) -> None:
         """Execute failures that were stored before this time again, without a time limit.
 
-        Args:
-            before: Time on the database's clock.
+        The time is on the database's clock.
         """
         attempt = self.ctx.attempt
         retry = replace(attempt.retry, before=before)
@@ -193,9 +192,7 @@ class Session:
     def conclude(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
         """Decide which of these trials is the best and record the result.
 
-        Args:
-            trials: The completed trials. Those of candidates that are measured again get the pooled figures.
-            stopped: Why the search ended.
+        Trials of candidates that are measured again get the pooled figures. `stopped` says why the search ended.
         """
         baseline = self.baseline()
         with self.ctx.attempt.counts.timing("confirm"):

@@ -24,11 +24,7 @@ def sweep_facts(
 ) -> SweepFacts:
     """Look up the trials and the earlier sweeps of the models that minimize a metric with a ratio.
 
-    Args:
-        store: The store.
-        sweep: Id of the sweep.
-        entries: Its models.
-        earlier: The good entries of earlier sweeps by the model's name, newest first.
+    `earlier` holds the good entries of earlier sweeps by the model's name, newest first.
     """
     chains, nights = {}, {}
     for entry in entries:

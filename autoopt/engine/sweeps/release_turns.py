@@ -23,10 +23,7 @@ LONGEST_SECONDS: Final = 600.0
 def release_turn(store: Store, model: str, by: str) -> Iterator[None]:
     """Keep other promotions and rollbacks of a model away during the block.
 
-    Args:
-        store: The store.
-        model: `zoo/model`.
-        by: User and host, for the others.
+    `model` is `zoo/model`; `by` names user and host to the others.
 
     Raises:
         InputError: Another process has the turn.

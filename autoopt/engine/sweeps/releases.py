@@ -163,10 +163,7 @@ def _rolled_back(store: Store, name: str, zoo: str) -> tuple[Release, Release]:
 def find_releases(store: Store, name: str, zoo: str | None = None) -> tuple[str, str, ReleaseHistory]:
     """Find the releases of a model: the zoo, the model's name and its history.
 
-    Args:
-        store: The store.
-        name: `MODEL`, or `ZOO/MODEL`.
-        zoo: The zoo; without one, the only zoo that has released such a model.
+    `name` is `MODEL` or `ZOO/MODEL`. Without a `zoo`, it is the only one that has released such a model.
 
     Raises:
         InputError: no zoo has released it, or several have.

@@ -32,10 +32,8 @@ Calibration: TypeAlias = str | Path | Mapping[str, object]
 def verify_store(store: Store, *, repair: bool = False, allow_script: bool = False) -> Verification:
     """Check every artifact's bytes; with `repair`, make lost ones again as the run did that first made them.
 
-    Args:
-        store: the store.
-        repair: make lost artifacts again.
-        allow_script: run the user scripts that runs recorded, if their content is still the same.
+    With `repair`, lost artifacts are made again; with `allow_script`, by the user scripts that runs recorded too, if
+    their content is still the same.
     """
     if not repair:
         return verify(store)

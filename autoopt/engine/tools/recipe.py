@@ -88,8 +88,7 @@ class Recipe:
 def read_recipe(file: Path) -> tuple[Recipe, dict[str, Any]]:
     """Read a recipe; returns it with the document that it was read from.
 
-    Args:
-        file: The recipe, or the package that holds it.
+    `file` is the recipe, or the package that holds it.
 
     Raises:
         InputError: The file cannot be read, is not a recipe, has a wrong field or was edited.

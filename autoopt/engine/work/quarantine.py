@@ -35,9 +35,7 @@ class Quarantined:
 def stored_quarantine(store: Store, *, retry: bool = False) -> Deaths:
     """Read which work killed its workers, in earlier runs too, and record further deaths.
 
-    Args:
-        store: The store.
-        retry: Ignore the deaths of earlier runs.
+    With `retry`, deaths of earlier runs do not count.
     """
     history: list[tuple[str, str]] = []
     if not retry:

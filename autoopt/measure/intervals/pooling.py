@@ -67,9 +67,7 @@ class Pooled:
     def estimate(self, candidate: str, beyond: float = 0.0) -> Estimate:
         """Summarize a candidate's ratio: the mean logarithm and the central 95 %.
 
-        Args:
-            candidate: one of the candidates.
-            beyond: half-width, in logarithms, of an independent error that is added to the interval.
+        `beyond` is the half-width, in logarithms, of an independent error that is added to the interval.
         """
         middle = float(self.means[self.candidates.index(candidate)])
         low, high = np.quantile(self.of(candidate), [0.025, 0.975])

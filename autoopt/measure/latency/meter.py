@@ -48,11 +48,8 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
     """Measure latency metrics of the candidate, its rivals and, if it runs, of the source, in turns.
 
     A candidate that equals the source (same bytes, same options, or the same graph once the runtime has optimized both)
-    is measured alone; its ratios are exactly 1.
-
-    Args:
-        request: The request.
-        one_thread: Where other programs disturb models on several threads, measure their ratios on one thread too.
+    is measured alone; its ratios are exactly 1. With `one_thread`, ratios are measured on one thread too where other
+    programs disturb models on several.
 
     Raises:
         InputError: the settings or the data do not fit the model.

@@ -46,9 +46,7 @@ class Pair(NamedTuple):
 def disturbed_share(block: Block, *, on_core: bool) -> float:
     """Compute the share of a block that others cost it.
 
-    Args:
-        block: the block.
-        on_core: compare times on the core, where only the cold caches after a preemption count.
+    With `on_core`, times on the core are compared, where only the cold caches after a preemption count.
     """
     times = block.on_core if on_core else block.wall
     waiting_share = block.helper_switches * HELPER / float(times.sum())

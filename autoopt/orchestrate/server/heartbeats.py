@@ -94,8 +94,7 @@ def absence_trigger(
 def continued_too_often(states: Sequence[State[Any]]) -> bool:
     """True if a flow run was continued `MAX_CONTINUATIONS` times since somebody started or retried it.
 
-    Args:
-        states: its states, oldest first.
+    The states are in order, the oldest first.
     """
     count = 0
     for state in states:

@@ -129,9 +129,7 @@ _last: dict[_Key, CurrentModel] = {}
 def opened(path: Path, surroundings: str) -> Iterator[CurrentModel]:
     """The model at `path`, taken over from the last call if that had the same input.
 
-    Args:
-        path: The model file.
-        surroundings: Identifies what else the reference depends on: the user's data and script.
+    `surroundings` identifies what else the reference depends on: the user's data and script.
     """
     key = _key(path, surroundings)
     current = _last.get(key) if key else None

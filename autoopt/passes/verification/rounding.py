@@ -110,8 +110,7 @@ class SpreadMeter:
     def spreads(self, runs: int) -> list[Spread] | None:
         """Return one item for each array of `output_arrays(outputs)`; None if noise cannot be added to the model.
 
-        Args:
-            runs: number of runs with noise; earlier ones count.
+        `runs` is the number of runs with noise; earlier ones count.
         """
         while len(self._runs) < runs:
             outputs = self._noise.run(self._feeds)

@@ -40,8 +40,7 @@ class AdoptionResult:
 def set_aside_damaged(address: str | Path) -> Path | None:
     """Rename the files of a damaged SQLite database; returns the new path, or None if it is not damaged.
 
-    Args:
-        address: As for `open_database`.
+    `address` is as for `open_database`.
     """
     url = open_database(address).url
     if url.get_backend_name() != "sqlite":

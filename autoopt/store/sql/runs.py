@@ -139,10 +139,8 @@ def _records(connection: Connection, rows: Sequence[RowMapping]) -> list[RunReco
 def delete_run(connection: Connection, run: str, heirs: Mapping[str, str]) -> None:
     """Delete a run, its parts, trials and events, and the results that no other run's trials name.
 
-    Args:
-        connection: The transaction.
-        run: Id of the run.
-        heirs: Parts that stay, because other runs have taken them over, each with the run that it belongs to then.
+    Parts that stay, because other runs have taken them over, are the keys of `heirs`, with the run that each belongs to
+    then.
     """
     for part in connection.execute(select(_T.id).where(_T.parent == run)).scalars().all():
         if part in heirs:

@@ -29,11 +29,8 @@ _LOCK: Final = 0x6175746F
 def prepare(database: Database, before_creation: Callable[[], None] = lambda: None) -> None:
     """Bring the database to the newest schema: create the tables if there are none, upgrade older ones.
 
-    Alembic is imported only for an upgrade. At the newest version this is one query.
-
-    Args:
-        database: The database.
-        before_creation: Called before tables are created; may raise to prevent it.
+    Alembic is imported only for an upgrade. At the newest version this is one query. `before_creation` is called before
+    tables are created; it may raise to prevent it.
 
     Raises:
         InputError: The database is newer than this autoopt, or holds tables of something else.

@@ -164,8 +164,7 @@ class CauseSearch:
     def run(self, until: float) -> Outcome:
         """Measure the later night and each factor alone, then pairs if no factor explains it.
 
-        Args:
-            until: End of the budget on `time.monotonic`.
+        `until` is the end of the budget on `time.monotonic`.
         """
         names = [factor.name for factor in self.models.factors]
         every = frozenset(names)

@@ -34,10 +34,8 @@ class Environments:
     def python(self, libraries: Mapping[str, str]) -> str:
         """Return an interpreter in which these libraries have these versions.
 
-        It lacks all other libraries; workers borrow them from this interpreter.
-
-        Args:
-            libraries: Versions by name. This interpreter is the answer if it has them all.
+        It lacks all other libraries; workers borrow them from this interpreter. This interpreter is the
+        answer if it has all `libraries`, which are versions by name.
 
         Raises:
             SystemFailure: An environment cannot be made; a version cannot be installed, for example without a network.
