@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from zoneinfo import available_timezones
 
 import pytest
+from children import HANG_SECONDS
 
 from autoopt import deployments
 from autoopt.deployments import check_queues, schedule_sweep
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import ConfigError, InputError
 from autoopt.settings import settings
+
+
+def test_prefect_is_not_imported_before_serve_has_set_its_environment() -> None:
+    program = "import sys, autoopt.deployments, autoopt.orchestrate.server.supervisor; print('prefect' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert done.stdout == "False\n", done.stderr
 
 
 @pytest.mark.parametrize("queue", ["cuda", "CPU-1", "a.b_c", "x" * 64])

@@ -7,10 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final
-
-from prefect.client.schemas.objects import State
-from prefect.states import Completed, Failed
+from typing import TYPE_CHECKING, Final
 
 from autoopt.engine.planning.proposal import model_name
 from autoopt.engine.run.session import Session
@@ -19,6 +16,9 @@ from autoopt.metrics import headline_metrics
 from autoopt.report.figures import trial_figures
 from autoopt.results import TrialResult
 from autoopt.spec.zoo import load_zoo
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
 
 MAX_TRIALS = 100
 """Trials in one flow run of a chain: the server handles some 20 task runs a second, and its pages show 200 rows."""
@@ -129,6 +129,9 @@ def chain_state(results: Sequence[TrialResult], executed: int) -> State[None]:
 
 def final_state(success: bool, message: str) -> State[None]:
     """Completed, or Failed for a result that falls short."""
+    # Imported only now: it reads its settings then, and `autoopt serve` sets them after it has imported this module.
+    from prefect.states import Completed, Failed
+
     if success:
         return Completed(message=message)
     return Failed(message=message)
