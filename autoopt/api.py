@@ -20,7 +20,7 @@ from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
-from autoopt.errors import InputError, SystemFailure, did_you_mean
+from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue
 from autoopt.model.in_memory import Model, Serializable, model_file
 from autoopt.observer import SILENT, CallbackObserver, Observer
@@ -187,7 +187,10 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
         observer = CallbackObserver(listener)
     with open_store(home=home) as store:
         records = _resumable(store, run)
-        _close_flow_runs(store, engine, observer)
+        if engine == "prefect" or os.environ.get("PREFECT_API_URL"):
+            from autoopt.orchestrate.flow_runs.showing import ensure_shown
+
+            ensure_shown(store)  # closes the flow runs of dead processes
         results = []
         for record in records:
             request = RunRequest.from_json(record.settings["request"], reread=True)
@@ -251,34 +254,6 @@ def open_remote(host: HostSpec, home: Path) -> Host:
 def _search(session: Session, engine: Engine) -> RunResult:
     if engine == "inline":
         return search_inline(session)
-    from autoopt.orchestrate.server.startup import PrefectStart
+    from autoopt.orchestrate.flow_runs.showing import search_shown
 
-    # Prefect takes many seconds to start; the session works meanwhile.
-    start = PrefectStart()
-    session.ctx.attempt.observer.on_phase("connecting to Prefect" if start.shared else "starting Prefect")
-    session.work_ahead(lambda: start.ready)
-    waited = start.wait()
-    session.ctx.attempt.counts.add_seconds("prefect start", start.seconds)
-    session.ctx.attempt.counts.add_seconds("prefect start waited for", waited)
-    from autoopt.orchestrate.flow_runs.in_process import run_as_flow
-
-    return run_as_flow(session)
-
-
-def _close_flow_runs(store: Store, engine: Engine, observer: Observer) -> None:
-    """Close the flow runs of dead processes, which Prefect still shows as Running, unless there is no Prefect now."""
-    if engine != "prefect" and not os.environ.get("PREFECT_API_URL"):
-        return
-    from autoopt.orchestrate.flow_runs.orphaned_runs import close_orphans, orphaned_runs
-    from autoopt.orchestrate.server.startup import PrefectStart
-
-    if not orphaned_runs(store):
-        return
-    try:
-        PrefectStart().wait()
-        closed = close_orphans(store)
-    except SystemFailure as error:
-        # The run itself can continue; its next resume tries again.
-        observer.on_note(str(error))
-    else:
-        observer.on_note(f"marked {closed} flow runs of dead processes as crashed")
+    return search_shown(session)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import importlib.metadata
+import json
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -13,9 +15,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
+
+from children import HANG_SECONDS
+from watching import all_gone
+
+from autoopt.orchestrate.flow_runs.showing import BEGUN, ENDED
+from autoopt.store import open_store
 
 KEPT = Path(__file__).parents[1] / ".pytest_cache"
 DATABASE, MEMO = "prefect.db", "memo_store.toml"
@@ -47,6 +55,28 @@ def running_server(env: Mapping[str, str], port: int, log: Path) -> Iterator[str
         url = f"http://127.0.0.1:{port}/api"
         _wait_for(url, it, log)
         yield url
+
+
+def wait_until_shown(home: Path) -> None:
+    """Wait until Prefect shows all that a store has asked it to show."""
+    until = time.monotonic() + HANG_SECONDS
+    with open_store(None, home) as store:
+        while time.monotonic() < until:
+            ended = {event.subject for event in store.events.all(kind=ENDED)}
+            if ended == {event.subject for event in store.events.all(kind=BEGUN)}:
+                return
+            time.sleep(0.1)
+    raise AssertionError((home / "logs" / "flow_runs.log").read_text()[-2000:])
+
+
+def end_personal_server(home: Path) -> None:
+    """End the server that runs with this PREFECT_HOME have started, if any."""
+    note = home / "autoopt-server.json"
+    if note.exists():
+        pid = int(json.loads(note.read_text())["owner"].split("/")[3])
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        assert all_gone([pid])
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Run the floor and autoopt in turns on the same points, and compare.
 
-    python -m benchmarks.floor [--case cnn|transformer] [--repeats 3] [--ways floor,smart,inline,again,fresh,prefect]
+    python -m benchmarks.floor [--case cnn|transformer] [--repeats 3] [--ways floor,inline,again,...]
 
 Each repetition runs all ways once, in turns, with empty stores. Prints a table of medians over the repetitions of
 each way's ratio to the floor of the same repetition, with the smallest and largest ratio, and the seconds of autoopt's
@@ -19,17 +19,21 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.floor.models import CASES, Case, write_case
-from benchmarks.floor.usage import Usage, measure
+from benchmarks.floor.usage import Usage, end_servers, measure
 
 ROOT = Path(__file__).parents[2]
-WAYS = ("floor", "smart", "inline", "again", "fresh", "prefect")
-FIGURES = ("wall", "cpu", "peak")
+WAYS = ("floor", "smart", "inline", "again", "fresh", "prefect-start", "prefect", "prefect-fresh")
+FIGURES = ("wall", "cpu", "background", "peak")
 SHOWN = ("points", "models", "seconds", "trials", "pass_runs")
 """Fields of the ways' output that explain the figures."""
 
 
 def run_way(way: str, case: Case, folder: Path) -> Usage:
-    """Run one way; `again` and `fresh` need the store that `inline` left in the folder."""
+    """Run one way.
+
+    `again` and `fresh` need the store that `inline` left in the folder, `prefect-fresh` that of `prefect`.
+    `prefect-start` starts a server, which `prefect` and `prefect-fresh` then use.
+    """
     environment = {"PYTHONPATH": str(ROOT), "AUTOOPT_HOME": str(folder / "home"), "CI": "true"}
     if way in ("floor", "smart"):
         command = [sys.executable, "-m", "benchmarks.floor.script", str(folder / way), case.name]
@@ -40,21 +44,22 @@ def run_way(way: str, case: Case, folder: Path) -> Usage:
     if not (folder / "files").exists():
         write_case(case, folder / "files")
     command = [sys.executable, "-m", "autoopt", "run", "dag.json", "--json", "-q", "--out", str(folder / way)]
-    if way == "fresh":
+    if way.endswith("fresh"):
         command.append("--fresh")
-    if way == "prefect":
+    if way.startswith("prefect"):
         command += ["--engine", "prefect"]
-        environment["AUTOOPT_HOME"] = str(folder / "home-prefect")
+        environment["AUTOOPT_HOME"] = str(folder / f"home-{way.removesuffix('-fresh')}")
         environment["PREFECT_HOME"] = str(folder / "prefect")
     return measure(command, folder / "files", environment)
 
 
 def row(way: str, repetitions: list[dict[str, Usage]]) -> str:
     """One line of the table: the figures, and their ratios to the floor of the same repetition."""
-    cells = [f"{way:<8}"]
+    cells = [f"{way:<14}"]
     for name in FIGURES:
         values = [getattr(usages[way], name) for usages in repetitions]
-        ratios = [getattr(usages[way], name) / getattr(usages["floor"], name) for usages in repetitions]
+        of_floor = "cpu" if name == "background" else name
+        ratios = [getattr(usages[way], name) / getattr(usages["floor"], of_floor) for usages in repetitions]
         spread = f"({min(ratios):.2f}-{max(ratios):.2f})"
         cell = f"{statistics.median(values):8.2f} {statistics.median(ratios):5.2f} {spread}"
         cells.append(f"{cell:<30}")
@@ -86,9 +91,10 @@ def main() -> None:
             for way in ways:
                 usages[way] = run_way(way, case, Path(name))
                 print(f"{way}: {usages[way].wall:.2f} s", file=sys.stderr, flush=True)
+            end_servers()
         repetitions.append(usages)
     print(f"{case.name}, {options.repeats} repetitions, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    print(f"{'':<8}{'wall s, ratio':<30}{'CPU s, ratio':<30}{'peak MB, ratio':<30}")
+    print(f"{'':<14}{'wall s, ratio':<30}{'CPU s, ratio':<30}{'background CPU s, ratio':<30}{'peak MB, ratio':<30}")
     for way in ways:
         print(row(way, repetitions))
     for way in ways:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,12 @@ import pytest
 from builders import mlp, write
 from children import HANG_SECONDS
 from onnx import helper
-from prefect_server import free_port, prepared, running_server
+from prefect_server import end_personal_server, free_port, prepared, running_server, wait_until_shown
+
+from autoopt.orchestrate.flow_runs import naming
+from autoopt.orchestrate.flow_runs.shown_run import Showing, ShownRun
+from autoopt.orchestrate.server.rest import PrefectApi
+from autoopt.store import open_store
 
 pytestmark = pytest.mark.service
 
@@ -91,6 +96,7 @@ def autoopt(folder: Path, *options: str, **env: str) -> tuple[int, dict[str, Any
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     given = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_HOME": str(folder / "prefect"), **env}
     done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=HANG_SECONDS)
+    wait_until_shown(folder / "home")
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
@@ -99,7 +105,6 @@ def test_one_flow_run_per_chain_with_its_trials_under_the_models(server: Server,
     key = folder.name.replace("_", "-")
     assert code == 0, stderr
     assert document["trials"] == {"total": 4, "ok": 3, "refused": 1, "infeasible": 0}
-    assert document["seconds"]["prefect start"] > 0
     flows = {row["name"]: row for row in server.find("flow_runs")}
     assert set(flows) == {f"{folder.name} · small", "tidy -> quant", "tidy", "broken"}
     assert flows[f"{folder.name} · small"]["state_type"] == "COMPLETED"
@@ -140,11 +145,26 @@ def test_chains_run_at_once(server: Server, folder: Path) -> None:
     assert any(a != b and a[0] < b[1] and b[0] < a[1] for a in spans for b in spans)
 
 
-def test_without_a_server_an_ephemeral_one_is_used(folder: Path) -> None:
-    code, document, stderr = autoopt(folder)
-    assert code == 0, stderr
-    assert document["trials"]["ok"] == 3
-    assert "Traceback" not in stderr
+def test_without_a_server_runs_share_one_of_their_own_that_asks_for_a_password(folder: Path) -> None:
+    home = prepared(folder / "prefect")
+    try:
+        code, document, stderr = autoopt(folder)
+        assert code == 0, stderr
+        assert document["trials"]["ok"] == 3
+        assert "Traceback" not in stderr
+        server = json.loads((home / "autoopt-server.json").read_text())
+        code, document, stderr = autoopt(folder, "--fresh")
+        assert code == 0, stderr
+        assert json.loads((home / "autoopt-server.json").read_text()) == server
+        pages = server["api"].removesuffix("/api")
+        note = f"Prefect shows the run at {pages} (password: {home}/prefect-password)"
+        assert note in stderr
+        user, _, password = (home / "prefect-password").read_text().strip().partition(":")
+        rows = httpx.post(f"{server['api']}/flow_runs/filter", json={}, auth=(user, password), timeout=30).json()
+        assert [row["state_type"] for row in rows if row["name"].endswith(" · small")] == ["COMPLETED"] * 2
+        assert httpx.post(f"{server['api']}/flow_runs/filter", json={}, timeout=30).status_code == 401
+    finally:
+        end_personal_server(home)
 
 
 def test_a_server_that_does_not_answer_is_one_line(folder: Path) -> None:
@@ -162,6 +182,7 @@ def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) 
     env = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_API_URL": server.url}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
+    wait_until_shown(folder / "home")
     assert json.loads(done.stdout)["models"][0]["status"] == "ok"
     assert "INFO" not in done.stderr  # Prefect's own words are for its pages
     flows = {row["name"]: row for row in server.find("flow_runs")}
@@ -176,19 +197,19 @@ def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) 
     assert model["run"] == json.loads(done.stdout)["models"][0]["run"]
 
 
-def test_many_trials_of_a_chain_are_rounds(server: Server, folder: Path) -> None:
-    program = (
-        "import sys, autoopt.orchestrate.flow_runs.naming as n; n.MAX_TRIALS = 1; from autoopt.cli.app import main; "
-    )
-    command = [sys.executable, "-c", program + "sys.exit(main(sys.argv[1:]))", "run", "dag.yaml", "--json"]
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
-    env = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_API_URL": server.url}
-    done = subprocess.run(
-        [*command, "--model", "model.onnx"], cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS
-    )
-    assert done.returncode == 0, done.stderr
+def test_many_trials_of_a_chain_are_rounds(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(naming, "MAX_TRIALS", 1)
+    _, document, _ = autoopt(folder, "--engine", "inline")
+    api = PrefectApi(server.url)
+    with open_store(None, folder / "home") as store:
+        showing = Showing(store.owner, "", "cnn · small", ("model:cnn",), ("size",), 4)
+        assert ShownRun(store, document["run"], "first", showing).update(api)
+        resumed = replace(showing, earlier=(0, 1, 2, 3))
+        assert ShownRun(store, document["run"], "resumed", resumed).update(api)
     rounds = {row["name"]: row["state_type"] for row in server.find("flow_runs") if "tidy -> quant" in row["name"]}
     assert rounds == {"tidy -> quant": "COMPLETED", "tidy -> quant · round 2": "COMPLETED"}
+    shown = [row["name"] for row in server.find("task_runs") if row["name"].startswith("trial")]
+    assert sorted(shown) == ["trial 0", "trial 1", "trial 2", "trial 3"]
 
 
 EARLIER = """

@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from builders import mlp, write
 from children import HANG_SECONDS
 from fsspec.core import url_to_fs
 from object_store import bucket
-from prefect_server import free_port
+from prefect_server import free_port, wait_until_shown
 from remote_pool import POOL, server, worker
 
 from autoopt.api import execute, resume
@@ -50,13 +51,19 @@ def model(tmp_path: Path) -> Path:
     return write(mlp(width=64), tmp_path / "mlp")
 
 
-def test_each_target_is_a_flow_run(model: Path, tmp_path: Path) -> None:
-    request = RunRequest(dag=DAG, model=model, home=tmp_path / "home")
-    result = execute(replace(request, out=tmp_path / "out"), "prefect")
-    assert [t.result.trials["ok"] for t in result.targets] == [3, 3]
-    again = execute(request, "prefect")
-    assert again.reused
-    assert again.run == result.run
+def test_each_target_is_a_flow_run(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(tmp_path, free_port()) as env:
+        monkeypatch.setenv("PREFECT_API_URL", env["PREFECT_API_URL"])
+        request = RunRequest(dag=DAG, model=model, home=tmp_path / "home")
+        result = execute(replace(request, out=tmp_path / "out"), "prefect")
+        assert [t.result.trials["ok"] for t in result.targets] == [3, 3]
+        again = execute(request, "prefect")
+        assert again.reused
+        assert again.run == result.run
+        wait_until_shown(tmp_path / "home")
+        named = {"flow_runs": {"name": {"like_": "mlp · t"}}}
+        rows = httpx.post(f"{env['PREFECT_API_URL']}/flow_runs/count", json=named, timeout=30).json()
+        assert rows == 2
 
 
 def test_a_killed_run_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from children import HANG_SECONDS
 from commands import fill, start
-from prefect_server import prepared
+from prefect_server import end_personal_server, prepared, wait_until_shown
 from watching import all_gone, pids_from
 
 from autoopt.store import open_store
@@ -78,6 +78,9 @@ def test_a_run_that_is_told_to_end_does_and_goes_on_later(
     assert not [line for line in stdout.splitlines() if line.removeprefix("note: ") in filter(None, opening)]
     with open_store(None, tmp_path / "home") as store:
         assert [one.status for one in store.runs.all()] == ["finished"]
+    if engine == "prefect":
+        wait_until_shown(tmp_path / "home")
+        end_personal_server(tmp_path / "prefect")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

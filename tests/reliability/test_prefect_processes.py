@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import signal
 import time
 from contextlib import suppress
@@ -14,7 +14,7 @@ import psutil
 import pytest
 from children import HANG_SECONDS
 from commands import Prefect, fill, finish, left, start
-from prefect_server import prepared
+from prefect_server import end_personal_server, prepared, wait_until_shown
 from watching import all_gone
 
 from autoopt.store import open_store
@@ -31,21 +31,21 @@ def states(server: str, what: str) -> dict[str, str]:
     return {row["id"]: row["state_type"] for row in rows}
 
 
-def test_what_a_killed_run_left_running_is_closed_by_resume(prefect_server: Prefect, tmp_path: Path) -> None:
+def test_a_killed_run_is_shown_as_crashed_and_its_resume_anew(prefect_server: Prefect, tmp_path: Path) -> None:
     fill(tmp_path)
     server = prefect_server.url
     killed = start(tmp_path, *RUN, PREFECT_API_URL=server, AUTOOPT_FAULT="between ask and tell:3")
     killed.communicate(timeout=HANG_SECONDS)
     assert killed.returncode == -signal.SIGKILL
+    wait_until_shown(tmp_path / "home")
     before = states(server, "flow_runs")
-    running = {flow_run for flow_run, state in before.items() if state not in FINAL}
-    assert running
+    assert set(before.values()) == {"CRASHED"}
     (document,) = finish(start(tmp_path, "resume", "--json", PREFECT_API_URL=server))
     assert document["trials"]["total"] == 4
+    wait_until_shown(tmp_path / "home")
     after = states(server, "flow_runs")
-    assert {after[flow_run] for flow_run in running} == {"CRASHED"}
-    assert set(after.values()) <= FINAL
-    assert set(states(server, "task_runs").values()) <= FINAL
+    assert {state for flow_run, state in after.items() if flow_run not in before} == {"COMPLETED"}
+    assert before.items() <= after.items()
     with open_store(None, tmp_path / "home") as store:
         assert [run.status for run in store.runs.all()] == ["finished"]
     finish(start(fill(tmp_path / "quiet"), *RUN[:4], "--engine", "inline", "--json"))
@@ -56,28 +56,28 @@ def status_without_password(port: int) -> int:
     return httpx.post(f"http://127.0.0.1:{port}/api/flow_runs/filter", json={}, timeout=30).status_code
 
 
-def test_all_that_listens_is_on_the_loopback_asks_for_a_password_and_ends_with_the_run(tmp_path: Path) -> None:
-    """Without a server there is an ephemeral one: a process of ours that must not outlive a kill either."""
-    prepared(tmp_path / "prefect")
+def test_all_that_listens_is_on_the_loopback_and_asks_for_a_password(tmp_path: Path) -> None:
+    """Without a server there is one of the user's own, which outlives the run until it is idle."""
+    prefect = prepared(tmp_path / "prefect")
     process = start(fill(tmp_path), *RUN, AUTOOPT_FAULT="between ask and tell:3")
-    listening: set[str] = set()
-    answers: set[int] = set()
     family: dict[int, psutil.Process] = {}
     while process.poll() is None:
-        with suppress(psutil.Error, httpx.TransportError):  # looks again
-            for member in (psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)):
+        with suppress(psutil.Error):
+            for member in psutil.Process(process.pid).children(recursive=True):
                 family.setdefault(member.pid, member)
-                found = member.net_connections(kind="inet")
-                listeners = [c.laddr for c in found if c.status == psutil.CONN_LISTEN]
-                listening |= {address.ip for address in listeners}
-                answers |= {status_without_password(address.port) for address in listeners if not answers}
-        time.sleep(0.05)  # looks often, so that nothing listens unseen for long
+        time.sleep(0.05)  # looks often, so that no process is missed
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert listening
-    assert listening <= {"127.0.0.1", "::1"}
-    assert answers == {httpx.codes.UNAUTHORIZED}
-    del family[process.pid]
-    assert len(family) >= 3  # two workers with their keepers, a server
-    left_alive = [p.pid for p in family.values() if p.is_running() and p.pid != os.getpid()]
-    assert all_gone(left_alive), [p.cmdline() for p in family.values() if p.is_running()]
+    wait_until_shown(tmp_path / "home")
+    try:
+        note = json.loads((prefect / "autoopt-server.json").read_text())
+        server = int(note["owner"].split("/")[3])
+        listening = [
+            c.laddr for c in psutil.Process(server).net_connections(kind="inet") if c.status == psutil.CONN_LISTEN
+        ]
+        assert {address.ip for address in listening} == {"127.0.0.1"}
+        assert {status_without_password(address.port) for address in listening} == {httpx.codes.UNAUTHORIZED}
+    finally:
+        end_personal_server(prefect)
+    assert len(family) >= 3  # two workers with their keepers, the process that shows the run
+    assert all_gone(list(family)), [p.cmdline() for p in family.values() if p.is_running()]

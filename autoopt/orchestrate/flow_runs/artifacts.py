@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
-from prefect.runtime import flow_run
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+from uuid import UUID
 
 from autoopt.errors import one_line
 from autoopt.json_codec import from_json
@@ -28,16 +28,36 @@ from autoopt.search.pareto import Scored, pareto_front
 from autoopt.store import Store
 from autoopt.store.finished import finished_trials
 
-if TYPE_CHECKING:
-    import altair as alt
-
 ROWS = 200
 """Maximum number of trials in a table; the store has them all."""
 
 
+@dataclass(frozen=True)
+class Artifact:
+    """What a flow run shows, in the form of Prefect's API."""
+
+    key: str
+    type: Literal["table", "markdown", "image"]
+    data: str
+    description: str
+
+
 @best_effort
 def show_chain(store: Store, run: str, chain: str, *names: str) -> None:
-    """Show the finished trials of a chain: a table, a plot of the best so far, and one of its Pareto front.
+    """Show the artifacts of a chain in the current flow run."""
+    _show(chain_artifacts(store, run, chain, *names))
+
+
+@best_effort
+def show_result(store: Store, result: RunResult, name: str) -> None:
+    """Show the artifacts of a run in the current flow run."""
+    from prefect.runtime import flow_run
+
+    _show(result_artifacts(store, result, name, without_userinfo(flow_run.ui_url or "")))
+
+
+def chain_artifacts(store: Store, run: str, chain: str, *names: str) -> Iterator[Artifact]:
+    """The finished trials of a chain: a table, a plot of the best so far, and one of its Pareto front.
 
     Args:
         store: The store.
@@ -52,16 +72,21 @@ def show_chain(store: Store, run: str, chain: str, *names: str) -> None:
     description = f"Trials of run {run}; autoopt lineage and apply take the artifacts' ids"
     metrics = _metrics(result)
     rows = [_row(trial, metrics) for trial in trials[:ROWS]]
-    _make(create_table_artifact, key=artifact_key("trials", *names), table=rows, description=description)
-    _plots(RunResult(run, "", pareto=_front(trials, result), objectives=result.objectives), trials, names)
+    yield Artifact(artifact_key("trials", *names), "table", json.dumps(rows), description)
+    yield from _plots(RunResult(run, "", pareto=_front(trials, result), objectives=result.objectives), trials, names)
 
 
-@best_effort
-def show_result(store: Store, result: RunResult, name: str) -> None:
-    """Show the result of a run: its answer and front, the best so far, and the trade-off; `name` is the run's."""
-    text = result_markdown(result, without_userinfo(flow_run.ui_url or ""))
-    _make(create_markdown_artifact, key=artifact_key("result", name), markdown=text, description=verdict(result))
-    _plots(result, finished_trials(store, result.run), (name,))
+def result_artifacts(store: Store, result: RunResult, name: str, page: str) -> Iterator[Artifact]:
+    """The result of a run: its answer and front, the best so far, and the trade-off.
+
+    Args:
+        store: The store.
+        result: The result.
+        name: Name of the run, for the artifacts' keys.
+        page: The address of the flow run.
+    """
+    yield Artifact(artifact_key("result", name), "markdown", result_markdown(result, page), verdict(result))
+    yield from _plots(result, finished_trials(store, result.run), (name,))
 
 
 def result_markdown(result: RunResult, page: str = "") -> str:
@@ -127,25 +152,25 @@ def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, object]:
     return row
 
 
-def _plots(result: RunResult, trials: Sequence[Trial], names: Sequence[str]) -> None:
-    """Show charts if the extra `plots` is installed."""
+def _plots(result: RunResult, trials: Sequence[Trial], names: Sequence[str]) -> Iterator[Artifact]:
+    """Charts, if the extra `plots` is installed."""
     if not can_draw():
         return
     objective = first_objective(result)
-    description = f"{objective.metric} of each trial, and the best so far"
-    _image(artifact_key("best-so-far", *names), best_so_far(trials, objective), description)
+    charts = [("best-so-far", best_so_far(trials, objective), f"{objective.metric} of each trial, and the best so far")]
     for metric, chart in list(trade_offs(result, trials).items())[:1]:
-        description = f"{objective.metric} and {metric}; the Pareto front stands out"
-        _image(artifact_key("pareto", *names), chart, description)
+        charts.append(("pareto", chart, f"{objective.metric} and {metric}; the Pareto front stands out"))
+    for kind, chart, description in charts:
+        if chart is not None:
+            data = base64.b64encode(picture(chart).encode()).decode()
+            yield Artifact(artifact_key(kind, *names), "image", f"data:image/svg+xml;base64,{data}", description)
 
 
-def _image(key: str, chart: alt.LayerChart | None, description: str) -> None:
-    if chart is not None:
-        data = base64.b64encode(picture(chart).encode()).decode()
-        url = f"data:image/svg+xml;base64,{data}"
-        _make(create_image_artifact, key=key, image_url=url, description=description)
+def _show(artifacts: Iterable[Artifact]) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import ArtifactCreate
+    from prefect.runtime import flow_run
 
-
-def _make(create: Callable[..., object], **values: object) -> None:
-    """Create an artifact now, even in a thread of an asynchronous flow, where Prefect would return a coroutine."""
-    create(**values, _sync=True)
+    with get_client(sync_client=True) as client:
+        for artifact in artifacts:
+            client.create_artifact(ArtifactCreate(flow_run_id=UUID(str(flow_run.id)), **asdict(artifact)))

@@ -109,22 +109,28 @@ def headlines(session: Session) -> list[str]:
     return list(headline_metrics(goal.objectives, goal.constraints))
 
 
-def trial_state(result: TrialResult, session: Session) -> State[None]:
-    """The final state of a trial's task run.
-
-    Its message has the outcome, the figures of the run's objectives and constraints, and the reason of a failure.
-    """
-    figures = trial_figures(result, headlines(session))
-    message = ", ".join([str(result.outcome), *figures])
+def trial_message(result: TrialResult, metrics: Sequence[str]) -> str:
+    """A trial's outcome, its figures of these metrics, and the reason of a failure."""
+    message = ", ".join([str(result.outcome), *trial_figures(result, metrics)])
     if result.explanation:
         message += f": {result.explanation}"
-    return final_state(result.outcome.good, message)
+    return message
+
+
+def trial_state(result: TrialResult, session: Session) -> State[None]:
+    """The final state of a trial's task run."""
+    return final_state(result.outcome.good, trial_message(result, headlines(session)))
+
+
+def chain_end(results: Sequence[TrialResult], executed: int) -> tuple[bool, str]:
+    """The success of a chain's flow run, which fails if all trials did, and its message."""
+    good = sum(result.outcome.good for result in results)
+    return good > 0, f"{good} of {len(results)} trials ok, {executed} executed now"
 
 
 def chain_state(results: Sequence[TrialResult], executed: int) -> State[None]:
-    """The final state of a chain's flow run, which fails if all trials did."""
-    good = sum(result.outcome.good for result in results)
-    return final_state(good > 0, f"{good} of {len(results)} trials ok, {executed} executed now")
+    """The final state of a chain's flow run."""
+    return final_state(*chain_end(results, executed))
 
 
 def final_state(success: bool, message: str) -> State[None]:

@@ -6,9 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from prefect.exceptions import MissingContextError
-from prefect.logging import get_run_logger
-
 from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
@@ -29,6 +26,9 @@ FAILED_STATE = "Task run failed with state"
 
 def run_logger() -> RunLogger:
     """The logger of the current task run or flow run; outside of both, autoopt's own."""
+    from prefect.exceptions import MissingContextError
+    from prefect.logging import get_run_logger
+
     try:
         return get_run_logger()
     except MissingContextError:

@@ -16,7 +16,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.events import emit_event
-from prefect.exceptions import Pause
+from prefect.exceptions import Pause, TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 
@@ -26,7 +26,6 @@ from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.errors import AutooptError, SystemFailure
 from autoopt.json_codec import without_nulls
 from autoopt.observer import ObserverGroup
-from autoopt.orchestrate.flow_runs.in_process import run_as_flow
 from autoopt.orchestrate.flow_runs.model_run import search_and_show
 from autoopt.orchestrate.flow_runs.naming import (
     artifact_key,
@@ -39,6 +38,7 @@ from autoopt.orchestrate.flow_runs.naming import (
 from autoopt.orchestrate.flow_runs.progress import SweepProgress
 from autoopt.orchestrate.flow_runs.run_log import RunLog, SweepLog, log_result, run_logger
 from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
+from autoopt.orchestrate.flow_runs.showing import search_shown
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.heartbeats import continued_too_often
@@ -55,7 +55,7 @@ def sweep_as_flow(request: SweepRequest) -> SweepResult:
     def sweep(zoo: str) -> State[None]:
         try:
             observer = ObserverGroup(request.observer, SweepProgress(zoo_title(zoo)), SweepLog(run_logger()))
-            result = run_sweep(replace(request, observer=observer), run_as_flow)
+            result = run_sweep(replace(request, observer=observer), partial(_search_below, str(flow_run.id)))
         except BaseException as error:
             outcome.set_exception(error)
             return Failed(message=f"{type(error).__name__}: {error}")
@@ -66,6 +66,14 @@ def sweep_as_flow(request: SweepRequest) -> SweepResult:
     run: Callable[..., object] = flow(name="sweep", flow_run_name=name, validate_parameters=False)(sweep)
     run(str(request.zoo), return_state=True)
     return outcome.result()
+
+
+def _search_below(sweep: str, session: Session) -> RunResult:
+    """Search, and show the run below the flow run of the sweep."""
+    try:
+        return search_shown(session, sweep)
+    except TerminationSignal:  # Prefect's form of SIGTERM
+        raise KeyboardInterrupt from None
 
 
 @dataclass(frozen=True)
