@@ -35,8 +35,9 @@ from autoopt.report.prometheus import prometheus_text
 from autoopt.report.sweep import message
 from autoopt.report.sweep_page import sweep_html
 from autoopt.report.table import Table
-from autoopt.results import RunResult, SweepResult
+from autoopt.results import SweepResult
 from autoopt.store import Store, open_store
+from autoopt.store.finished import result_of
 from autoopt.workers import Gate
 
 PASSWORD: Final = "PREFECT_SERVER_API_AUTH_STRING"
@@ -125,9 +126,7 @@ class Pages:
 
     def _run(self, store: Store, name: str) -> str:
         record = store.runs.get(name)
-        document = record.result
-        if document is None:
-            raise InputError("has no result yet", where=f"run {record.id}")
+        result = result_of(record)
         links = {}
         if record.sweep is not None:
             links["sweep"] = f"/sweep/{record.sweep}"
@@ -135,7 +134,7 @@ class Pages:
             links["flow runs"] = f"{self.prefect}/runs?tags={quote(f'run:{record.id}')}"
 
         def render() -> str:
-            return self._with_navigation(run_report(store, record, RunResult.from_json(document)), links)
+            return self._with_navigation(run_report(store, record, result), links)
 
         return self._kept(f"run {record.id}", (record.status, record.finished), render)
 

@@ -16,6 +16,7 @@ from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.errors import InputError
 from autoopt.orchestrate.zoo_site import Pages, ZooSite
 from autoopt.settings import settings
+from autoopt.store import RunRecord, open_store
 
 DAG = "name: d\npasses: [simplify]\nchains: [[simplify]]\nobjectives: [{metric: size}]\nconstraints: []\n"
 
@@ -67,6 +68,16 @@ def test_pages_lead_from_the_zoos_to_a_night_a_run_and_prefect(folder: Path) -> 
         assert f'href="http://prefect.example/runs?tags=run%3A{identifier}"' in run
         again = night(folder)
         assert again in client.get("/zoo/small").text, "a page is rendered again once it has changed"
+
+
+def test_a_run_whose_result_cannot_be_read_has_no_page(folder: Path) -> None:
+    with open_store() as store:
+        run = store.runs.create(RunRecord(id="", name="odd", identity="odd", model=store.models.all()[0].artifact))
+        store.runs.finish(run.id, "finished", {"best": 7})
+    with site() as client:
+        answer = client.get(f"/run/{run.id}")
+        assert answer.status_code == 404
+        assert f"the result of run {run.id} cannot be read" in answer.text
 
 
 def test_the_site_asks_for_the_password(folder: Path) -> None:

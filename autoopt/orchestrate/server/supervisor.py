@@ -172,7 +172,8 @@ class Supervisor:
         if not self.password:
             for name in (_SERVER_PASSWORD, _CLIENT_PASSWORD):
                 os.environ.pop(name, None)
-            return "no password: every user and every program of this machine can run code as you through this server"
+            risk = "every user and every program of this machine can run code as you through this server"
+            return f"no password: {risk}, and web pages can read its logs"
         chosen = os.environ.get(_SERVER_PASSWORD)
         if chosen:
             os.environ.setdefault(_CLIENT_PASSWORD, chosen)
