@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from autoopt.model import tensors as walk
 from autoopt.model.inspection import Dim, Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
+from autoopt.model.plain_forms import PLAIN_FORMS
 from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 DTYPES = {"float": "float32", "double": "float64", "string": "str"}
 """numpy's names of types that ONNX names otherwise."""
 LAYERS = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "Attention"))
-"""Operators of layers; their second and third inputs may be weights."""
+"""Operators of layers; their second and third inputs may be weights, and the fourth one of integer layers."""
 
 
 def inspect_model(model: ModelProto, path: Path) -> Inspection:
@@ -52,10 +53,14 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
     for graph in graphs:
         shapes = constant_shapes(graph)
         for node in graph.node:
-            if node.op_type in LAYERS:
-                counts[walk.op_name(node)] += max(
-                    0, sum(math.prod(shapes.get(name, (0,))) for name in set(node.input[1:3]))
-                )
+            if node.op_type == "DequantizeLinear" and node.input[0] in shapes:
+                shapes[node.output[0]] = shapes[node.input[0]]
+        for node in graph.node:
+            name = walk.op_name(node)
+            layer = PLAIN_FORMS.get(name, name)
+            if layer.rpartition("::")[2] in LAYERS:
+                inputs = node.input[1 : 4 if name in PLAIN_FORMS else 3]
+                counts[layer] += max(0, sum(math.prod(shapes.get(value, (0,))) for value in set(inputs)))
     return dict(sorted(counts.items()))
 
 

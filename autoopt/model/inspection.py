@@ -49,7 +49,7 @@ class Inspection:
     weight_dtypes: Mapping[str, int] = field(default_factory=dict)
     """Elements of weights by type."""
     layer_parameters: Mapping[str, int] = field(default_factory=dict)
-    """Elements of the weights of layers by operator: Conv, MatMul, LSTM, ..."""
+    """Elements of the weights of layers by operator: Conv, MatMul, LSTM, ...; integer layers count as float ones."""
     table_lengths: Mapping[str, int] = field(default_factory=dict)
     """Length of the table that an input indexes, as token ids do; of the shortest if there are several."""
 

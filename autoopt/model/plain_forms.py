@@ -17,6 +17,7 @@ FLOAT_FORMS: Final[Mapping[str, str]] = {
     "com.microsoft::DynamicQuantizeLSTM": "LSTM",
     "com.microsoft::MatMulNBits": "MatMul",
     "com.microsoft::GatherBlockQuantized": "Gather",
+    "com.microsoft::QLinearConv": "Conv",
     "com.microsoft::QAttention": "com.microsoft::Attention",
     "com.microsoft::QGemm": "Gemm",
     "com.microsoft::QLinearAdd": "Add",
@@ -34,15 +35,16 @@ FUSED_LAYERS: Final[Mapping[str, str]] = {
     "com.microsoft::FusedConv": "Conv",
     "com.microsoft::FusedGemm": "Gemm",
     "com.microsoft::FusedMatMul": "MatMul",
+    "com.microsoft.nchwc::Conv": "Conv",
 }
 """Layer as onnxruntime saves it in optimized models -> the operator of ONNX in it."""
+PLAIN_FORMS: Final[Mapping[str, str]] = {**FLOAT_FORMS, **FUSED_LAYERS}
 QUANTIZED_OPS: Final = frozenset((*QUANTIZERS, *FLOAT_FORMS))
 
 
 def with_plain_forms(op_counts: Mapping[str, int]) -> dict[str, int]:
     """Nodes by operator, with the plain forms of integer operators and fused layers beside them."""
-    forms = {**FLOAT_FORMS, **FUSED_LAYERS}
     counts = Counter(op_counts)
-    for op in forms.keys() & op_counts.keys():
-        counts[forms[op]] += op_counts[op]
+    for op in PLAIN_FORMS.keys() & op_counts.keys():
+        counts[PLAIN_FORMS[op]] += op_counts[op]
     return dict(sorted(counts.items()))

@@ -9,6 +9,7 @@ import builders
 import numpy as np
 import onnx
 import pytest
+from onnx import parser
 
 from autoopt.model import worker
 from autoopt.model.inspection import Inspection, ValueSpec
@@ -42,6 +43,17 @@ def test_subgraphs_and_functions_count(tmp_path: Path) -> None:
     assert nested.op_counts == {"Relu": 1, "f::F0": 2, "f::F1": 2, "f::F2": 1}
     assert nested.functions == 3
     assert nested.ops == {"Relu", "f::F0", "f::F1", "f::F2"}
+
+
+def test_quantized_layers_count_as_what_they_are_in_float(tmp_path: Path) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (uint8[1, 3, 8, 8] x, float s, uint8 z, float[N, 6] a)'
+        " => (uint8[1, 4, 6, 6] y, float[N, 2] b)"
+        "{ y = QLinearConv (x, s, z, w, s, z, s, z)\n d = DequantizeLinear (v, s)\n b = MatMul (a, d) }"
+    )
+    for name, shape in (("w", (4, 3, 3, 3)), ("v", (6, 2))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(shape, np.int8), name))
+    assert inspect(model, tmp_path).layer_parameters == {"Conv": 4 * 3 * 3 * 3, "MatMul": 6 * 2}
 
 
 def test_unknown_sizes_as_some_exporters_write_them_are_open_and_unlike(tmp_path: Path) -> None:

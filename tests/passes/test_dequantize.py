@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bench import cosine, ops, outputs, saved, steps
+from bench import cosine, ops, outputs, saved, step, steps
 from micro_models import MODELS, made, normal
 
 from autoopt.model.plain_forms import QUANTIZED_OPS
+from autoopt.model.session import write_optimized
 from autoopt.model.tensors import op_name
 from autoopt.passes.onnx_tools.graphs import walk_nodes
 from autoopt.passes.quantize.dequantize import Dequantize
@@ -79,6 +80,26 @@ def test_what_the_quantizers_make_is_a_float_model_again(
     results = [outputs(model, tmp_path, feeds)[0] for model in (source(), quantized, after)]
     # What is left is the rounding of the weights: to 8 or 4 bits.
     assert cosine(results[0], results[2]) > min(0.9995, cosine(results[0], results[1]) - 0.002)
+
+
+def test_the_layout_that_the_runtime_saves_for_integers_is_undone(tmp_path: Path) -> None:
+    source = made(
+        "g (float[1, 3, 16, 16] x) => (float[1, 8] y)"
+        "{ a = Conv <pads = [1, 1, 1, 1]> (x, v, b)\n r = Relu (a)\n"
+        " p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r)\n c = Conv (p, w)\n"
+        " d = GlobalAveragePool (c)\n y = Flatten (d) }",
+        v=normal(32, 3, 3, 3),
+        b=normal(32),
+        w=normal(8, 32, 3, 3, seed=1),
+    )
+    result = steps(tmp_path, source, [("quant_pre_process", {}), ("static_quantization", STATIC)], data=True)[-1]
+    write_optimized(Path(result["path"]) / "model.onnx", tmp_path / "saved.onnx", {"graph_optimization_level": "all"})
+    optimized = onnx.load(tmp_path / "saved.onnx")
+    assert {"Transpose", "NhwcMaxPool"} <= {*ops(optimized)}
+    dequantized = saved(step(tmp_path, optimized, "dequantize"))
+    assert not QUANTIZED_OPS.intersection(map(op_name, dequantized.graph.node))
+    feeds = next(synthetic_feeds(source))
+    assert cosine(*(outputs(model, tmp_path, feeds)[0] for model in (source, dequantized))) > 0.999
 
 
 def test_attention_of_integers_is_attention_again(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, shape_inference
 from autoopt.model.plain_forms import FUSED_LAYERS
 from autoopt.model.tensors import op_name, walk_graphs
-from autoopt.passes.base import Pass
+from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.fusion.blocked_layout import is_blocked, to_plain_layout
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     constant_tensors,
@@ -22,6 +23,7 @@ from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
+BLOCK_SIZES: Final = frozenset((8, 16))
 ACTIVATION_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "LeakyRelu": ("alpha",),
     "HardSigmoid": ("alpha", "beta"),
@@ -36,19 +38,38 @@ ACTIVATION_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 class SplitFusedLayers(Pass):
     """Splits FusedConv, FusedGemm and FusedMatMul, as onnxruntime saves optimized models, into operators of ONNX.
 
-    Quantizers and simplifiers know only these. onnxruntime fuses them again when it loads the model.
+    Layers in onnxruntime's layout for CPUs, which it saves by default, get the layout of ONNX first. Quantizers and
+    simplifiers know only these operators. onnxruntime fuses them again when it loads the model.
     """
 
-    target_bound = False
     conflicts = RUNTIME_BOUND
     needs_ops = tuple(FUSED_LAYERS)
     libraries = ("onnx",)
 
+    block_size: Annotated[
+        Literal[0, 8, 16], "channels of a block in onnxruntime's layout for CPUs; 0: as this CPU has them"
+    ] = 0
+
     def run(self, model: ModelProto) -> ModelProto | None:
+        self._was_blocked = is_blocked(model)
+        if self._was_blocked:
+            to_plain_layout(model, self.block_size or self._usual_block())
         names = value_names(model)
         types = _types(model)
         split = [_Splitter(graph, names, types).split() for graph in walk_graphs(model.graph)]
         return model if any(split) else None
+
+    def after_rejection(self, problem: str) -> Retry | None:
+        if self.block_size or not self._was_blocked:
+            return None
+        other = BLOCK_SIZES.difference((self._usual_block(),))
+        return Retry(f"blocks of {self._usual_block()} channels: {problem}", {"block_size": min(other)})
+
+    def _usual_block(self) -> int:
+        """The channels of a block on this CPU, for which the model was saved if it runs here."""
+        isa = self.context.accelerator.isa
+        is_narrow = any(feature.startswith("sse") for feature in isa) and "avx512f" not in isa
+        return min(BLOCK_SIZES) if is_narrow else max(BLOCK_SIZES)
 
 
 def _types(model: ModelProto) -> dict[str, TypeProto.Tensor]:
@@ -104,16 +125,17 @@ class _Splitter:
                 layer, added = "Gemm", []
             case _:
                 return False
-        activation = attributes.pop("activation", b"Relu").decode()
-        if activation not in ACTIVATION_PARAMETERS and activation != "Clip":
+        activation = attributes.pop("activation", b"").decode()
+        if activation not in ("", "Clip", *ACTIVATION_PARAMETERS):
             return False
-        value = self._write(node, layer, node.input[:3], attributes)
-        if any(added):
-            value = self._write(node, "Add", [value, *added])
+        has_sum = any(added)
+        value = self._write(node, layer, node.input[:3], attributes, last=not (has_sum or activation))
+        if has_sum:
+            value = self._write(node, "Add", [value, *added], last=not activation)
         if activation == "Clip":
             bounds = [self._constant(node, np.array(bound, np.float32)) for bound in parameters]
             self._write(node, "Clip", [value, *bounds], last=True)
-        else:
+        elif activation:
             stated = dict(zip(ACTIVATION_PARAMETERS[activation], parameters, strict=False))
             self._write(node, activation, [value], stated, last=True)
         return True

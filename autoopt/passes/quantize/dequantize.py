@@ -12,7 +12,7 @@ from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import attribute_values
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
-from autoopt.passes.quantize.float_counterparts import FloatCounterparts
+from autoopt.passes.quantize.float_counterparts import CHANNELS_FIRST, CHANNELS_LAST, FloatCounterparts
 from autoopt.passes.quantize.stored_weights import block_matrix, dequantized
 
 if TYPE_CHECKING:
@@ -136,12 +136,19 @@ class _Dequantizer:
 
     def _write_beside(self, node: NodeProto) -> None:
         """Compute the result of an integer operator in float, too."""
-        if attribute_values(node).get("channels_last"):
+        arguments = self._arguments(node)
+        if None in arguments:
             return
+        is_channels_last = bool(attribute_values(node).get("channels_last", 0))
+        if is_channels_last:
+            arguments[0] = self._floats.turned(arguments[0], CHANNELS_FIRST)
         value = self._floats.new_name(node.output[0])
-        if self._floats.write(FLOAT_FORMS[op_name(node)], self._arguments(node), [value], node):
-            scales = next(names for kind, names in _arguments_of(node) if kind == "o")
-            self._floats.values[node.output[0]] = self._floats.saturated(value, *scales)
+        self._floats.write(FLOAT_FORMS[op_name(node)], arguments, [value], node)
+        scales = next(names for kind, names in _arguments_of(node) if kind == "o")
+        value = self._floats.saturated(value, *scales)
+        if is_channels_last:
+            value = self._floats.turned(value, CHANNELS_LAST)
+        self._floats.values[node.output[0]] = value
 
     def _arguments(self, node: NodeProto) -> list[str | None]:
         """The inputs of the float form of an integer operator; None in place of one that has no counterpart."""

@@ -20,6 +20,10 @@ MOVING_OPS: Final = frozenset(
     + ("SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze")
 )
 """Operators that move values, and do the same to quantized ones."""
+CHANNELS_FIRST: Final = (0, 3, 1, 2)
+CHANNELS_LAST: Final = (0, 2, 3, 1)
+"""Axes of the transpositions into the layout of ONNX and into the one that onnxruntime saves for integer images."""
+CHANNELS_LAST_POOL: Final = "NhwcMaxPool"
 AVERAGING_OPS: Final = frozenset(("AveragePool", "GlobalAveragePool"))
 NOT_NEGATIVE: Final = frozenset(("Clip", "HardSigmoid", "Relu", "Sigmoid", "Softmax"))
 CLIP_INPUTS_FROM: Final = 11
@@ -66,14 +70,25 @@ class FloatCounterparts:
         if name in self._constants:
             return self.of_weight(name, scale, zero, axis, block_size)
         producer = self._producers.get(name)
-        if producer is None or producer.op_type not in MOVING_OPS or block_size:
+        if producer is None or producer.op_type not in (*MOVING_OPS, CHANNELS_LAST_POOL) or block_size:
             return None
         source = self.of_value(producer.input[0], scale, zero)
+        if producer.op_type == CHANNELS_LAST_POOL and source is not None:
+            pooled = self.new_name(name)
+            self.write("MaxPool", [self.turned(source, CHANNELS_FIRST)], [pooled], producer)
+            self.values[name] = self.turned(pooled, CHANNELS_LAST)
+            return self.values[name]
         outputs = [self.new_name(output) for output in producer.output]
         if not self.write(producer.op_type, [source, *producer.input[1:]], outputs, producer):
             return None
         self.values.update(zip(producer.output, outputs, strict=True))
         return self.values[name]
+
+    def turned(self, value: str | None, axes: Sequence[int]) -> str:
+        """A value with its axes in another order."""
+        result = self.new_name(value or "")
+        self.write("Transpose", [value], [result], attributes=[helper.make_attribute("perm", axes)])
+        return result
 
     def dequantized(self, name: str, scale: str, zero: str) -> str:
         """The float counterpart of a value that callers give quantized."""
