@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,17 @@ search: {sampler: surrogate, trials: 4, seed: 5}
 measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
 """
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", "--json")
+
+
+class Said(NamedTuple):
+    """Exit code, standard output and standard error of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
 
 
 class Prefect(NamedTuple):

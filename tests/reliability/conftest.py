@@ -1,4 +1,4 @@
-"""Servers that tests share."""
+"""Servers that tests share, and commands in this process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import Prefect, environment
+from commands import Command, Prefect, Said, environment
 from prefect_server import free_port, prepared, running_server
+
+from autoopt.cli.app import main
+from autoopt.settings import settings
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +21,25 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prefect
     prepared(Path(env["PREFECT_HOME"]))
     with running_server(env, free_port(), folder / "said.txt") as url:
         yield Prefect(url, folder)
+
+
+@pytest.fixture
+def command(
+    kept_workers: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Command]:
+    """Return `command(folder, "best", "--json")`, which runs a command in this process.
+
+    The command's working folder is `folder`, its home `folder/home`. Workers serve one command after the other.
+    """
+    monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
+
+    def run(folder: Path, *arguments: str) -> Said:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
+        settings.cache_clear()
+        capfd.readouterr()
+        code = main(arguments)
+        return Said(code, *capfd.readouterr())
+
+    yield run
+    settings.cache_clear()

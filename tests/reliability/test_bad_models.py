@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import builders
 import pytest
-from children import HANG_SECONDS
-from commands import fill, start
+from commands import Command, fill
 from mutants import mutants
 from odd_models import odd_models
 
-from autoopt.cli.app import main
 from autoopt.engine.inputs import sources
-from autoopt.engine.work import resources
 from autoopt.engine.work.hosts import Hosts
 from autoopt.engine.work.quarantine import quarantined, stored_quarantine
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
-from autoopt.settings import settings
 from autoopt.store import open_store
 from autoopt.workers import Gate, WorkerPool
 
+Run = Callable[[Path], tuple[int, Any]]
 TESTS = str(Path(__file__).parent.parent)
 DAG = """\
 name: fuzz
@@ -61,13 +58,13 @@ def test_a_model_that_kills_twice_while_it_is_taken_in_is_not_read_a_third_time(
         assert sources.admit(with_pool, other)[1].op_counts
 
 
-def test_a_source_model_that_kills_is_one_line_and_tried_again_by_a_retry(tmp_path: Path) -> None:
+def test_a_source_model_that_kills_is_one_line_and_tried_again_by_a_retry(command: Command, tmp_path: Path) -> None:
     fill(tmp_path, DAG)
     builders.write(builders.split_abort(), tmp_path)
     for deaths in range(1, 4):
-        process = start(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", "--retry-failed")
-        _, stderr = process.communicate(timeout=HANG_SECONDS)
-        assert process.returncode == 2, stderr
+        run = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", "--retry-failed")
+        code, _, stderr = command(tmp_path, *run)
+        assert code == 2, stderr
         announcement, error = stderr.splitlines()
         assert announcement.endswith("searching 1 configuration in 1 chain")
         assert "SIGABRT" in error
@@ -76,53 +73,34 @@ def test_a_source_model_that_kills_is_one_line_and_tried_again_by_a_retry(tmp_pa
             assert len(quarantined(store)) == (deaths > 1)
 
 
-class Shared:
-    """One pool for many commands, so that a command costs no new workers."""
-
-    def __init__(self, pool: WorkerPool) -> None:
-        self.call, self.warm, self.size = pool.call, pool.warm, pool.size
-
-    def close(self) -> None:
-        pass
-
-
 @pytest.fixture
-def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with a DAG in which commands called in this process share their workers."""
+def run(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return `run(model)`, which gives the exit code of a run of a model, and its document or its one line."""
     fill(tmp_path, DAG)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
     monkeypatch.setattr(sources, "READ_SECONDS", 5.0)
-    settings.cache_clear()
-    with WorkerPool(size=2) as pool:
-        monkeypatch.setattr(resources, "WorkerPool", lambda *_, **__: Shared(pool))
-        yield tmp_path
-    settings.cache_clear()
 
+    def call(model: Path) -> tuple[int, Any]:
+        options = ("--engine", "inline", "--json", "--quiet")
+        code, out, err = command(tmp_path, "run", "dag.yaml", "--model", str(model), *options)
+        if code == 2:
+            assert (out, err.count("\n")) == ("", 1)
+            assert err[:-1].isprintable()
+            return code, err
+        assert "Traceback" not in err
+        return code, json.loads(out)
 
-def command(model: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, Any]:
-    """The exit code of a run, and its document or its one line."""
-    capfd.readouterr()
-    code = main(["run", "dag.yaml", "--model", str(model), "--engine", "inline", "--json", "--quiet"])
-    out, err = capfd.readouterr()
-    if code == 2:
-        assert (out, err.count("\n")) == ("", 1)
-        assert err[:-1].isprintable()
-        return code, err
-    assert "Traceback" not in err
-    return code, json.loads(out)
+    return call
 
 
 @pytest.mark.parametrize(
     ("count", "seed"), [(50, 1), *(pytest.param(250, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
 )
-def test_mutants_through_the_command(quick: Path, count: int, seed: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_mutants_through_the_command(run: Run, tmp_path: Path, count: int, seed: int) -> None:
     codes: Counter[int] = Counter()
-    folder = quick / "mutants"
+    folder = tmp_path / "mutants"
     folder.mkdir()
     for model in mutants(count, seed, folder):
-        code, said = command(model, capfd)
+        code, said = run(model)
         codes[code] += 1
         if code != 2:
             outcomes = {k: v for k, v in said["trials"].items() if k not in ("total", "infeasible")}
@@ -131,19 +109,19 @@ def test_mutants_through_the_command(quick: Path, count: int, seed: int, capfd: 
     assert set(codes) <= {0, 1, 2}
     assert codes[0] > count / 10  # those that still run
     assert codes[2] > count / 10
-    assert command(quick / "model.onnx", capfd)[0] == 0
-    with open_store(None, quick / "home") as store:
+    assert run(tmp_path / "model.onnx")[0] == 0
+    with open_store(None, tmp_path / "home") as store:
         assert "running" not in {run.status for run in store.runs.all()}
 
 
 @pytest.mark.soak
-def test_odd_models_through_the_command(quick: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """`command` checks each: a result, or exit code 2 and one line."""
+def test_odd_models_through_the_command(run: Run, tmp_path: Path) -> None:
+    """`run` checks each: a result, or exit code 2 and one line."""
     codes: Counter[int] = Counter()
     for number, data in enumerate(odd_models().values()):
-        model = quick / "mutants" / f"{number}.onnx"
+        model = tmp_path / "mutants" / f"{number}.onnx"
         model.parent.mkdir(exist_ok=True)
         model.write_bytes(data)
-        codes[command(model, capfd)[0]] += 1
+        codes[run(model)[0]] += 1
     assert codes.keys() == {0, 2}
     assert min(codes.values()) > 20

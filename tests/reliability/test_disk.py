@@ -10,10 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import RUN, fill
+from commands import RUN, Command, fill
 
-from autoopt.cli.app import main
-from autoopt.settings import settings
 from autoopt.store import open_store
 from autoopt.store.files import filesystem
 
@@ -34,9 +32,9 @@ def can_mount() -> bool:
 @pytest.mark.skipif(not can_mount(), reason="needs mount namespaces (Linux, unshare)")
 def test_a_full_disk_is_one_line_and_the_run_then_as_if_nothing_had_been(tmp_path: Path) -> None:
     fill(tmp_path, width=8192)  # half a megabyte
-    command = [*NAMESPACE, sys.executable, str(SCRIPT), str(tmp_path), *SIZES]
+    words = [*NAMESPACE, sys.executable, str(SCRIPT), str(tmp_path), *SIZES]
     env = {**os.environ, "PYTHONPATH": str(SCRIPT.parent.parent)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     small = [stderr.splitlines() for _, stderr in results["small"]]
@@ -53,30 +51,22 @@ def test_a_full_disk_is_one_line_and_the_run_then_as_if_nothing_had_been(tmp_pat
     assert "ead-only" in stderr
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    fill(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
-    settings.cache_clear()
-    with open_store(None, tmp_path / "home"):
-        return tmp_path / "home"
-
-
-@pytest.mark.parametrize("command", [RUN, ("runs",), ("best",), ("store", "stats"), ("resume", "--engine", "inline")])
+@pytest.mark.parametrize("words", [RUN, ("runs",), ("best",), ("store", "stats"), ("resume", "--engine", "inline")])
 def test_what_the_store_cannot_be_on_or_of_is_one_line(
-    command: tuple[str, ...], home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fill(tmp_path)
+    with open_store(None, tmp_path / "home"):
+        pass
+
     def refusal() -> str:
-        code = main(command)
-        out, err = capfd.readouterr()
+        code, out, err = command(tmp_path, *words)
         assert (code, out, err.count("\n")) == (2, "", 1), err
         return err
 
     with monkeypatch.context() as patch:
         patch.setattr(filesystem, "filesystem_of", lambda *_: "nfs4")
         assert "SQLite does not work on the network file system nfs4; set AUTOOPT_HOME" in refusal()
-    with sqlite3.connect(home / "autoopt.db") as connection:
+    with sqlite3.connect(tmp_path / "home" / "autoopt.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = 'fffff'")
     assert "upgrade autoopt" in refusal()

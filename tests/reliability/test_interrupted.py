@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from children import HANG_SECONDS
-from commands import fill, start
+from commands import Command, fill, start
 from prefect_server import end_personal_server, prepared, wait_until_shown
 from watching import all_gone, pids_from
 
@@ -54,7 +54,7 @@ measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
     ],
 )
 def test_a_run_that_is_told_to_end_does_and_goes_on_later(
-    engine: str, number: signal.Signals, group: bool, tmp_path: Path
+    engine: str, number: signal.Signals, group: bool, tmp_path: Path, command: Command
 ) -> None:
     """`group`: all processes hear of it, as from a terminal or a service manager; else the one that was started."""
     fill(tmp_path, DAG)
@@ -70,9 +70,8 @@ def test_a_run_that_is_told_to_end_does_and_goes_on_later(
     assert stdout == ""
     assert all_gone(workers)
     (tmp_path / "go").touch()
-    resumed = start(tmp_path, "resume", "latest", "--engine", "inline")
-    stdout, stderr = resumed.communicate(timeout=HANG_SECONDS)
-    assert resumed.returncode == 0, stderr
+    code, stdout, stderr = command(tmp_path, "resume", "latest", "--engine", "inline")
+    assert code == 0, stderr
     assert "2 trials: 2 ok" in stdout
     opening = [line.partition("] ")[2] for line in stderr.splitlines()]
     assert not [line for line in stdout.splitlines() if line.removeprefix("note: ") in filter(None, opening)]

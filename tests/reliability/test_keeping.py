@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import RUN, fill, finish, left, start
+from commands import RUN, Command, fill, finish, left, start
 
-from autoopt.cli.app import main
 from autoopt.engine.tools.maintenance import verify_store
-from autoopt.settings import settings
 from autoopt.store import open_store
 
 Call = Callable[..., Any]
@@ -21,25 +19,15 @@ RUN_HERE = [word for word in RUN if word != "--json"]
 
 
 @pytest.fixture
-def call(kept_workers: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Call]:
-    """Return `call(folder, "best")`, which runs a command in this process and returns its JSON document.
-
-    The command's working folder is `folder`, its home `folder/home`.
-    """
-    monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
+def call(command: Command) -> Call:
+    """Return `call(folder, "best")`, which runs a command in this process and returns its JSON document."""
 
     def run(folder: Path, *arguments: str) -> Any:
-        monkeypatch.chdir(folder)
-        monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
-        settings.cache_clear()
-        capfd.readouterr()
-        code = main([*arguments, "--json"])
-        out, err = capfd.readouterr()
+        code, out, err = command(folder, *arguments, "--json")
         assert code == 0, err
         return json.loads(out)
 
-    yield run
-    settings.cache_clear()
+    return run
 
 
 def test_gc_beside_a_run_takes_nothing_that_it_needs(tmp_path: Path, call: Call) -> None:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 from children import HANG_SECONDS, start_process
-from commands import DAG, Prefect, environment, fill, start
+from commands import DAG, Command, Prefect, environment, fill, start
 from postgres import Server
 
 CANARY = "c4n4ry-4nd-s3cr3t"
@@ -80,27 +80,15 @@ def test_no_command_says_or_keeps_a_password(server: Server, prefect_server: Pre
         f"mysql://bird:{CANARY}@host/x", f"postgresql://bird:{CANARY}@[::1/cage", f"sqlite://bird:{CANARY}@/",
     ],
 )  # fmt: skip
-def test_no_error_says_a_password(url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from autoopt.cli.app import main
-    from autoopt.settings import settings
-
+def test_no_error_says_a_password(url: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        for name, value in (
-            ("AUTOOPT_DB_URL", url),
-            ("PREFECT_API_URL", url),
-            ("AUTOOPT_HOME", str(tmp_path / "home")),
-        ):
-            patch.setenv(name, value)
-        settings.cache_clear()
-        for arguments in (RUN, ("runs",), ("resume",), ("store", "stats"), ("doctor",)):
-            code = main([*arguments])
-            out, err = capfd.readouterr()
-            assert code in (1, 2, 3)
-            assert CANARY not in out + err
-            assert err.count("\n") <= 1, err
-    settings.cache_clear()
+    for name in ("AUTOOPT_DB_URL", "PREFECT_API_URL"):
+        monkeypatch.setenv(name, url)
+    for arguments in (RUN, ("runs",), ("resume",), ("store", "stats"), ("doctor",)):
+        code, out, err = command(tmp_path, *arguments)
+        assert code in (1, 2, 3)
+        assert CANARY not in out + err
+        assert err.count("\n") <= 1, err
     assert holders(tmp_path) == []
 
 
@@ -112,6 +100,9 @@ class Signed(SimpleHTTPRequestHandler):
             self.send_error(403)
         else:
             super().do_GET()
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing: the addresses are secret."""
 
 
 @pytest.fixture
@@ -135,7 +126,7 @@ def marked(model):
 """
 
 
-def test_signatures_of_addresses_are_not_kept_and_not_needed_again(site: str, tmp_path: Path) -> None:
+def test_signatures_of_addresses_are_not_kept_and_not_needed_again(site: str, command: Command, tmp_path: Path) -> None:
     """Model, data and script come from addresses with a signature, which is over when the run is resumed."""
     folder, web = fill(tmp_path / "run"), tmp_path / "site"
     (folder / "model.onnx").rename(web / "net.onnx")
@@ -149,15 +140,15 @@ def test_signatures_of_addresses_are_not_kept_and_not_needed_again(site: str, tm
     text = "\n".join(killed.communicate(timeout=HANG_SECONDS))
     assert killed.returncode == -9, text
     (web / "over").touch()
-    text += said(folder, "resume", "--engine", "inline")
-    shown = said(folder, "runs", "--json") + said(folder, "report", "--out", "report.html")
-    assert "net.onnx" in shown
-    assert CANARY not in text + shown
+    resumed = command(folder, "resume", "--engine", "inline")
+    listed, reported = command(folder, "runs", "--json"), command(folder, "report", "--out", "report.html")
+    assert "net.onnx" in listed.out
     (web / "over").unlink()
     (folder / "zoo.yaml").write_text(f"name: z\ndag: dag.yaml\nmodels: ['{url}', '{site}/no.zip?{CANARY}']\n")
-    swept = said(folder, "sweep", "zoo.yaml", "--engine", "inline", "--out", "swept")
-    assert "net" in swept
-    assert CANARY not in swept
+    swept = command(folder, "sweep", "zoo.yaml", "--engine", "inline", "--out", "swept")
+    assert "net" in swept.out
+    assert {said.code for said in (resumed, listed, reported, swept)} == {0}
+    assert CANARY not in "".join([text, *(said.out + said.err for said in (resumed, listed, reported, swept))])
     (folder / "zoo.yaml").unlink()
     (folder / "dag.yaml").unlink()  # the user's own words
     assert holders(folder) == []
@@ -171,30 +162,19 @@ BAD = (
 
 
 @pytest.mark.parametrize("address", BAD)
-def test_no_error_says_what_is_secret_in_an_address(
-    address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    from autoopt.cli.app import main
-    from autoopt.settings import settings
-
+def test_no_error_says_what_is_secret_in_an_address(address: str, command: Command, tmp_path: Path) -> None:
     url = address.format(CANARY)
     fill(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        patch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
-        settings.cache_clear()
-        given = ("--model", "model.onnx", "--engine", "inline", "--quiet")
-        for arguments in (
-            ("run", "dag.yaml", "--model", url, "--engine", "inline", "--quiet"), ("run", url), ("plan", url),
-            ("run", url.replace("net.onnx", "dag.yaml")), ("plan", "dag.yaml", "--model", url), ("init", url),
-            ("run", "dag.yaml", *given, "--data", url), ("sweep", url),
-        ):  # fmt: skip
-            code = main([*arguments])
-            out, err = capfd.readouterr()
-            assert code == 2, err
-            assert CANARY not in out + err
-            assert err.count("\n") == 1, err
-    settings.cache_clear()
+    given = ("--model", "model.onnx", "--engine", "inline", "--quiet")
+    for arguments in (
+        ("run", "dag.yaml", "--model", url, "--engine", "inline", "--quiet"), ("run", url), ("plan", url),
+        ("run", url.replace("net.onnx", "dag.yaml")), ("plan", "dag.yaml", "--model", url), ("init", url),
+        ("run", "dag.yaml", *given, "--data", url), ("sweep", url),
+    ):  # fmt: skip
+        code, out, err = command(tmp_path, *arguments)
+        assert code == 2, err
+        assert CANARY not in out + err
+        assert err.count("\n") == 1, err
     assert holders(tmp_path) == []
 
 
@@ -230,10 +210,13 @@ def read_to_end(stream: BinaryIO) -> bytes:
 DATA_ROOT = f"https://bird:{CANARY}@127.0.0.1:9/data"
 
 
-def test_a_root_of_data_with_a_password_is_not_kept(tmp_path: Path) -> None:
+def test_a_root_of_data_with_a_password_is_not_kept(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOOPT_DATA_ROOT", DATA_ROOT)
     fill(tmp_path)
-    said(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", AUTOOPT_DATA_ROOT=DATA_ROOT)
-    said(tmp_path, "store", "export", "--out", "run.tar")
+    assert command(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline").code == 0
+    assert command(tmp_path, "store", "export", "--out", "run.tar").code == 0
     assert holders(tmp_path) == []
 
 

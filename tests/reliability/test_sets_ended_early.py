@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import model_sets
 import pytest
 from children import HANG_SECONDS
-from commands import environment, finish, start, until
+from commands import Command, environment, start, until
 
 from autoopt.engine.tools.measured_model import package_of
 from autoopt.errors import InputError
@@ -64,7 +65,7 @@ def pass_run_ends(store: Store) -> dict[str, float]:
     return {key: record.finished for key, record in store.results.pass_runs(keys).items()}
 
 
-def test_a_run_killed_at_each_stage_goes_on_and_leaves_nothing_behind(folder: Path) -> None:
+def test_a_run_killed_at_each_stage_goes_on_and_leaves_nothing_behind(folder: Path, command: Command) -> None:
     home = folder / "home"
     killed(folder, *RUN, said="to record what reaches each")
     killed_at(folder, f"between ask and tell:{TRIALS + 2}", *RUN)  # in the search of the second model
@@ -73,7 +74,7 @@ def test_a_run_killed_at_each_stage_goes_on_and_leaves_nothing_behind(folder: Pa
         before = pass_run_ends(store)
         assert [run.shown_status for run in store.runs.newest(9)] == ["interrupted"]
     killed(folder, "resume", "--engine", "inline", said="measuring the models together")
-    (document,) = finish(start(folder, "resume", "--engine", "inline", "--json"))
+    (document,) = json.loads(command(folder, "resume", "--engine", "inline", "--json").out)
     assert document["trials"]["total"] == 2 * TRIALS
     assert document["best"]["chain"] == "first: quant; second: quant"
     with open_store(None, home) as store:
@@ -103,7 +104,7 @@ def waits(model):
 """
 
 
-def test_ctrl_c_leaves_the_result_so_far_and_the_run_can_be_resumed(folder: Path) -> None:
+def test_ctrl_c_leaves_the_result_so_far_and_the_run_can_be_resumed(folder: Path, command: Command) -> None:
     (folder / "script.py").write_text(WAITS)
     (folder / "hold").touch()
     passes = {**model_sets.PAIR["passes"], "wait": "waits"}
@@ -125,6 +126,6 @@ def test_ctrl_c_leaves_the_result_so_far_and_the_run_can_be_resumed(folder: Path
             package_of(store, record)
     (folder / "hold").unlink()
     part = so_far.parts[0].result.run  # stands for the whole
-    (document,) = finish(start(folder, "resume", part, "--engine", "inline", "--json"))
+    (document,) = json.loads(command(folder, "resume", part, "--engine", "inline", "--json").out)
     assert [part["run"] for part in document["parts"]] == [part.result.run for part in so_far.parts]
     assert document["trials"]["total"] == 2 * (TRIALS + 1)
