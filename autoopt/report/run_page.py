@@ -325,16 +325,30 @@ def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
         message = plain_reason(result.explanation)
         rows.append((str(trial.number), outcome_text(trial), *figures, chain, params, time_text, message))
     columns = ("trial", "outcome", *metrics, "chain", "parameters", "time", "message")
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     right = frozenset({0, *range(2, 2 + len(metrics)), 4 + len(metrics)})
     return Table(columns, tuple(rows), right=right)
 
 
-def _lineage(document: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> str:
+def _lineage(document: Mapping[str, Any], models: Mapping[str, ModelFacts], part: str = "") -> str:
+    """The steps as a row of boxes with their nodes and bytes, each linked to its row of the table below."""
     if not document.get("steps"):  # the source model stays
         return ""
     details = escape("\n".join(lineage_lines(document)))
-    table = table_html(lineage_table(document, models))
+    steps = lineage_table(document, models)
+    ids = [f"step-{escape(part)}{number}" for number in range(len(steps.rows))]
+    boxes = "".join(map(_step_box, ids, steps.rows))
+    table = f'<ol class="chain screen">{boxes}</ol>\n{table_html(steps, row_ids=ids)}'
     return f"{table}\n<details><summary>Environment and reports of each step</summary><pre>{details}</pre></details>"
+
+
+def _step_box(identity: str, cells: Sequence[str]) -> str:
+    """A step of the lineage, from its row of the table."""
+    _, name, nodes, size, *_ = cells
+    figures = [f"{nodes} nodes" if nodes.isdecimal() else "", size.strip("-")]
+    text = f'<a href="#{identity}">{text_html(name)}</a>'
+    return f'<li>{text} <span class="muted small">{", ".join(filter(None, figures))}</span></li>'
 
 
 def _use(result: RunResult, facts: RunFacts) -> str:
@@ -365,7 +379,7 @@ def _part(part: PartResult, facts: RunFacts) -> str:
     sections = _search_sections(part.result, trials, RunFacts())
     parts = [paragraphs([lead]), sections.pop("found")]
     parts += [subsection(SECTIONS[name], text) for name, text in sections.items() if text and name != "asked"]
-    lineage = _lineage(facts.part_lineages.get(part.name, {}), facts.models)
+    lineage = _lineage(facts.part_lineages.get(part.name, {}), facts.models, f"{part.name}-")
     if lineage:
         parts.append(subsection("How the chosen model was made", lineage))
     return "\n".join(filter(None, parts))

@@ -247,6 +247,19 @@ def test_an_array_that_is_no_input_is_named() -> None:
     assert note.endswith("is ignored")
 
 
+def test_an_array_that_tokenizers_always_make_is_not_named() -> None:
+    inspection = replace(EMPTY, inputs=(ValueSpec("ids", "int64", ("n", 2)),))
+    columns = {"ids": Column("int64", (5, 2), True), "token_type_ids": Column("int64", (5, 2), True)}
+    assert check_data(DataDescription(5, columns), inspection, "d.npz") == []
+
+
+@pytest.mark.parametrize("names", [("ids",), ("ids", "mask")])
+def test_texts_for_a_model_of_tokens_need_a_tokenizer(names: tuple[str, ...]) -> None:
+    inspection = replace(EMPTY, inputs=tuple(ValueSpec(name, "int64", ("n", 2)) for name in names))
+    with pytest.raises(InputError, match=r"for texts, write pre_process: \{type: tokenize"):
+        check_data(DataDescription(5, {"text": Column("<U9", (5,))}), inspection, "texts.jsonl")
+
+
 def _check(shape: tuple[int, ...], expected: tuple[int | str | None, ...]) -> list[str]:
     description = DataDescription(items=50, columns={"x": Column("float32", shape)}, loader="csv")
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", expected),))

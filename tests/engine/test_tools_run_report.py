@@ -38,14 +38,14 @@ def stored_run(store: Store, digest: str, **request: object) -> RunRecord:
 
 
 def test_the_question_is_read_from_the_request(store: Store, tmp_path: Path) -> None:
-    data = {"path": "/data/my eval.npz", "batch_size": 4}
+    data = {"path": "/data/my eval.npz", "label_col": "y"}
     run = stored_run(
         store, artifact(store, tmp_path / "m"), dag="m.onnx", model="m.onnx", data=data, search={"trials": 3}
     )
     facts = run_facts(store, run, RunResult(run.id, "finished"))
     assert (facts.model, facts.dag, facts.evaluation, facts.calibration) == ("m.onnx", "quick", "/data/my eval.npz", "")
     assert facts.search == {"trials": 3}
-    assert facts.command == "autoopt run m.onnx --data '/data/my eval.npz' --search trials=3"
+    assert facts.command == "autoopt run m.onnx --data '/data/my eval.npz' --label y --trials 3"
     assert facts.environment["libraries"]["onnxruntime"]
 
 

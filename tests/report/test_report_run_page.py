@@ -46,6 +46,8 @@ def test_the_page_argues_from_the_answer_to_the_trials(result: RunResult, trials
         "-2 Relu, +1 Clip",
         "autoopt run models/cnn.onnx",
         'href="#trial-1"',
+        '<li><a href="#step-0">source</a>',
+        '<tr id="step-0">',
     ):
         assert expected in text
     assert text.count('role="img"') == 2 * 4, "two trade-offs, the best so far, measurements; wide and narrow"

@@ -23,6 +23,10 @@ RECORDS = ("[", "{", "|V")
 """Starts of the names that numpy gives to types with fields, and to raw bytes."""
 BYTE = 255
 """Largest value of a pixel."""
+OF_TOKENIZERS = "token_type_ids"
+"""An array that tokenizers make for any model, and many models do not take."""
+TOKENIZE = "for texts, write pre_process: {type: tokenize, params: {tokenizer: tokenizer.json}} into a dag.yaml's data"
+"""What makes the input of a model of tokens out of texts."""
 MOST_NAMES = 5
 """Names of classes that are listed."""
 
@@ -70,7 +74,7 @@ def check_data(
         elif spec.name not in fed_back and spec.dtype != "optional":
             names = ", ".join(description.columns) or "none"
             message = f"no array for the model's input {spec.name!r}; the data has: {names}"
-            raise InputError(message, where=place, remedy=_name_remedy(inputs))
+            raise InputError(message, where=place, remedy=_name_remedy(inputs, description))
     notes += _ignored(columns, inputs, description.labels)
     return notes
 
@@ -135,7 +139,9 @@ def _only_input(inputs: Sequence[ValueSpec], decoder: Decoder | None) -> str | N
     return inputs[0].name if len(inputs) == 1 else None
 
 
-def _name_remedy(inputs: Sequence[ValueSpec]) -> str:
+def _name_remedy(inputs: Sequence[ValueSpec], description: DataDescription) -> str:
+    if any(map(_is_text, description.columns.values())):
+        return TOKENIZE
     if len(inputs) == 1:
         return "choose it with --inputs NAME, and the labels with --label NAME"
     return "name the arrays after the model's inputs"
@@ -184,14 +190,19 @@ def _classifies(output: ValueSpec, classes: int) -> bool:
     return len(output.shape) == 1 and (output.dtype not in FLOATS or classes == 2)
 
 
+def _is_text(column: Column) -> bool:
+    return column.dtype.startswith(("<U", "|S")) or column.dtype == "object"
+
+
 def _cast_note(spec: ValueSpec, column: Column, place: str) -> str:
     """The loss or the likely mistake where values become the model's type; empty if nothing."""
     given, expected = column.dtype, spec.dtype
     if expected not in NUMBERS or given == expected:
         return ""
-    if given.startswith(("<U", "|S")) or given == "object":
+    if _is_text(column):
         message = f"array for input {one_line(spec.name)!r} holds text, the model expects {expected}"
-        raise InputError(message, where=place, remedy="choose the columns with --inputs A,B,... or a pre_process")
+        remedy = "choose the columns with --inputs A,B,... or a pre_process"
+        raise InputError(message, where=place, remedy=remedy if expected in FLOATS else TOKENIZE)
     if given.startswith(RECORDS):
         message = f"array for input {one_line(spec.name)!r} holds records or raw bytes, the model expects {expected}"
         raise InputError(message, where=place, remedy="give plain numbers, an array for each field")
@@ -228,7 +239,7 @@ def _ignored(columns: Collection[str], inputs: Sequence[ValueSpec], has_labels: 
     known = {spec.name for spec in inputs}
     notes: list[str] = []
     for name in columns:
-        if name not in known:
+        if name not in known and name != OF_TOKENIZERS:
             hint = "" if has_labels else f"; if it holds the labels, add --label {one_line(name)}"
             notes.append(f"data: array {one_line(name)!r} is no input of the model and is ignored{hint}")
     return notes

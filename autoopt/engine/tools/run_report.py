@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from autoopt.engine.planning.best_candidate import Machine
 from autoopt.engine.planning.plan import Probe
+from autoopt.engine.tools.run_command import run_command
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, TimeUp
 from autoopt.json_codec import from_json
@@ -67,7 +67,7 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         search=_search_settings(_section(settings, "search")),
         created=record.created,
         imported=record.imported,
-        command=_command(request),
+        command=run_command(request),
         lineage=lineage,
         part_lineages=part_lineages,
         models=_model_facts(store, lineages),
@@ -116,24 +116,6 @@ def _data_text(config: object) -> str:
         path = config.get("path")
         return str(path) if path else json.dumps(config, default=str)
     return "" if config is None else str(config)
-
-
-def _command(request: Json) -> str:
-    """The command that makes the same request; empty if its DAG was not read from a file."""
-    dag = request.get("dag_file") or request.get("dag")
-    if not isinstance(dag, str):
-        return ""
-    parts = [f"{name}={path}" for name, path in _section(request, "parts").items()]
-    words = ["autoopt", "run", *(parts or [dag])]
-    if request.get("model") not in (None, dag):
-        words += ["--model", str(request["model"])]
-    for option in ("data", "calibration"):
-        text = _data_text(request.get(option))
-        if text:
-            words += [f"--{option}", text]
-    for name, value in _section(request, "search").items():
-        words += ["--search", f"{name}={value}"]
-    return shlex.join(words)
 
 
 def _measurements(store: Store, result: RunResult) -> list[Measurement]:
