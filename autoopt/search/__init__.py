@@ -7,7 +7,7 @@ choose among results. Importing this package loads no numeric library.
 
 from autoopt.search.choice import choose_best
 from autoopt.search.factory import create_sampler, create_study
-from autoopt.search.pareto import Scored, dominates, hypervolume, non_dominated, pareto_front
+from autoopt.search.pareto import Scored, non_dominated, pareto_front
 from autoopt.search.points import iterate, random_sample
 from autoopt.search.stepwise import Step, StepwiseStudy
 from autoopt.search.study import Study
@@ -28,8 +28,6 @@ __all__ = [
     "choose_best",
     "create_sampler",
     "create_study",
-    "dominates",
-    "hypervolume",
     "iterate",
     "non_dominated",
     "pareto_front",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import lt
 
 from autoopt.metrics import Objective
 from autoopt.search.losses import Losses, losses_of
@@ -25,11 +24,6 @@ class Scored:
     def tie(self) -> tuple[int, str, int]:
         """Sort key among equals: fewer passes win, then the lower chain id, then the lower order."""
         return self.passes, self.chain, self.order
-
-
-def dominates(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Tell if losses `a` are nowhere worse than `b` and somewhere better."""
-    return _covers(a, b) and tuple(a) != tuple(b)
 
 
 def non_dominated(rows: Sequence[Sequence[float]]) -> list[int]:
@@ -55,22 +49,6 @@ def front_of(rows: Sequence[tuple[Losses, Scored]]) -> list[tuple[Losses, Scored
     """Return the rows whose losses no other row dominates, in the same order."""
     losses = [loss for loss, _ in rows]
     return [rows[index] for index in non_dominated(losses)]
-
-
-def hypervolume(rows: Sequence[Sequence[float]], reference: Sequence[float]) -> float:
-    """Compute the volume between rows of losses and `reference`, exactly, by slicing along the first objective."""
-    inside = [tuple(row) for row in rows if all(map(lt, row, reference))]
-    if not inside:
-        return 0.0
-    front = sorted(inside[index] for index in non_dominated(inside))
-    if len(reference) == 1:
-        return reference[0] - front[0][0]
-    uppers = [row[0] for row in front[1:]] + [reference[0]]
-    volume = 0.0
-    for index, (row, upper) in enumerate(zip(front, uppers, strict=True)):
-        if upper > row[0]:
-            volume += (upper - row[0]) * hypervolume([other[1:] for other in front[: index + 1]], reference[1:])
-    return volume
 
 
 def sort_by_losses(records: Sequence[Scored], objectives: Sequence[Objective]) -> list[tuple[Losses, Scored]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from autoopt.metrics import Objective
-from autoopt.search import SearchConfig, create_study, hypervolume
+from autoopt.search import SearchConfig, create_study
 from autoopt.search.study import Study
 from benchmarks.search.table import OBJECTIVE, Row, Table
 from benchmarks.search.uniform import UniformSampler
@@ -88,6 +88,17 @@ def replay(
             curve.append(best / table.best)
     volume = front_volumes(table, rows) if len(objectives) > 1 else ()
     return Replay(hit, tuple(curve), tuple(regret), asking / max(1, len(rows)), volume)
+
+
+def hypervolume(rows: list[tuple[float, float]], reference: tuple[float, ...]) -> float:
+    """The area between points of two losses and a reference point."""
+    end, height = reference
+    area = 0.0
+    for left, low in sorted(rows):
+        if left < end and low < height:
+            area += (end - left) * (height - low)
+            height = low
+    return area
 
 
 def front_volumes(table: Table, rows: list[Row]) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""Pareto front, hypervolume, and one best."""
+"""One best of several candidates."""
 
 from __future__ import annotations
 
