@@ -200,20 +200,6 @@ def test_an_unknown_sampler_is_refused(tmp_path: Path) -> None:
         simulate(tmp_path).session(search={"sampler": "no such sampler"})
 
 
-def test_work_ahead_leaves_nothing_but_latencies(simulation: Simulation) -> None:
-    session = simulation.session()
-    session.work_ahead(lambda: False)
-    assert simulation.pool.meters == ["size", "task"]
-    assert len(simulation.pool.passes_run) == 3
-    finish(session)
-    assert len(simulation.pool.passes_run) == 3
-
-
-def test_work_ahead_stops_when_it_is_enough(simulation: Simulation) -> None:
-    simulation.session().work_ahead(lambda: True)
-    assert simulation.pool.passes_run == []
-
-
 def test_all_trials_failing_is_a_note(simulation: Simulation) -> None:
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, failing)
     result = finish(simulation.session())

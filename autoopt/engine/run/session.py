@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,7 +29,6 @@ from autoopt.engine.run.select import (
 from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
-from autoopt.engine.work.pass_runs import run_chain
 from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import JsonObject
 from autoopt.metrics import Estimate
@@ -140,20 +138,6 @@ class Session:
             self._baseline = measurements
             self.ctx.attempt.observer.on_baseline(measurements.metrics)
         return self._baseline
-
-    def work_ahead(self, enough: Callable[[], bool]) -> None:
-        """Do work that any search needs and that needs no undisturbed machine, until `enough()`.
-
-        That is the source's quality, and the passes of each chain up to the first one with searched parameters.
-        """
-        quality = [m.name for m in self.ctx.problem.goal.metrics if m.kind not in ("latency", "memory")]
-        with self.ctx.attempt.counts.timing("baseline"):
-            evaluate(self.ctx, self.ctx.problem.source, EvaluationOptions(metrics=tuple(quality), judged=False))
-        for chain in self.chains.values():
-            if enough():
-                return
-            fixed = list(takewhile(lambda node: not node.space.search, chain.nodes))
-            run_chain(self.ctx, fixed, {node.id: node.space.config({}) for node in fixed})
 
     def search(self, executor: Executor) -> RunResult:
         """Search, measure the best candidates until one is certain, and record the result.
