@@ -19,7 +19,7 @@ def proposed() -> dict[str, list[Table]]:
     """The tables by name; those of `TIGHTENED` also with a limit on quality that binds."""
     tables: dict[str, list[Table]] = {}
     for name, (table,) in recorded().items():
-        first = expert_points(table.chains)
+        first = expert_points(table)
         chains = tuple(replace(chain, prior=tuple(first.get(chain.id, ()))) for chain in table.chains)
         tables[name] = [replace(table, chains=chains)]
         if name in TIGHTENED:

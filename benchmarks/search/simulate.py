@@ -83,9 +83,9 @@ def replay(
                 recommended = min(recommended, (feedback.values["latency"], row.value))
             if table.is_good(row):
                 hit = min(hit, len(rows))
-            regret.append(recommended[1] / table.best - 1)
+            regret.append(table.regret(recommended[1]))
             best = min((row.value if row.feasible else math.inf), curve[-1] * table.best if curve else math.inf)
-            curve.append(best / table.best)
+            curve.append(1 + table.regret(best))
     volume = front_volumes(table, rows) if len(objectives) > 1 else ()
     return Replay(hit, tuple(curve), tuple(regret), asking / max(1, len(rows)), volume)
 

@@ -34,7 +34,6 @@ def replay(table: Table, seed: int, seconds: float) -> Stop:
     """Search a table with the default settings; each trial takes some seconds."""
     study = create_study(SearchConfig(trials=TRIALS, seed=seed), table.chains, (OBJECTIVE,))
     noise = Random(f"noise:{seed}")
-    luck = 2 * table.noise  # the best of a table is a lucky one by about this much
     best, first_good = math.inf, math.inf
     while proposals := study.ask(1):
         (proposal,) = proposals
@@ -43,12 +42,12 @@ def replay(table: Table, seed: int, seconds: float) -> Stop:
         row = table.row(proposal.chain, proposal.point)
         if row.feasible:
             best = min(best, row.value)
-        if best <= table.best * (1.01 + luck) and first_good == math.inf:
+        if table.regret(best) <= 0.01 and first_good == math.inf:
             first_good = len(study.trials) - study.history.repeats
-    regret = best / table.best - 1
+    regret = table.regret(best)
     candidates = len(study.trials) - study.history.repeats
     bound = BOUND.search(study.finished or "")
-    right = bound is not None and regret <= int(bound[1]) / 100 + luck
+    right = bound is not None and regret <= int(bound[1]) / 100
     return Stop(candidates, first_good, regret, bound is not None, right)
 
 

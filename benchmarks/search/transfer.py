@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Literal, TypeAlias, get_args
 
-from autoopt.dag.proposal.first_points import FIRST_VALUES, LEFT_OUT
+from autoopt.dag.proposal.first_points import FIRST_VALUES, FOR_CONVOLUTIONS, LEFT_OUT
 from autoopt.dag.warm_start import MAX_LEARNED, MAX_WEIGHT
 from autoopt.search import ChainSpace, SearchConfig, create_study
 from autoopt.search.samplers.initial_points import DIVERSE, diverse_chains, initial_points
@@ -133,12 +133,12 @@ def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table], 
     if beginning == "drawn":
         return table
     if beginning == "expert":
-        return _with_priors(table, expert_points(table.chains))
+        return _with_priors(table, expert_points(table))
     if beginning == "expert: misled":
-        return _misled(_with_priors(table, expert_points(table.chains)))
+        return _misled(_with_priors(table, expert_points(table)))
     effects = expected(table.name, others, Random(f"effects:{seed}"))
     if beginning in TRUST:
-        return _weighed(_with_priors(table, expert_points(table.chains)), effects, TRUST[beginning])
+        return _weighed(_with_priors(table, expert_points(table)), effects, TRUST[beginning])
     if beginning == "learned: best":
         scores = Scores(effects, None)
         chains = sorted(table.chains, key=lambda chain: scores.best(chain)[0])
@@ -195,17 +195,19 @@ def promised_gain(factors: Sequence[Factor], effects: Effects, trust: float) -> 
     return min(MOST, max(1.0, math.exp(-loss - trust * math.sqrt(variance))))
 
 
-def expert_points(chains: Sequence[ChainSpace]) -> dict[str, list[Point]]:
-    """First points of the search of a proposed graph, as far as these chains have them."""
+def expert_points(table: Table) -> dict[str, list[Point]]:
+    """First points of the search of a proposed graph, as far as the table has them."""
+    convolutions, _, recurrent = WEIGHTS[table.name]
+    first_values = FOR_CONVOLUTIONS if convolutions and not recurrent else FIRST_VALUES
     points: dict[str, list[Point]] = {}
     seen: set[str] = set()
-    for chain in chains:
+    for chain in table.chains:
         lossy = _lossy_node(chain)
         if lossy in seen or set(chain.nodes) & set(LEFT_OUT):
             continue
         seen.add(lossy)
         points[chain.id] = [next(chain.space.iterate())] if not lossy else []
-        for values in FIRST_VALUES.get("dynamic" if lossy == "dense" else lossy, ()):
+        for values in first_values.get("dynamic" if lossy == "dense" else lossy, ()):
             point = _point_with(chain, lossy, values)
             if point is not None and point not in points[chain.id]:
                 points[chain.id].append(point)
@@ -251,7 +253,7 @@ def replay(table: Table, seed: int) -> Start:
         study.tell(proposal.number, table.measure(proposal.chain, proposal.point, noise))
         if row.feasible:
             best = min(best, row.value)
-        regrets.append(min(WORST, best / table.best - 1))
+        regrets.append(min(WORST, table.regret(best)))
         if table.is_good(row) and not hit:
             hit = len(regrets)
     return Start(hit or table.points + 1, tuple(regrets[min(shown, len(regrets)) - 1] for shown in SHOWN))
