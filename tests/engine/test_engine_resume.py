@@ -8,8 +8,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -17,6 +17,11 @@ from builders import mlp, write
 from children import HANG_SECONDS, start_process
 from watching import all_gone
 
+from autoopt.api import execute
+from autoopt.cli.app import main
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.results import RunResult
+from autoopt.settings import settings
 from autoopt.store import open_store
 
 DAG = """\
@@ -32,6 +37,7 @@ objectives: [{metric: size}]
 constraints: []
 measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 1}
 """
+Command = Callable[..., tuple[int, str, str]]
 RUN = ("run", "dag.yaml", "--model", "model.onnx")
 
 
@@ -46,34 +52,40 @@ def folder(tmp_path: Path) -> Path:
     return filled(tmp_path)
 
 
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Command]:
+    """Return `command(folder, "resume")`, which runs a command in this process: its exit code and its output."""
+
+    def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
+        settings.cache_clear()
+        capfd.readouterr()
+        code = main([*arguments, "--engine", "inline", "--json"])
+        return (code, *capfd.readouterr())
+
+    yield run
+    settings.cache_clear()
+
+
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """A folder in which nobody disturbed the run, and the run's document."""
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+    """A folder in which nobody disturbed the run, and the run's result."""
     folder = filled(tmp_path_factory.mktemp("finished"))
-    return folder, finish(start(folder, *RUN))
-
-
-def start(folder: Path, *arguments: str, fault: str = "") -> subprocess.Popen[str]:
-    """`fault`: the point at which the process kills itself."""
-    return start_process(
-        [sys.executable, "-m", "autoopt", *arguments, "--engine", "inline", "--json"],
-        cwd=folder,
-        env={**os.environ, "AUTOOPT_HOME": str(folder / "home"), "AUTOOPT_FAULT": fault},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> Any:
-    stdout, stderr = process.communicate(timeout=HANG_SECONDS)
-    assert process.returncode == 0, stderr
-    return json.loads(stdout)
+    request = RunRequest(dag=folder / "dag.yaml", model=folder / "model.onnx", home=folder / "home")
+    return folder, execute(request)
 
 
 def run_and_kill(folder: Path, trials: int) -> None:
     """Start a run, kill it (-9) after a number of trials, and wait until all its processes have ended."""
-    process = start(folder, *RUN, fault=f"between ask and tell:{trials}")
+    process = start_process(
+        [sys.executable, "-m", "autoopt", *RUN, "--engine", "inline", "--json"],
+        cwd=folder,
+        env={**os.environ, "AUTOOPT_HOME": str(folder / "home"), "AUTOOPT_FAULT": f"between ask and tell:{trials}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stderr is not None
     descendants: list[int] = []
     for line in process.stderr:
@@ -90,16 +102,15 @@ def pass_run_ends(folder: Path) -> dict[str, float]:
         return {key: record.finished for key, record in store.results.pass_runs(keys).items()}
 
 
-@pytest.mark.parametrize("command", [RUN, ("resume",)])
+@pytest.mark.parametrize("words", [RUN, ("resume",)])
 def test_killed_run_goes_on_without_repeating_anything(
-    folder: Path, finished: tuple[Path, Any], command: tuple[str, ...]
+    folder: Path, finished: tuple[Path, RunResult], words: tuple[str, ...], command: Command
 ) -> None:
     run_and_kill(folder, 3)
     before = pass_run_ends(folder)
     assert before
-    again = start(folder, *command)
-    stdout, stderr = again.communicate(timeout=HANG_SECONDS)
-    assert again.returncode == 0, stderr
+    code, stdout, stderr = command(folder, *words)
+    assert code == 0, stderr
     assert len(re.findall(r"resuming run [0-9a-f]{12}: [34] trials already done", stderr)) == 1
     document = json.loads(stdout)
     result = document[0] if isinstance(document, list) else document
@@ -109,15 +120,14 @@ def test_killed_run_goes_on_without_repeating_anything(
     assert result["pass_runs"]["reused"] >= len(before)
     with open_store(home=folder / "home") as store:
         assert [run.status for run in store.runs.all()] == ["finished"]  # the same run went on
-    _, whole = finished
-    assert whole["best"]["artifact"] == result["best"]["artifact"]
-    assert whole["best"]["params"] == result["best"]["params"]
+    whole = finished[1].best
+    assert whole is not None
+    assert (whole.artifact, whole.params) == (result["best"]["artifact"], result["best"]["params"])
 
 
-def test_resume_of_what_has_finished_or_changed_is_one_line(finished: tuple[Path, Any]) -> None:
+def test_resume_of_what_has_finished_or_changed_is_one_line(finished: tuple[Path, RunResult], command: Command) -> None:
     folder, _ = finished
-    process = start(folder, "resume", "latest")
-    _, stderr = process.communicate(timeout=HANG_SECONDS)
-    assert process.returncode == 2
+    code, _, stderr = command(folder, "resume", "latest")
+    assert (code, stderr.count("\n")) == (2, 1)
     assert "has finished" in stderr
-    assert finish(start(folder, "resume")) == []
+    assert command(folder, "resume")[1] == "[]\n"
