@@ -11,7 +11,6 @@ from children import HANG_SECONDS
 
 from autoopt.engine.work.attempt import Attempt
 from autoopt.observer import CallbackObserver
-from autoopt.store import open_store
 from autoopt.workers import Gate
 
 SCRIPT = """
@@ -22,10 +21,10 @@ from autoopt import register
 HOLD = Path(__file__).parent / "hold"
 
 @register("waits")
-def waits(model):
+def waits(model, size: int = 1):
     while HOLD.exists():
         time.sleep(0.05)
-    model.graph.node[0].doc_string = "changed"
+    model.graph.node[0].doc_string = size * "changed"
     return model
 """
 
@@ -35,13 +34,13 @@ def dag(tmp_path: Path) -> dict[str, Any]:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     kept = {"objectives": [{"metric": "size"}], "constraints": [], "user_script": str(script)}
-    return {"passes": {"waits": {"pass": "waits"}}, "chains": [["waits"]], **kept}
-
-
-def outcomes(home: Path) -> list[str]:
-    """Of the trials of the latest run."""
-    with open_store(None, home) as store:
-        return [str(trial.outcome) for trial in store.trials.all(store.runs.get("latest").id)]
+    passes = {"waits": {"pass": "waits", "params": {"size": {"search": [1, 2]}}}}
+    return {
+        "passes": passes,
+        "chains": [["waits"]],
+        "search": {"strategy": "per-chain", "sampler": "exhaustive"},
+        **kept,
+    }
 
 
 def test_a_run_does_not_wait_for_another_ones_measurement_beyond_its_time(
@@ -55,18 +54,23 @@ def test_a_run_does_not_wait_for_another_ones_measurement_beyond_its_time(
             assert over.wait(HANG_SECONDS)
 
     other = threading.Thread(target=measure)
+    begun: list[str] = []
 
     def begin(event: str, **_: Any) -> None:
-        if event == "trial_begins":
+        if event != "trial_begins":
+            return
+        begun.append(event)
+        if len(begun) == 2:  # the pass of the first trial has run before it, to see whether it fails
             other.start()
             assert measuring.wait(HANG_SECONDS)
             monkeypatch.setattr(Attempt, "remaining", lambda _: 0.1)
 
     try:
-        first = go(dag, model=mlp_file, search={"minutes": 60.0}, observer=CallbackObserver(begin))
-        assert first.trials["timeout"] == 1
+        options: dict[str, Any] = {"model": mlp_file, "workers": 1}
+        first = go(dag, search={"minutes": 60.0}, observer=CallbackObserver(begin), **options)
+        assert (first.trials["ok"], first.trials["timeout"]) == (1, 1)
     finally:
         over.set()
     other.join()
     monkeypatch.undo()
-    assert go(dag, model=mlp_file, search={"minutes": 10.0}).trials["ok"] == 1
+    assert go(dag, search={"minutes": 10.0}, **options).trials["ok"] == 2
