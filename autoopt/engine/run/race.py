@@ -8,7 +8,7 @@ Other goals than speed have their few best measured in the same way, until they 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autoopt.engine.inputs.request import Remeasure
 from autoopt.engine.run.evidence import Evidence, judge_again
@@ -67,7 +67,7 @@ class Race:
             return
         rounds = Rounds(self.ctx, tuple(latency_metrics(self.ctx.problem.goal)))
         self.evidence = Evidence(rounds, self.ranking.baseline.metrics)
-        self.ranking = self.ranking.with_evidence(self.evidence)
+        self.ranking = replace(self.ranking, evidence=self.evidence)
 
     def run(self, trials: Sequence[CompletedTrial], remeasure: Remeasure | None = None) -> None:
         """Measure until the race is decided or its rounds are used up.

@@ -47,10 +47,6 @@ class Ranking:
     lossy: bool | None = None
     """Rank only trials of lossy chains (True) or of all others (False); None for all trials."""
 
-    def with_evidence(self, evidence: Evidence) -> Ranking:
-        """The same ranking by this evidence."""
-        return replace(self, evidence=evidence)
-
     @property
     def by_speed(self) -> bool:
         """True if a latency or throughput decides before anything else."""

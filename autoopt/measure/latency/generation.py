@@ -111,17 +111,14 @@ def with_generation(
     complete = list(replies)
     measure = partial(_measure_steps, request, with_source=with_source, load=load)
     if FIRST_TOKEN in request.metrics:
-        prompts = measure(_first_token) if _is_set(request) else complete
+        is_set = Path(request.candidate.path).name == MODEL_SET
+        prompts = measure(_first_token) if is_set else complete
         for number, prompt in enumerate(prompts):
             complete[number] = _with_metric(complete[number], FIRST_TOKEN, prompt, MEDIAN_LATENCY)
     if TOKEN_RATE in request.metrics:
         for number, steps in enumerate(measure(_steps)):
             complete[number] = _with_metric(complete[number], TOKEN_RATE, steps, STEP)
     return complete
-
-
-def _is_set(request: MeasureRequest) -> bool:
-    return Path(request.candidate.path).name == MODEL_SET
 
 
 def _first_token(runner: ModelRunner, prompt: Feed, _: int) -> Call:
