@@ -162,7 +162,7 @@ def _class_id_warnings(output: Array, labels: Array) -> Iterator[str]:
 
 
 def _order_remedy(predictions: Array, labels: Array) -> str:
-    """What to do if the labels have the model's classes in another order; empty if they do not."""
+    """The remedy for labels that have the model's classes in another order; empty if they do not."""
     classes = {}
     for label in np.unique(labels):
         ids, counts = np.unique(predictions[labels == label], return_counts=True)

@@ -34,7 +34,7 @@ ROWS = 200
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a flow run shows, in the form of Prefect's API."""
+    """A table or text that a flow run shows, in the form of Prefect's API."""
 
     key: str
     type: Literal["table", "markdown", "image"]

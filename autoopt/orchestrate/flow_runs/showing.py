@@ -96,7 +96,7 @@ def ensure_shown(store: Store) -> None:
 
 
 def _where_shown() -> str:
-    """Where the pages of the user's own server are."""
+    """The place of the pages of the user's own server."""
     server = running_server()
     if server is None:
         return "Prefect is starting; the run will show in its pages"

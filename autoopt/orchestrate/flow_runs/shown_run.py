@@ -29,7 +29,7 @@ _BATCH = 200
 
 @dataclass(frozen=True)
 class Showing:
-    """How a run is shown, as the process that executes it asks for."""
+    """The display of a run that the process that executes it asks for."""
 
     owner: str
     """The process that executes the run."""
