@@ -148,6 +148,14 @@ def test_models_that_come_quantized_are_quantized_anew_only_after_dequantizing(o
     assert {chain.passes for chain in again.chains()} == chains
 
 
+@pytest.mark.parametrize(("stored", "weight_type"), [("int8", "QInt8"), ("uint8", "QUInt8")])
+def test_a_quantized_model_begins_with_the_weights_that_it_has(stored: str, weight_type: str) -> None:
+    _, plan = proposed(model("MatMulInteger", "Gather", weight_dtypes={stored: 9000, "float32": 10}))
+    points = [point for chain in plan.chains() if "dynamic" in chain.passes for point in chain.prior]
+    assert points[0]["dynamic"]["per_channel"] is False
+    assert points[0]["dynamic"]["weight_type"] == weight_type
+
+
 def test_layers_that_the_runtime_fused_are_split_before_anything_else_is_tried() -> None:
     _, plan = proposed(model("com.microsoft::FusedConv", "MaxPool"))
     chains = [chain.passes for chain in plan.chains()]

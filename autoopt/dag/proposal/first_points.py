@@ -45,6 +45,8 @@ FOR_TEXT: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     **FIRST_VALUES,
 }
 """The same for models that generate text: each token reads all weights, so few bits come first."""
+AS_QUANTIZERS_DO: Final[Mapping[str, Value]] = {"per_channel": False, "op_types": DENSE}
+"""Values of `dynamic` by which a model that came quantized so gets the same weights and results again."""
 ONE_THREAD: Final[Mapping[str, Value]] = {"intra_op_num_threads": 1, "graph_optimization_level": "all"}
 """Session options that many small models are fastest with."""
 LEFT_OUT: Final = ("graph", "session")

@@ -25,7 +25,13 @@ from autoopt.dag.proposal.exclusions import (
     twice_quantized,
     value_cuts,
 )
-from autoopt.dag.proposal.first_points import FIRST_VALUES, FOR_CONVOLUTIONS, FOR_TEXT, first_points
+from autoopt.dag.proposal.first_points import (
+    AS_QUANTIZERS_DO,
+    FIRST_VALUES,
+    FOR_CONVOLUTIONS,
+    FOR_TEXT,
+    first_points,
+)
 from autoopt.dag.proposal.precisions import CPU, CUDA, ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, Values, threaded_session
 from autoopt.json_codec import JsonValue
@@ -109,11 +115,16 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
 def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, Value]]]:
     """The values that lossy nodes begin with, by the kind of the model."""
     model = inputs.inspection
+    values = FIRST_VALUES
     if inputs.generates_text:
-        return FOR_TEXT
-    if "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
-        return FOR_CONVOLUTIONS
-    return FIRST_VALUES
+        values = FOR_TEXT
+    elif "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
+        values = FOR_CONVOLUTIONS
+    if not inputs.quantized:
+        return values
+    is_unsigned = model.weight_dtypes.get("uint8", 0) > model.weight_dtypes.get("int8", 0)
+    as_before = {**AS_QUANTIZERS_DO, "weight_type": "QUInt8" if is_unsigned else "QInt8"}
+    return {**values, "dynamic": (as_before, *values["dynamic"])}
 
 
 def proposal_name(model: str) -> str:
