@@ -84,7 +84,8 @@ def root_to_store(root: str | None) -> str | None:
 
 _CHAINED = re.compile(r"::(?=[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::))")
 """Separates the parts of an fsspec address: `simplecache::zip://inner::https://host/file`."""
-_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:::[a-zA-Z0-9+.-]+)*://\S+")
+_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:::[a-zA-Z0-9+.-]+)*:/{1,2}(?!/)[^\s'\"]+?(?=[:;,.)]*(?:[\s'\"]|$))")
+"""An address in a text, also with one slash, as a path has it. Punctuation at its end does not belong to it."""
 _PROTOCOL = re.compile(r"[a-zA-Z0-9+.-]+")
 _MIN_SECRET_CHARS = 3
 _SCHEMES_WITH_USERS = frozenset(
@@ -102,8 +103,14 @@ def without_password(url: str) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """`text`, such as a command line, with all addresses in it as `without_password` shows them."""
-    return _ADDRESS.sub(lambda match: without_password(match[0]), text)
+    """`text`, such as a command line or an error, with all addresses in it as `without_password` shows them."""
+
+    def shown(match: re.Match[str]) -> str:
+        address = match[0].replace(":/", "://", 1) if "://" not in match[0] else match[0]
+        public = without_password(address)
+        return match[0] if public == address else public
+
+    return _ADDRESS.sub(shown, text)
 
 
 def redacted(text: str, url: str) -> str:

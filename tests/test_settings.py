@@ -98,6 +98,19 @@ def test_addresses_in_a_text_lose_their_secrets() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https:/me:can@ary/w:rd#1@h/m.onnx: no such file", "https://***: no such file"),
+        ("file 'https://me:canary@h/c.json' does not exist", "file 'https://me:***@h/c.json' does not exist"),
+        ("http://127.0.0.1:4200: refused; see http://h/x.", "http://127.0.0.1:4200: refused; see http://h/x."),
+        ("sqlite:////a/b.db: postgresql://u:***@h/db", "sqlite:////a/b.db: postgresql://u:***@h/db"),
+    ],
+)
+def test_addresses_in_an_error_lose_their_secrets(text: str, shown: str) -> None:
+    assert without_passwords(text) == shown
+
+
+@pytest.mark.parametrize(
     ("root", "stored"),
     [
         (None, None),

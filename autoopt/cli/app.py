@@ -199,8 +199,12 @@ def _run(arguments: list[str]) -> int:
             raise
         text, code = f"autoopt: internal error: {type(error).__name__}: {error}", EXIT_SYSTEM
         text += "; please report it (AUTOOPT_DEBUG=1 shows the traceback)"
+    from autoopt.settings import without_passwords  # only now, because most commands end without an error
+
+    # An address where a command takes only a path may have a password, too.
+    text = "\n".join(map(one_line, without_passwords(text).split("\n")))
     with suppress(OSError):  # without a place for the message, the exit code tells
-        sys.stderr.write("\n".join(map(one_line, text.split("\n"))) + "\n")
+        sys.stderr.write(text + "\n")
     return code
 
 

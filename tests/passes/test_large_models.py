@@ -19,6 +19,8 @@ from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxScriptOptimize
 from autoopt.passes.convert.conversions import ExpandFunctions, InlineFunctions, OpsetConversion
 from autoopt.passes.onnx_tools import graphs, large_models
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights, refuse_invalid
+from autoopt.passes.precision.conversion import Converter
+from autoopt.passes.precision.half_floats import Float16
 from autoopt.passes.shape.inference import ShapeInference
 
 
@@ -76,6 +78,28 @@ def test_a_large_model_keeps_its_weights_and_its_meaning(pass_: Pass, make: Call
     assert [value.name for value in result.graph.input] == [value.name for value in source.graph.input]
     for actual, expected in zip(outputs(result), before, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("impl", ["occ", "ort"])
+def test_float16_infers_the_shapes_of_a_large_model_without_its_weights(
+    impl: Converter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+
+    def infer_shapes(model: Any, *args: Any, **options: Any) -> Any:
+        sizes.append(weight_bytes(model))
+        return real(model, *args, **options)
+
+    real = onnx.shape_inference.infer_shapes
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", infer_shapes)
+    monkeypatch.setattr("onnxruntime.transformers.float16.infer_shapes", infer_shapes)
+    result = Float16(impl=impl).run(builders.cnn())
+    assert sizes
+    assert max(sizes) <= 256
+    assert result is not None
+    onnx.checker.check_model(result, full_check=True)
+    assert weight_bytes(result) < 0.6 * weight_bytes(builders.cnn())
+    np.testing.assert_allclose(outputs(result)[0], outputs(builders.cnn())[0], rtol=1e-2, atol=1e-2)
 
 
 def test_a_tool_sees_no_large_weights_and_the_model_stays_as_it_was() -> None:

@@ -9,6 +9,7 @@ from autoopt.model.tensors import tensors, walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
     drop_weight_types,
+    is_large,
     name_nodes,
     remove_weights_from_inputs,
     rename_value,
@@ -17,6 +18,7 @@ from autoopt.passes.onnx_tools.graphs import (
     store_as_tensor,
     walk_nodes,
 )
+from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ def to_float16(
         options["check_fp16_ready"] = False  # would refuse models that hold any float16 tensor
     protected = prepare_for_conversion(model)
     original = {node.name for node in walk_nodes(model.graph)}
+    if is_large(model):  # the converters would serialize it
+        model = call_without_large_weights(onnx.shape_inference.infer_shapes, model)
+        options["disable_shape_infer"] = True
     with quiet():
         converted = float16.convert_float_to_float16(
             model,
