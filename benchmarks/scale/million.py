@@ -28,6 +28,7 @@ from autoopt.outcome import Outcome
 from autoopt.report.compare import compare
 from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord, open_store
 from autoopt.store.finished import finished_trials, result_of
+from autoopt.store.sql.store import SqlStore
 from autoopt.stored_runs import run_row
 
 PROCESSES, FINISHED = 8, 500
@@ -63,6 +64,12 @@ def observed() -> Iterator[Statements]:
         event.remove(Engine, "after_cursor_execute", after)
 
 
+def engine_of(store: Store) -> Engine:
+    """The database of a store, for what its contracts do not offer."""
+    assert isinstance(store, SqlStore)
+    return store.database._engine
+
+
 def first_run(store: Store, folder: Path) -> str:
     """Store a model and a run of it; return the run's id."""
     (folder / "model").mkdir(parents=True)
@@ -90,22 +97,27 @@ def trial_of(run: str, number: int) -> TrialRecord:
     )
 
 
+def run_id(number: int) -> str:
+    """The id of a run, whose beginning no other one has."""
+    return f"{number:012x}"[::-1]
+
+
 def fill(store: Store, folder: Path, runs: int, trials: int) -> None:
     """Add runs, each with its trials, and an artifact and a pass run for each trial."""
     run = first_run(store, folder)
-    database: Engine = store._database._engine  # type: ignore[attr-defined]
+    database = engine_of(store)
     with database.begin() as connection:
         one_run = dict(connection.execute(text("SELECT * FROM run")).mappings().one())
         one_trial = dict(connection.execute(text("SELECT * FROM trial")).mappings().one())
     model = one_run["model"]
     for number in range(1, runs):
-        id_ = f"{number:012x}"
+        id_ = run_id(number)
         artifacts = [f"{number:032x}{trial:032x}" for trial in range(trials)]
         best = {"artifact": artifacts[0], "chain": "a -> b0", "metrics": {"latency_p50": 0.5}, "ratios": {}}
         result = {"run": id_, "status": "finished", "best": best, "baseline": {"artifact": model}, "text": "x" * 4000}
         row = {**one_run, "number": number + 1, "id": id_, "identity": f"{number:064x}", "created": float(number)}
         row |= {"status": "finished", "result": json.dumps(result)}
-        keys = [f"{digest[:-1]}k" for digest in artifacts]
+        keys = [f"k{digest[1:]}" for digest in artifacts]
         rows = {
             "run": [row],
             "artifact": [{"digest": d, "bytes": 1, "files": "{}", "present": 1, "created": 0.0} for d in artifacts],
@@ -154,7 +166,7 @@ def rate(url: str | None, home: Path, run: str) -> float:
 
 def whole_tables(store: Store, statements: Sequence[tuple[str, Any]]) -> set[str]:
     """The tables that statements read without an index, by the database's own plan."""
-    engine: Engine = store._database._engine  # type: ignore[attr-defined]
+    engine = engine_of(store)
     sqlite = engine.dialect.name == "sqlite"
     prefix, word = ("EXPLAIN QUERY PLAN ", "SCAN ") if sqlite else ("EXPLAIN ", "Seq Scan on ")
     tables = set()
@@ -183,7 +195,7 @@ def main() -> None:
                 began = time.monotonic()
                 fill(store, Path(name), options.runs, options.trials)
                 print(f"{options.runs * options.trials} trials, written in {time.monotonic() - began:.0f} s")
-            middle, latest = f"{options.runs // 2:012x}", f"{options.runs - 1:012x}"
+            middle, latest = run_id(options.runs // 2), run_id(options.runs - 1)
             commands: dict[str, Callable[[], object]] = {
                 "best": lambda: result_of(store.runs.get("latest")),
                 "best ID": lambda: result_of(store.runs.get(middle[:11])),

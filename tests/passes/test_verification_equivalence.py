@@ -43,6 +43,22 @@ def test_models_with_random_operators_are_not_compared(tmp_path: Path) -> None:
     assert (found.status, "RandomNormalLike" in found.reason) == ("not run", True)
 
 
+class Lossy(Pass):
+    tolerance = "lossy"
+
+
+def test_what_follows_a_lossy_pass_is_compared_on_all_inputs_again(tmp_path: Path) -> None:
+    model = made("g (float[2, 3] x) => (float[2, 3] y) { y = Relu (x) }")
+    models = [io.save(model, tmp_path / name) for name in "ab"]
+    before = Reference(models[0], io.load(models[0]))
+    result, after = compare(before, models[1], io.load(models[1]), Lossy())
+    assert result.status == "same"
+    assert len(after.inferences) == 1
+    result, _ = compare(after, models[0], io.load(models[0]), Lossless())
+    assert result.status == "same"
+    assert len(after.inferences) == len(before.inferences) > 1
+
+
 class Equal(Pass):
     tolerance = "equal"
 
