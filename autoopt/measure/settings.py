@@ -93,7 +93,17 @@ class MeasurementSettings:
         sides = settings.image_size
         is_size = len(sides) in (0, 2) and min(sides, default=1) >= 1
         _check(is_size, f"'image_size' must be [height, width], not {sides}")
-        _check(settings.rounds >= 0, f"'rounds' must be a whole number from 0, not {settings.rounds}")
+        for name in ("rounds", "quiet_seconds", "batch_size", "samples"):
+            value = getattr(settings, name)
+            _check(value >= 0, f"{name!r} must be at least 0, not {value!r}")
+        _check(min(settings.affinity, default=0) >= 0, f"'affinity' must be numbers of cores, not {settings.affinity}")
+        for name, size in (settings.dimensions or {}).items():
+            _check(size >= 1, f"'dimensions': {name!r} must be at least 1, not {size}")
+        for name, sizes in (settings.shapes or {}).items():
+            _check(min(sizes, default=1) >= 1, f"'shapes': the sizes of {name!r} must be at least 1, not {sizes}")
+        for name, bounds in (settings.ranges or {}).items():
+            is_range = len(bounds) == 2 and bounds[0] <= bounds[1]
+            _check(is_range, f"'ranges': {name!r} must be [low, high], not {bounds}")
         return settings
 
 

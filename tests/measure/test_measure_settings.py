@@ -78,6 +78,25 @@ def test_a_value_of_another_type_is_named(values: dict[str, object], message: st
         MeasurementSettings.parse(values)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"quiet_seconds": -1}, "'quiet_seconds' must be at least 0"),
+        ({"batch_size": -1}, "'batch_size' must be at least 0"),
+        ({"affinity": [0, -1]}, "'affinity' must be numbers of cores"),
+        ({"dimensions": {"batch": 0}}, "'dimensions': 'batch' must be at least 1, not 0"),
+        ({"shapes": {"x": [1, -3]}}, r"the sizes of 'x' must be at least 1, not \[1, -3\]"),
+        ({"ranges": {"x": [1, 0]}}, r"'ranges': 'x' must be \[low, high\]"),
+        ({"ranges": {"x": [1]}}, r"must be \[low, high\]"),
+        ({"ranges": {"x": [float("nan"), 1]}}, r"must be \[low, high\]"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(values: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        MeasurementSettings.parse(values)
+    MeasurementSettings.parse({"shapes": {"x": []}, "ranges": {"x": [0, 0]}, "affinity": [0]})
+
+
 @pytest.mark.parametrize("rounds", [-1, 1.5, True])
 def test_rounds_are_whole_numbers_from_zero(rounds: object) -> None:
     with pytest.raises(InputError, match="rounds"):

@@ -26,9 +26,9 @@ _LEFT_OUT: Final = ("event", "sweep")
 _LISTS: Final = ("nodes", "pass_runs", "evaluations", "attempts")
 """JSON columns that hold lists; the others hold objects."""
 _SCRIPT: Final = "user_script"
-_MOMENTS: Final = ("created", "finished", "time")
+_TIMES: Final = ("created", "finished", "time", "seconds")
 _LATEST: Final = 1e11
-"""The latest time that a row may have, in seconds since 1970. It is about the year 5000."""
+"""The latest time that a row may have, in seconds since 1970: about the year 5000. Also the longest duration."""
 Row: TypeAlias = dict[str, Any]
 Rows: TypeAlias = dict[str, list[Row]]
 """Rows by table."""
@@ -89,13 +89,13 @@ def check_key(table: str, row: Row) -> None:
             raise ValueError(f"table {table!r} lacks the field {key.name!r}")
 
 
-def check_moment(column: str, value: object) -> None:
+def check_time(column: str, value: object) -> None:
     """Check that a number in a column of times is one.
 
     Raises:
         ValueError: It is not.
     """
-    if column in _MOMENTS and isinstance(value, int | float) and not 0 <= value <= _LATEST:
+    if column in _TIMES and isinstance(value, int | float) and not 0 <= value <= _LATEST:
         raise ValueError(f"{column!r} is not a time")
 
 

@@ -35,9 +35,9 @@ from autoopt.store.maintenance.imported import (
     check_digests,
     check_json,
     check_key,
-    check_moment,
     check_records,
     check_runs,
+    check_time,
     insert_rows,
     is_older,
     migrated,
@@ -254,7 +254,7 @@ def _checked(table: str, row: Row, file: Path) -> Row:
         types = (str,) if column is not None and isinstance(column.type, String) else (int, float)
         if column is None or isinstance(value, bool) or not isinstance(value, (*types, type(None))):
             raise InputError(f"table {table!r} has a wrong field {name!r}", where=str(file))
-        check_moment(name, value)
+        check_time(name, value)
         if isinstance(value, str):
             value = check_json(name, value) if column.info.get("json") else codec.text(value)
         checked[name] = value
