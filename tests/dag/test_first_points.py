@@ -37,8 +37,19 @@ def test_recurrent_layers_are_tried_in_float_and_at_run_time() -> None:
 
 
 def test_the_layers_of_a_model_with_attention_are_quantized_first() -> None:
-    points = first(model("Conv", "MatMul", "Erf", "Add"))["names -> simplify -> fuse -> static"]
+    points = first(model("Conv", "MatMul", "Erf", "Add"))["names -> simplify -> static"]
     assert [values["op_types"] for values in points] == [["Conv", "Gemm", "MatMul"], []]
+
+
+def test_products_meet_static_quantization_with_their_biases_and_outside_a_fused_attention() -> None:
+    _, plan = proposed(TRANSFORMER)
+    engines: dict[str, set[str]] = {}
+    for chain in plan.chains():
+        for point in chain.prior:
+            engines.setdefault(chain.name, set()).add(point["simplify"]["engine"])
+    assert engines["names -> simplify -> static"] == {"onnxsim"}
+    assert engines["names -> simplify -> fuse -> dynamic"] == {"onnxslim"}
+    assert "names -> simplify -> fuse -> static" not in engines
 
 
 def test_one_thread_is_tried_first_for_small_models() -> None:

@@ -25,11 +25,18 @@ def test_prior_points_come_first_and_replace_the_random_one() -> None:
 
 
 def test_prior_points_of_several_chains_take_turns_in_the_order_of_the_chains() -> None:
-    one, two = chain("pass2").space.iterate(), chain("pass5").space.iterate()
-    first, second, third = next(one), next(one), next(two)
-    chains = [chain("pass2", prior=(first, second)), chain("pass5", prior=(third,))]
-    expected = [("pass2", first), ("pass5", third), ("pass2", second)]
-    assert all(initial_points(chains, 30, seed=seed)[:3] == expected for seed in range(5))
+    one, two = list(chain("pass2").space.iterate()), list(chain("pass5").space.iterate())
+    chains = [chain("pass2", prior=tuple(one[:2])), chain("pass5", prior=tuple(two[:2]))]
+    expected = [("pass2", one[0]), ("pass5", two[0]), ("pass2", one[1]), ("pass5", two[1])]
+    assert all(initial_points(chains, 30, seed=seed)[:4] == expected for seed in range(5))
+
+
+def test_a_chain_with_one_prior_point_comes_after_those_with_several_unless_it_is_preferred() -> None:
+    several = chain("pass2", prior=tuple(chain("pass2").space.iterate())[:2])
+    single = next(chain("pass5").space.iterate())
+    for weight, place in ((1.0, 2), (1.5, 0)):
+        points = initial_points([chain("pass5", prior=(single,), weight=weight), several], 30, seed=0)
+        assert points[place] == ("pass5", single)
 
 
 def test_chains_of_more_weight_come_first() -> None:

@@ -1,8 +1,8 @@
 """The points that the search of a proposed graph starts with: what an expert would try first.
 
 One chain has all preparation that the model has a use for and nothing else, and a second one a single thread. Each
-lossy pass gets such a chain too, with the values that are best on most models. Values that the level, the target or the
-model rule out drop out later.
+lossy pass gets a chain with the preparation that it gains by, with the values that are best on most models. Values that
+the level, the target or the model rule out drop out later.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ _CALIBRATED: Final[Mapping[str, Value]] = {"algorithm": "awq_gptq", "block_size"
 FOR_CONVOLUTIONS: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     **FIRST_VALUES,
     "static": ({**_STATIC, "op_types": []}, {**_STATIC, "op_types": HEAVY}),
+    "selective": (
+        {**_INT8, "op_types": [], "exclude_worst": 2, "rank_by": "noise_for_work"},
+        {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "rank_by": "noise_for_work"},
+    ),
 }
 """The same for convolutional models: between layers in integers, additions and activations gain by integers too."""
 FOR_TEXT: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
@@ -49,6 +53,10 @@ AS_QUANTIZERS_DO: Final[Mapping[str, Value]] = {"per_channel": False, "op_types"
 """Values of `dynamic` by which a model that came quantized so gets the same weights and results again."""
 ONE_THREAD: Final[Mapping[str, Value]] = {"intra_op_num_threads": 1, "graph_optimization_level": "all"}
 """Session options that many small models are fastest with."""
+STATIC: Final = ("static", "selective")
+"""Lossy nodes that leave a fused attention in float, with the products in it, so they begin without `fuse`."""
+GEMM: Final[Mapping[str, Value]] = {"engine": "onnxsim"}
+"""Of `simplify` before `STATIC` in transformers: a product with its bias becomes a Gemm, one integer operator."""
 LEFT_OUT: Final = ("graph", "session")
 """Nodes that the first points do without, but for one that has the session options."""
 
@@ -79,12 +87,16 @@ def first_points(
         if node not in tried:
             continue
         searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
+        chain = _chain(stages, nodes, node)
+        prepared: dict[str, Mapping[str, Value]] = {}
+        if node in STATIC and "fuse" in tried and "simplify" in chain:
+            prepared["simplify"] = GEMM
         begun: list[dict[str, Value]] = []
         for values in points:
             first = {name: value for name, value in values.items() if name in searched}
             if first not in begun:
                 begun.append(first)
-                yield Prior("prefer", Scope(chain=_chain(stages, nodes, node)), {node: first}, origin="library")
+                yield Prior("prefer", Scope(chain=chain), {**prepared, node: first}, origin="library")
 
 
 def _float_points(
@@ -105,11 +117,12 @@ def _float_points(
 
 def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy: str = "") -> tuple[str, ...]:
     """The first node of each stage of preparation, and the lossy node in its place."""
+    left_out = (*LEFT_OUT, "fuse") if lossy in STATIC else LEFT_OUT
     chain: list[str] = []
     for stage in stages:
         if lossy in stage:
             chain.append(lossy)
-        elif stage and stage[0] not in LEFT_OUT and _is_preparation(stage, nodes):
+        elif stage and stage[0] not in left_out and _is_preparation(stage, nodes):
             chain.append(stage[0])
     return tuple(chain)
 
