@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import select
+from sqlalchemy import Insert, select
+from sqlalchemy.sql.compiler import SQLCompiler
 from store_helpers import put
 
 from autoopt.errors import InputError
@@ -66,7 +67,7 @@ def test_an_ambiguous_name_is_refused_with_longer_beginnings(database_store: Sql
 
 
 def test_a_record_is_written_and_read_by_the_names_of_its_fields() -> None:
-    record = SweepRecord("s", "two\nlines", {"x": (1, 2)}, "finished", None, 1.5)
+    record = SweepRecord("s", "two\nlines", {"x": (1, 2)}, "finished", owner="a/b", created=1.5)
     row = to_row(tables.sweep, record)
     assert row == {
         "id": "s",
@@ -74,6 +75,29 @@ def test_a_record_is_written_and_read_by_the_names_of_its_fields() -> None:
         "settings": '{"x":[1,2]}',
         "status": "finished",
         "result": None,
+        "owner": "a/b",
         "created": 1.5,
         "finished": None,
     }
+
+
+def test_rows_are_inserted_once_by_statements_that_are_compiled_once(
+    database_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[str] = []
+    compile_insert = SQLCompiler.visit_insert
+
+    def count(compiler: SQLCompiler, statement: Insert, **options: object) -> str:
+        compiled.append(statement.table.name)
+        return str(compile_insert(compiler, statement, **options))
+
+    monkeypatch.setattr(SQLCompiler, "visit_insert", count)
+
+    def insert(digest: str, size: int) -> bool:
+        row = {"digest": digest, "bytes": size, "files": "{}", "present": 1, "created": 1.0}
+        return database_store.database.write(lambda c: insert_if_absent(c, tables.artifact, row))
+
+    answers = [insert("a" * 64, 1), insert("a" * 64, 2), insert("b" * 64, 3)]
+    assert answers == [True, False, True]
+    assert {record.bytes for record in database_store.artifacts.all()} == {1, 3}
+    assert compiled == ["artifact"]

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, select
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Column, ColumnElement, Connection, Insert, RowMapping, Select, Table, select
+from sqlalchemy.ext.compiler import compiles
 
 from autoopt.errors import InputError
 from autoopt.store import codec
 from autoopt.store.sql.database import Database
 
 if TYPE_CHECKING:
-    from sqlalchemy.dialects import postgresql
+    from sqlalchemy.sql.compiler import SQLCompiler
 
 Item = TypeVar("Item")
 Record = TypeVar("Record")
@@ -46,18 +46,22 @@ def is_among(column: Column[str], values: Sequence[str]) -> ColumnElement[bool]:
 
 def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
     """Insert a row unless a row with its key exists; True if it was inserted."""
-    statement = _insert(connection, table).values(dict(values)).on_conflict_do_nothing().inline()
+    statement = _InsertIfAbsent(table).values(dict(values)).inline()
     count = connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
     assert count in (0, 1), "the driver must count rows"
     return bool(count)
 
 
-def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    if connection.dialect.name == "sqlite":
-        return sqlite.insert(table)
-    from sqlalchemy.dialects.postgresql import insert
+class _InsertIfAbsent(Insert):
+    """An INSERT whose SQL is compiled once; the dialects' own ones with a conflict clause are compiled at each use."""
 
-    return insert(table)
+    inherit_cache = True
+
+
+@compiles(_InsertIfAbsent)
+def _compile(statement: Insert, compiler: SQLCompiler, **options: object) -> str:
+    insert: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]
+    return f"{insert} ON CONFLICT DO NOTHING"
 
 
 def to_row(table: Table, record: object) -> Row:
