@@ -52,9 +52,11 @@ def lossy_steps(result: RunResult) -> list[str]:
     model = result.best_lossy
     if model is None:
         lacks_data = any(note.startswith(NO_DATA) for note in result.notes)
-        if not lacks_data or not result.trials.get("infeasible"):
+        infeasible = result.trials.get("infeasible", 0)
+        if not lacks_data or not infeasible:
             return []
-        return ["Lossy models broke the limit on generated inputs; --data FILE judges them by accuracy"]
+        models = plural(infeasible, "lossy model")
+        return [f"{models} broke the limit on generated inputs; --data FILE judges by accuracy"]
     steps = ["Judge the lossy model by accuracy: the same command with --data FILE"]
     if model.trial is not None:
         steps.append(f"Use it as it is: autoopt export {short(result.run)} {model.trial}")

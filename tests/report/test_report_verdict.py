@@ -62,7 +62,7 @@ def test_lossy_models_that_broke_the_limit_without_data_may_keep_it_with_data(da
     trials = {"total": 3, "ok": 3, "infeasible": 2}
     without = RunResult.from_json({**data, "notes": ["no data: int8 is compared"], "trials": trials})
     assert lossy_steps(without) == [
-        "Lossy models broke the limit on generated inputs; --data FILE judges them by accuracy"
+        "2 lossy models broke the limit on generated inputs; --data FILE judges by accuracy"
     ]
     assert lossy_steps(RunResult.from_json({**data, "trials": trials})) == []
 
