@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from benchmarks.search.report import recorded
 from benchmarks.search.table import Table
-from benchmarks.search.transfer import expert_points
+from benchmarks.search.transfer import as_proposed
 
 TIGHTENED: Final = ("cifar10_resnet8", "dtln_stage1")
 """Tables with candidates of different quality, all of which meet the limit that they were recorded with."""
@@ -19,9 +18,7 @@ def proposed() -> dict[str, list[Table]]:
     """The tables by name; those of `TIGHTENED` also with a limit on quality that binds."""
     tables: dict[str, list[Table]] = {}
     for name, (table,) in recorded().items():
-        first = expert_points(table)
-        chains = tuple(replace(chain, prior=tuple(first.get(chain.id, ()))) for chain in table.chains)
-        tables[name] = [replace(table, chains=chains)]
+        tables[name] = [as_proposed(table)]
         if name in TIGHTENED:
             tight = tables[name][0].tightened(BROKEN)
             tables[tight.name] = [tight]

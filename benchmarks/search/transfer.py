@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Literal, TypeAlias, get_args
 
-from autoopt.dag.proposal.first_points import FIRST_VALUES, FOR_CONVOLUTIONS, LEFT_OUT
+from autoopt.dag.proposal.first_points import FIRST_VALUES, FOR_CONVOLUTIONS, LEFT_OUT, LITTLE
 from autoopt.dag.warm_start import MAX_LEARNED, MAX_WEIGHT
 from autoopt.search import ChainSpace, SearchConfig, create_study
 from autoopt.search.samplers.initial_points import DIVERSE, diverse_chains, initial_points
@@ -133,12 +133,12 @@ def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table], 
     if beginning == "drawn":
         return table
     if beginning == "expert":
-        return _with_priors(table, expert_points(table))
+        return as_proposed(table)
     if beginning == "expert: misled":
-        return _misled(_with_priors(table, expert_points(table)))
+        return _misled(as_proposed(table))
     effects = expected(table.name, others, Random(f"effects:{seed}"))
     if beginning in TRUST:
-        return _weighed(_with_priors(table, expert_points(table)), effects, TRUST[beginning])
+        return _weighed(as_proposed(table), effects, TRUST[beginning])
     if beginning == "learned: best":
         scores = Scores(effects, None)
         chains = sorted(table.chains, key=lambda chain: scores.best(chain)[0])
@@ -195,7 +195,17 @@ def promised_gain(factors: Sequence[Factor], effects: Effects, trust: float) -> 
     return min(MOST, max(1.0, math.exp(-loss - trust * math.sqrt(variance))))
 
 
-def expert_points(table: Table) -> dict[str, list[Point]]:
+def as_proposed(table: Table) -> Table:
+    """The table with the first points of the search of a proposed graph; preparation alone comes last."""
+    points = _expert_points(table)
+    chains: list[ChainSpace] = []
+    for chain in table.chains:
+        weight = LITTLE if chain.id in points and not _lossy_node(chain) else 1.0
+        chains.append(replace(chain, prior=tuple(points.get(chain.id, ())), weight=weight))
+    return replace(table, chains=tuple(chains))
+
+
+def _expert_points(table: Table) -> dict[str, list[Point]]:
     """First points of the search of a proposed graph, as far as the table has them."""
     convolutions, _, recurrent = WEIGHTS[table.name]
     first_values = FOR_CONVOLUTIONS if convolutions and not recurrent else FIRST_VALUES

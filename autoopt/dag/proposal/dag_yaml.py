@@ -214,7 +214,9 @@ def _first(proposal: Proposal, plan: Plan) -> Iterator[JsonValue]:
         if prior.kind == "prefer" and prior.scope.chain in chains:
             points = chains[prior.scope.chain].prior
             values = _searched_values(proposal, prior)
-            if values and any(matches(point, prior.values) for point in points):
+            if not prior.values:
+                yield {"chain": list(prior.scope.chain), "weight": prior.weight, "reason": prior.reason}
+            elif values and any(matches(point, prior.values) for point in points):
                 yield {"chain": list(prior.scope.chain), "values": values}
 
 

@@ -57,6 +57,8 @@ STATIC: Final = ("static", "selective")
 """Lossy nodes that leave a fused attention in float, with the products in it, so they begin without `fuse`."""
 GEMM: Final[Mapping[str, Value]] = {"engine": "onnxsim"}
 """Of `simplify` before `STATIC` in transformers: a product with its bias becomes a Gemm, one integer operator."""
+LITTLE: Final = 0.99
+"""Weight of preparation alone."""
 LEFT_OUT: Final = ("graph", "session")
 """Nodes that the first points do without, but for one that has the session options."""
 
@@ -109,10 +111,15 @@ def _float_points(
             begin[node] = _first_values(nodes[node])
     if not begin:
         return
-    yield Prior("prefer", Scope(chain=preparation), begin, origin="library")
+    yield from _later(preparation, begin)
     if with_session and "intra_op_num_threads" in nodes["session"].search:
-        one_thread = {**begin, "session": ONE_THREAD}
-        yield Prior("prefer", Scope(chain=(*preparation, "session")), one_thread, origin="library")
+        yield from _later((*preparation, "session"), {**begin, "session": ONE_THREAD})
+
+
+def _later(chain: tuple[str, ...], values: Mapping[str, Mapping[str, Value]]) -> Iterator[Prior]:
+    reason = "last, because the runtime itself prepares models much like this"
+    yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=reason, origin="library")
+    yield Prior("prefer", Scope(chain=chain), values, origin="library")
 
 
 def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy: str = "") -> tuple[str, ...]:

@@ -44,16 +44,13 @@ def _less_weight(chain: ChainSpace) -> float:
 def _prior_points(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
     """Yield the first prior point of each chain, then the second of each: a slow search reaches only a few of them.
 
-    A chain with one point comes last, unless its weight prefers it: more is expected where several were worth naming.
+    Chains of which less is expected than of most, by their weights, come after all points of the others.
     """
-    last = [chain for chain in chains if len(chain.prior) == 1 and chain.weight <= 1]
-    others = [chain for chain in chains if chain not in last]
-    for place in range(max((len(chain.prior) for chain in others), default=0)):
-        for chain in others:
-            if place < len(chain.prior):
-                yield chain.id, chain.prior[place]
-    for chain in last:
-        yield chain.id, chain.prior[0]
+    for group in ([chain for chain in chains if chain.weight >= 1], [chain for chain in chains if chain.weight < 1]):
+        for place in range(max((len(chain.prior) for chain in group), default=0)):
+            for chain in group:
+                if place < len(chain.prior):
+                    yield chain.id, chain.prior[place]
 
 
 def first_untried(points: Sequence[tuple[str, Point]], history: History) -> tuple[str, Point] | None:
