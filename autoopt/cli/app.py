@@ -28,7 +28,7 @@ class Command:
         Args:
             place: `module:attribute` below `autoopt.cli`: a function, or a Typer object for a group of commands.
             help: One sentence.
-            examples: Command lines at the end of its help; a group has them in its own commands.
+            examples: Command lines at the end of its help.
         """
         self.place = place
         self.help = help
@@ -88,7 +88,12 @@ COMMANDS: Final[dict[str, Command]] = {
         "Start a Prefect server, workers and deployments.",
         'autoopt serve --zoo zoo.yaml --cron "0 2 * * *"',
     ),
-    "passes": Command("passes:app", "List passes, show one, or create one from a template."),
+    "passes": Command(
+        "passes:app",
+        "List passes, show one, or create one from a template.",
+        "autoopt passes list",
+        "autoopt passes show static_quantization",
+    ),
     "apply": Command(
         "apply:apply",
         "Apply one pass to a model.",
@@ -145,8 +150,12 @@ COMMANDS: Final[dict[str, Command]] = {
     "schema": Command(
         "schema:schema", "Print the JSON Schema of dag.yaml or zoo.yaml.", "autoopt schema dag -o dag.schema.json"
     ),
-    "store": Command("store:app", "Verify, clean, measure, export and import the store."),
-    "knowledge": Command("knowledge:app", "Share what runs taught about passes with other stores."),
+    "store": Command("store:app", "Verify, clean, measure, export and import the store.", "autoopt store verify"),
+    "knowledge": Command(
+        "knowledge:app",
+        "Share what runs taught about passes with other stores.",
+        "autoopt knowledge show model.onnx",
+    ),
     "doctor": Command("doctor:doctor", "Check the installation and suggest fixes.", "autoopt doctor"),
 }
 """By name, in the order of the help page."""
@@ -243,10 +252,11 @@ def build(name: str | None) -> typer.Typer:
             continue
         module, _, attribute = command.place.partition(":")
         item = getattr(import_module(f"autoopt.cli.{module}"), attribute)
+        epilog = example_text(*command.examples)
         if isinstance(item, typer.Typer):
-            app.add_typer(item, name=name, help=command.help)
+            app.add_typer(item, name=name, help=command.help, epilog=epilog)
         else:
-            app.command(name, epilog=example_text(*command.examples))(item)
+            app.command(name, epilog=epilog)(item)
     return app
 
 

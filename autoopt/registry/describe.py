@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
 
 from autoopt.registry.pass_info import REQUIRED, Category, Default, Param, ParameterInfo, PassInfo, Unit
+from autoopt.script import MODULE_PREFIX
 from autoopt.space.parameters import SearchParameter
 from autoopt.target import Accelerator
 
@@ -50,6 +51,8 @@ def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) 
 
 def _family(module: str) -> str:
     """The family of a pass that names none: its package below `autoopt.passes`, or the last part of its module."""
+    if module.startswith(MODULE_PREFIX):
+        return "user script"
     built_in = module.removeprefix("autoopt.passes.")
     if built_in != module:
         return built_in.partition(".")[0]

@@ -181,11 +181,11 @@ def test_each_command_has_its_own_help(call: Callable[..., Any], name: str) -> N
 
 
 def commands() -> list[tuple[str, ...]]:
-    """All commands, with those of groups."""
+    """All commands and groups, with the commands of groups."""
     names: list[tuple[str, ...]] = []
     for name in sorted(app.COMMANDS):
         command = typer.main.get_command(app.build(name)).commands[name]
-        names += [(name, each) for each in getattr(command, "commands", ())] or [(name,)]
+        names += [(name,), *((name, each) for each in getattr(command, "commands", ()))]
     return names
 
 

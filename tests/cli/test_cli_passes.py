@@ -69,7 +69,8 @@ def test_passes_of_a_script_are_listed(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_a_script_may_be_a_url(call: Callable[..., Any]) -> None:
     fsspec.filesystem("memory").pipe("/scripts/mine.py", SCRIPT.encode())
-    assert json.loads(call("passes", "show", "mine", "--user-script", "memory://scripts/mine.py", "--json").out)
+    shown = json.loads(call("passes", "show", "mine", "--user-script", "memory://scripts/mine.py", "--json").out)
+    assert shown["family"] == "user script"
     listed = json.loads(call("passes", "list", "--user-script", "memory://scripts/mine.py", "--json").out)
     assert "mine" in [entry["name"] for entry in listed]
     code, _, error = call("passes", "list", "--user-script", "memory://scripts/nowhere.py")

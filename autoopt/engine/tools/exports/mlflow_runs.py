@@ -31,6 +31,8 @@ RUN_TAG: Final = "autoopt.run"
 """Tag by which the runs of an earlier export are recognised."""
 QUIET: Final = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
 """MLflow prints the address of every run, also of nested ones, where `--json` prints its document."""
+RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+"""Variable: how often MLflow asks again; its own default of 7 waits four minutes for a server that is not there."""
 BATCH: Final = 100
 """Parameters in one request; MLflow's limit."""
 ALIAS: Final = "released"
@@ -83,6 +85,7 @@ def mlflow_client(tracking_uri: str | None = None) -> Iterator[MlflowClient]:
         InputError: MLflow is not installed or cannot be reached.
     """
     os.environ.setdefault(QUIET, "true")
+    os.environ.setdefault(RETRIES, "3")
     uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", "")
     try:
         import mlflow
