@@ -6,7 +6,6 @@ import atexit
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 
 
 def programs() -> Path | None:
@@ -46,9 +46,7 @@ class Server:
         if os.geteuid() == 0:
             self._as = {"user": "postgres", "group": "postgres", "extra_groups": []}
             shutil.chown(self.folder, "postgres", "postgres")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         self._run("initdb", "-D", "data", "-U", "autoopt", "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C")
         self.start()
 

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from children import HANG_SECONDS
+from ports import free_port
 from watching import all_gone
 
 from autoopt.orchestrate.flow_runs.showing import BEGUN, ENDED
@@ -28,13 +28,6 @@ from autoopt.store import open_store
 KEPT = Path(__file__).parents[1] / ".pytest_cache"
 DATABASE, MEMO = "prefect.db", "memo_store.toml"
 START_SECONDS = 180.0
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def prepared(home: Path) -> Path:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from prefect_server import ended, free_port, prepared, running_server
+from ports import free_port
+from prefect_server import ended, prepared, running_server
 
 from autoopt.spec.targets import HostSpec
 

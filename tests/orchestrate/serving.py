@@ -19,7 +19,8 @@ from typing import Any
 import httpx
 import psutil
 from children import HANG_SECONDS
-from prefect_server import free_port, prepared
+from ports import free_port
+from prefect_server import prepared
 
 Json = dict[str, Any]
 Late = tuple[type[httpx.TimeoutException], ...]

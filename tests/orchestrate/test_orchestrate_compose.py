@@ -18,8 +18,8 @@ import httpx
 import pytest
 from builders import mlp, write
 from children import HANG_SECONDS, start_process
+from ports import free_port
 from postgres import Server
-from prefect_server import free_port
 from ruamel.yaml import YAML
 from serving import alive, belonging, environment, eventually
 

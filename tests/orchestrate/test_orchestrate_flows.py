@@ -17,7 +17,8 @@ import pytest
 from builders import mlp, write
 from children import HANG_SECONDS
 from onnx import helper
-from prefect_server import end_personal_server, free_port, prepared, running_server, wait_until_shown
+from ports import free_port
+from prefect_server import end_personal_server, prepared, running_server, wait_until_shown
 
 from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.shown_run import Showing, ShownRun

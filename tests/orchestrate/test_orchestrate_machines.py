@@ -14,8 +14,9 @@ import pytest
 from builders import cnn, mlp, write
 from children import HANG_SECONDS
 from machines import Machine, machines, reachable
+from ports import free_port
 from postgres import Server
-from prefect_server import free_port, running_server
+from prefect_server import running_server
 from serving import Serving, alive, belonging, environment, eventually
 
 from autoopt.cli.app import main

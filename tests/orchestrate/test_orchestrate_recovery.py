@@ -17,7 +17,7 @@ import psutil
 import pytest
 from builders import endless_loop, mlp, write
 from children import HANG_SECONDS
-from prefect_server import free_port
+from ports import free_port
 from remote_pool import POOL, bare_server, known, server, worker
 from serving import Json, Serving, alive, belonging, eventually, serving
 

@@ -26,7 +26,7 @@ from aiosmtpd.controller import Controller
 from browsing import browsing
 from builders import cnn, mlp, write
 from children import HANG_SECONDS, start_process
-from prefect_server import free_port
+from ports import free_port
 from ruamel.yaml import YAML
 from serving import Serving, alive, belonging, environment, eventually, serving
 

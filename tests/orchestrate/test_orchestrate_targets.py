@@ -17,7 +17,8 @@ from builders import mlp, write
 from children import HANG_SECONDS
 from fsspec.core import url_to_fs
 from object_store import bucket
-from prefect_server import free_port, wait_until_shown
+from ports import free_port
+from prefect_server import wait_until_shown
 from remote_pool import POOL, server, worker
 
 from autoopt.api import execute, resume

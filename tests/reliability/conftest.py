@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from commands import Command, Prefect, Said, environment
-from prefect_server import free_port, prepared, running_server
+from ports import free_port
+from prefect_server import prepared, running_server
 
 from autoopt.cli.app import main
 from autoopt.settings import settings
