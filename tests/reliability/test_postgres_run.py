@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from children import HANG_SECONDS
-from commands import RUN, fill, finish, left, start, until
+from commands import RUN, Command, fill, finish, left, start, until
 from postgres import Server
 
 from autoopt.store import open_store
@@ -23,7 +24,9 @@ def server() -> Iterator[Server]:
     made.close()
 
 
-def test_a_run_outlives_the_restarts_of_its_server_and_is_the_same_as_on_sqlite(server: Server, tmp_path: Path) -> None:
+def test_a_run_outlives_the_restarts_of_its_server_and_is_the_same_as_on_sqlite(
+    server: Server, command: Command, tmp_path: Path
+) -> None:
     fill(tmp_path)
     running, said = start(tmp_path, *RUN, AUTOOPT_DB_URL=server.url), ""
     for moment in ("trial 0:", "trial 2:"):
@@ -36,17 +39,21 @@ def test_a_run_outlives_the_restarts_of_its_server_and_is_the_same_as_on_sqlite(
     with open_store(server.url, tmp_path / "home") as store:
         assert verify(store).ok
         assert [run.status for run in store.runs.all()] == ["finished"]
-    finish(start(fill(tmp_path / "sqlite"), *RUN))
+    assert command(fill(tmp_path / "sqlite"), *RUN).code == 0
     assert found == left(tmp_path / "sqlite" / "home")
 
 
-def test_a_run_killed_beside_postgresql_is_continued(server: Server, tmp_path: Path) -> None:
+def test_a_run_killed_beside_postgresql_is_continued(
+    server: Server, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(tmp_path, width=48)  # the server's database holds the other model's results
     killed = start(tmp_path, *RUN, AUTOOPT_DB_URL=server.url, AUTOOPT_FAULT="between ask and tell:2")
     killed.communicate(timeout=HANG_SECONDS)
     assert killed.returncode == -9
-    (document,) = finish(start(tmp_path, "resume", "--engine", "inline", "--json", AUTOOPT_DB_URL=server.url))
+    with monkeypatch.context() as patch:
+        patch.setenv("AUTOOPT_DB_URL", server.url)
+        (document,) = json.loads(command(tmp_path, "resume", "--engine", "inline", "--json").out)
     assert document["pass_runs"]["reused"] > 0
     found = left(tmp_path / "home", server.url)
-    finish(start(fill(tmp_path / "sqlite", width=48), *RUN))
+    assert command(fill(tmp_path / "sqlite", width=48), *RUN).code == 0
     assert found == left(tmp_path / "sqlite" / "home")
