@@ -16,6 +16,7 @@ from uuid import UUID
 from zoneinfo import available_timezones
 
 from autoopt.engine.sweeps.request import SweepRequest
+from autoopt.engine.sweeps.zoo import check_zoo
 from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import without_nulls
 from autoopt.orchestrate.flow_runs.naming import CHAIN_NAME, EARLIER_NAME
@@ -25,7 +26,6 @@ from autoopt.orchestrate.server.heartbeats import ensure_automations
 from autoopt.orchestrate.server.notifications import notify_of
 from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec.notify import addresses_of
-from autoopt.spec.zoo import load_zoo
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -140,7 +140,7 @@ def schedule_sweep(
             environment lacks an address to notify, or the deployment of that name belongs to another zoo file or tag.
         SystemFailure: the server does not answer.
     """
-    zoo = load_zoo(request.zoo)
+    zoo = check_zoo(request.zoo, request.only, request.dag, root_of_data(request.data_root))
     name = zoo.name
     if request.only:
         name += f"-{request.only}"

@@ -16,6 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from glob import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
@@ -28,9 +29,9 @@ from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server.access import is_loopback
 from autoopt.report.html import page, section, table_html, text_html
-from autoopt.report.night_history import StoredNight, history_of
+from autoopt.report.night_history import NightFilter, StoredNight, history_of
 from autoopt.report.nights import day_text
-from autoopt.report.nights_page import nights_html
+from autoopt.report.nights_page import PageLinks, nights_html
 from autoopt.report.prometheus import prometheus_text
 from autoopt.report.sweep import message
 from autoopt.report.sweep_page import sweep_html
@@ -83,7 +84,8 @@ class Pages:
             if not name and kind == "metrics":
                 return TEXT, prometheus_text(newest_nights(store))
             if kind == "zoo":
-                return HTML, self._zoo(store, unquote(name))
+                zoo, _, model = name.partition("/")
+                return HTML, self._zoo(store, unquote(zoo), unquote(model))
             if kind == "sweep":
                 return HTML, self._sweep(store, name)
             if kind == "run":
@@ -97,7 +99,8 @@ class Pages:
         body = table or "<p>No sweep has finished. Run 'autoopt sweep zoo.yaml'.</p>"
         return self._with_navigation(page("zoos", ["<h1>Zoos</h1>", section("Last nights", body)]), {})
 
-    def _zoo(self, store: Store, name: str) -> str:
+    def _zoo(self, store: Store, name: str, model: str) -> str:
+        """The page of a zoo, or of one of its models."""
         releases = release_marks(store, name)
         newest = next((record for record in store.sweeps.all(name) if record.status == "finished"), None)
         if newest is None:
@@ -105,10 +108,15 @@ class Pages:
         marks = [mark.time for of_model in releases.values() for mark in of_model]
 
         def render() -> str:
-            history = history_of(name, stored_nights(store, name, DEFAULT_NIGHTS), releases)
-            return self._with_navigation(nights_html(history, runs="/run/", sweeps="/sweep/"), {})
+            only = NightFilter((escape(model),) if model else ())
+            history = history_of(name, stored_nights(store, name, DEFAULT_NIGHTS), releases, only)
+            if not history.nights:
+                raise InputError("there is no such model", where=model)
+            place = f"/zoo/{quote(name)}"
+            links = PageLinks("/run/", "/sweep/", "" if model else f"{place}/")
+            return self._with_navigation(nights_html(history, links), {f"zoo {name}": place} if model else {})
 
-        return self._kept(f"zoo {name}", (newest.id, newest.finished, marks), render)
+        return self._kept(f"zoo {name}/{model}", (newest.id, newest.finished, marks), render)
 
     def _sweep(self, store: Store, name: str) -> str:
         record = store.sweeps.get(name)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from statistics import geometric_mean, median
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from autoopt.metrics import Direction, Estimate, is_ratio_metric
 from autoopt.report.bisection import sentence
@@ -32,6 +32,10 @@ class StoredNight:
     time: float
     """Seconds since 1970."""
     result: SweepResult
+
+
+_Dated: TypeAlias = tuple[StoredNight, SweepEntry]
+"""A model's entry, and the night that it is of."""
 
 
 @dataclass(frozen=True)
@@ -180,8 +184,11 @@ def history_of(
     if only is not None:
         restricted = [replace(night, result=only.restricted(night.result)) for night in stored]
         stored = [night for night in restricted if night.result.models]
-    names = dict.fromkeys(entry.name for night in stored for entry in night.result.models)
-    histories = [_model_history(name, stored, releases.get(name, ())) for name in names]
+    entries: dict[str, list[_Dated]] = {}
+    for night in stored:
+        for entry in night.result.models:
+            entries.setdefault(entry.name, []).append((night, entry))
+    histories = [_model_history(name, dated, releases.get(name, ())) for name, dated in entries.items()]
     if only is not None and only.worse:
         histories = [past for past in histories if past.is_worse]
     return History(zoo, tuple(map(_night, stored)), tuple(histories))
@@ -221,10 +228,10 @@ def _gain(entries: Sequence[SweepEntry]) -> float | None:
     return geometric_mean(factors)
 
 
-def _model_history(name: str, stored: Sequence[StoredNight], releases: Sequence[ReleaseMark]) -> ModelHistory:
-    found = [(night, entry) for night in stored for entry in night.result.models if entry.name == name]
-    metric, goal, quality = _metrics([entry for _, entry in found])
-    nights = [_model_night(night, entry, metric, quality) for night, entry in found]
+def _model_history(name: str, entries: Sequence[_Dated], releases: Sequence[ReleaseMark]) -> ModelHistory:
+    """The history of a model from its entries, oldest first."""
+    metric, goal, quality = _metrics([entry for _, entry in entries])
+    nights = [_model_night(night, entry, metric, quality) for night, entry in entries]
     changes = [*_changes("gain", nights, goal), *_changes("source", nights, goal)]
     changes.sort(key=lambda change: change.time)
     return ModelHistory(
@@ -234,7 +241,7 @@ def _model_history(name: str, stored: Sequence[StoredNight], releases: Sequence[
         nights=tuple(nights),
         changes=tuple(changes),
         flaky=_flaky_reason(nights),
-        tags=found[-1][1].tags,
+        tags=entries[-1][1].tags,
         releases=tuple(releases),
     )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from autoopt.metrics import Estimate
 from autoopt.report.change import estimate_text, figure_text, improvement
@@ -16,6 +18,8 @@ from autoopt.results.sweep import OK
 
 MOST_COLUMNS: Final = 30
 """Nights of the heat map."""
+MOST_PLOTS: Final = 20
+"""Models whose figures are drawn: each takes a fifth of a second."""
 SATURATED: Final = 1.3
 """Deviation that has the strongest colour."""
 HEIGHT: Final = 130
@@ -24,28 +28,41 @@ CHANGE: Final = "change"
 """Name of the figure that is the change from the source to the best model."""
 
 
-def nights_html(history: History, *, runs: str = "", sweeps: str = "") -> str:
-    """Render the page of a zoo's history.
+@dataclass(frozen=True)
+class PageLinks:
+    """Addresses of other pages without the id or name at their end; empty without such pages."""
 
-    Args:
-        history: The history.
-        runs: Address of the pages of runs, without the run's id; empty without such pages.
-        sweeps: The same for sweeps.
-    """
+    runs: str = ""
+    sweeps: str = ""
+    models: str = ""
+    """Pages of single models."""
+
+    def model(self, name: str, *, plotted: bool) -> str:
+        """The place of a model's plots: its page, else this one; empty if it has none."""
+        if self.models:
+            return f"{self.models}{quote(name, safe='')}"
+        return f"#plots-{name}" if plotted else ""
+
+
+def nights_html(history: History, links: PageLinks = PageLinks()) -> str:
+    """Render the page of a zoo's history. It draws the first models, those with lasting changes before all."""
     last = history.nights[-1]
     row_ids = [_row_id(past) for past in history.models]
-    links = {past.model: f"#plots-{past.model}" for past in history.models}
-    models = table_html(models_table(history), identity="models", style="sortable", row_ids=row_ids, links=links)
-    nights = {day_text(night.time): f"{sweeps}{night.sweep}" for night in history.nights if sweeps}
+    plotted = _plotted(history.models)
+    drawn = {past.model for past in plotted}
+    places = {past.model: links.model(past.model, plotted=past.model in drawn) for past in history.models}
+    places = {name: place for name, place in places.items() if place}
+    models = table_html(models_table(history), identity="models", style="sortable", row_ids=row_ids, links=places)
+    nights = {day_text(night.time): f"{links.sweeps}{night.sweep}" for night in history.nights if links.sweeps}
     parts = [
         f"<h1>zoo {text_html(history.zoo)}</h1>",
         f'<p class="headline">{text_html(_headline(last))}</p>',
         paragraphs(_last_night(last)),
         section("Over the nights", paragraphs(notable(history))),
         _controls(history),
-        section("Models and nights", _heat_map(history, runs)),
+        section("Models and nights", _heat_map(history, places, links.runs)),
         section("Models", models),
-        section("Plots", _plots(history.models)),
+        section("Plots", _plots(plotted, len(history.models))),
         section("Nights", table_html(nights_table(history), identity="nights", style="sortable", links=nights)),
     ]
     return page(f"zoo {history.zoo}", parts)
@@ -99,8 +116,11 @@ def _shown(history: History) -> Sequence[Night]:
     return history.nights[-MOST_COLUMNS:]
 
 
-def _heat_map(history: History, runs: str) -> str:
-    """A table of models and nights, coloured by the deviation of the ratio from the model's median."""
+def _heat_map(history: History, places: Mapping[str, str], runs: str) -> str:
+    """A table of models and nights, coloured by the deviation of the ratio from the model's median.
+
+    `places` are addresses by the model's name.
+    """
     nights = _shown(history)[::-1]  # the newest ones are in view
     head = "".join(f'<th title="{day_text(night.time)}">{day_text(night.time)[5:10]}</th>' for night in nights)
     rows = []
@@ -109,7 +129,9 @@ def _heat_map(history: History, runs: str) -> str:
         entries = {night.sweep: night for night in past.nights}
         of_nights = [(entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
         cells = [_heat_cell(past.metric, entry, value, runs) for entry, value in of_nights]
-        link = f'<a href="#plots-{text_html(past.model)}">{text_html(past.model)}</a>'
+        link = text_html(past.model)
+        if past.model in places:
+            link = f'<a href="{text_html(places[past.model])}">{link}</a>'
         facts = f'data-model="{text_html(past.model)}" data-tags="{text_html(" ".join(past.tags))}"'
         if past.is_worse:
             facts += " data-worse"
@@ -138,14 +160,18 @@ def _heat_cell(metric: str, night: ModelNight | None, relative: float | None, ru
     return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{text}</td>'
 
 
-def _plots(histories: Sequence[ModelHistory]) -> str:
-    """Small plots of each model; models with lasting changes come first."""
-    ordered = sorted(histories, key=lambda past: not (past.changes or past.flaky))
+def _plotted(histories: Sequence[ModelHistory]) -> list[ModelHistory]:
+    """The models whose figures are drawn; those with lasting changes come first."""
+    drawable = [past for past in histories if len(past.nights) > 1]
+    return sorted(drawable, key=lambda past: not (past.changes or past.flaky))[:MOST_PLOTS]
 
-    def draw() -> list[str]:
-        return [_model_plots(past) for past in ordered if len(past.nights) > 1]
 
-    return charts(draw)
+def _plots(histories: Sequence[ModelHistory], models: int) -> str:
+    """Small plots of each model, and a line if there are more models."""
+    parts = charts(lambda: [_model_plots(past) for past in histories])
+    if parts and models > MOST_PLOTS:
+        parts += paragraphs([f"{MOST_PLOTS} of {models} models."], "small")
+    return parts
 
 
 def _model_plots(past: ModelHistory) -> str:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.report.bisection import remarks, sentence, tables
-from autoopt.report.formatting import short
+from autoopt.report.formatting import plural, short
 from autoopt.report.html import charts, code, figure, page, paragraphs, section, table_html, text_html
 from autoopt.report.night_charts import chart_over_nights, heat_style, heat_table
+from autoopt.report.nights import day_text
 from autoopt.report.sweep import changes_table, models_table, summary, sweep_title
 from autoopt.report.table import Table
 from autoopt.results import SweepEntry, SweepResult
@@ -22,6 +23,8 @@ MOST_HISTORIES = 40
 """Models whose history is drawn, those with changes first."""
 TINY = 1e-9
 """Smallest ratio that is inverted."""
+LIBRARIES = ("autoopt", "onnxruntime", "onnx", "numpy")
+"""Libraries whose versions stand at the top."""
 SATURATED = 3.0
 """Ratio that has the strongest colour."""
 
@@ -49,6 +52,8 @@ class SweepFacts:
     """Earlier good sweeps and this one by model, oldest first."""
     pages: Mapping[str, str] = field(default_factory=dict)
     """Paths of the pages of runs, relative to that of the sweep, by the run's id."""
+    time: float = 0.0
+    """The beginning of the sweep, in seconds since 1970; 0 if it is not known."""
 
 
 def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
@@ -62,6 +67,7 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
     parts = [
         f"<h1>{text_html(title)}</h1>",
         f'<p class="headline">{text_html(verdict[:1].upper() + verdict[1:])}</p>',
+        paragraphs(_circumstances(result, facts)),
         paragraphs([line for line in summary(result) if line != verdict]),
         section("Models", models),
         section("Changes beyond the noise", _changes(result)),
@@ -71,6 +77,22 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
         section("Runs without a page here", _runs(result.models, facts)),
     ]
     return page(title, parts)
+
+
+def _circumstances(result: SweepResult, facts: SweepFacts) -> list[str]:
+    """When, where and with which versions the models were measured, and a line for a busy machine."""
+    parts = [day_text(facts.time)] if facts.time else []
+    environments = [entry.environment for entry in result.models if entry.environment]
+    if environments:
+        parts += [str(environments[-1].get(name, "")) for name in ("host", "os", "python")]
+        libraries = environments[-1].get("libraries")
+        if isinstance(libraries, Mapping):
+            parts += [f"{name} {libraries[name]}" for name in LIBRARIES if name in libraries]
+    lines = [", ".join(filter(None, parts))]
+    busy = sum(entry.best is not None and entry.best.measured.busy for entry in result.models)
+    if busy:
+        lines.append(f"The machine was busy or unsteady while {plural(busy, 'model')} were measured.")
+    return list(filter(None, lines))
 
 
 def _row_id(entry: SweepEntry) -> str:

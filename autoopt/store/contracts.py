@@ -244,6 +244,10 @@ class SweepStore(ABC):
         """The sweep with this id, or the `latest`."""
 
     @abstractmethod
+    def names(self) -> list[str]:
+        """The names of all sweeps, each once."""
+
+    @abstractmethod
     def all(self, name: str | None = None) -> Iterator[SweepRecord]:
         """All sweeps, or those with this name, newest first.
 

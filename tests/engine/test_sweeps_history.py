@@ -136,6 +136,8 @@ def test_models_that_a_night_left_out_are_missing_since_the_night_that_had_them(
     night.add(night.entry("one"), replace(night.entry("gone"), listed="one"))
     night.add(night.entry("one"), not_run=("gone",))
     assert [entry.name for entry in night.missing()] == ["gone"]
+    night.add(night.entry("one"), night.entry("two"), accept=True)
+    assert night.missing() == []
 
 
 def test_nights_that_left_a_model_out_are_counted_up_to_the_one_that_ran_it(night: Night) -> None:

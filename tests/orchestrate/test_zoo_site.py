@@ -60,6 +60,8 @@ def test_pages_lead_from_the_zoos_to_a_night_a_run_and_prefect(folder: Path) -> 
         zoos = client.get("/").raise_for_status().text
         assert "No regression in 1 model" in zoos
         zoo = client.get(link(zoos, "/zoo/")).raise_for_status().text
+        model = client.get(link(zoo, "/zoo/small/")).raise_for_status().text
+        assert link(model, "/run/") == link(zoo, "/run/")
         sweep = client.get(link(zoo, "/sweep/")).raise_for_status().text
         assert link(zoo, "/run/") == link(sweep, "/run/")
         run = client.get(link(sweep, "/run/")).raise_for_status().text
@@ -97,7 +99,9 @@ def test_what_needs_no_password_is_only_for_this_machine(folder: Path) -> None:
         assert client.get("/", headers={"Host": "localhost:80"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/zoo/other", "/sweep/nothing", "/run/nothing", "/x", "/zoo/%2e%2e/etc", "/zoo/"])
+@pytest.mark.parametrize(
+    "path", ["/zoo/other", "/sweep/nothing", "/run/nothing", "/x", "/zoo/%2e%2e/etc", "/zoo/", "/zoo/small/*"]
+)
 def test_an_unknown_page_is_one_line(folder: Path, path: str) -> None:
     with site() as client:
         answer = client.get(path)

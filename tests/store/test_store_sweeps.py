@@ -33,6 +33,12 @@ def test_without_sweeps_there_is_no_latest(store: Store) -> None:
     assert list(store.sweeps.all()) == []
 
 
+def test_each_zoo_is_named_once(store: Store) -> None:
+    for name in ("b", "a", "b"):
+        store.sweeps.create(SweepRecord("", name))
+    assert sorted(store.sweeps.names()) == ["a", "b"]
+
+
 def test_a_finished_sweep_can_be_reopened(store: Store) -> None:
     sweep = store.sweeps.create(SweepRecord("", "zoo"))
     assert (sweep.status, sweep.finished) == ("running", None)

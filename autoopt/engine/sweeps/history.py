@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -89,18 +90,25 @@ class SweepHistory:
         A sweep that was accepted after the release takes its place.
         """
         good = self._good_entries(sweep, models)
-        for name, history in release_histories(self._store, self._zoo.name).items():
+        releases = release_histories(self._store, self._zoo.name)
+        in_use = {name: history for name, history in releases.items() if history.current is not None and name in good}
+        accepted = self._accepted(sweep, min((history.since for history in in_use.values()), default=math.inf))
+        for name, history in in_use.items():
             release = history.current
-            if release is not None and name in good and history.since > self._accepted(sweep, name):
+            if release is not None and history.since > accepted.get(name, 0.0):
                 good[name].insert(0, EarlierEntry(release.sweep, release.entry, release.number))
         return good
 
-    def _accepted(self, sweep: str, name: str) -> float:
-        """The time of the newest sweep that was accepted as a baseline and has this model; 0 if there is none."""
+    def _accepted(self, sweep: str, since: float) -> dict[str, float]:
+        """The time of the newest sweep after `since` that was accepted as a baseline, by the names of its models."""
+        accepted: dict[str, float] = {}
         for record in self._finished(sweep):
-            if record.settings.get("accept") and any(entry.name == name for entry in self._result(record).models):
-                return record.created
-        return 0.0
+            if record.created <= since:
+                break
+            if record.settings.get("accept"):
+                for entry in self._result(record).models:
+                    accepted.setdefault(entry.name, record.created)
+        return accepted
 
     def _good_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
         """The latest good entries of earlier sweeps by the model's name, newest first; at most `NIGHTS` of each."""
@@ -133,11 +141,14 @@ class SweepHistory:
         reasons = {item.listed: item.reason for item in items if item.reason}
         names = {item.name for item in items}
         vanished: dict[Key, SweepEntry] = {}
+        left_out: set[str] | None = None
         for record in self._with_tag(sweep, only):
+            result = self._result(record)
+            left_out = set(result.not_run) if left_out is None else left_out - {entry.name for entry in result.models}
             for entry in self._vanished(record, items):
                 if entry.listed in lines:
                     vanished.setdefault((entry.listed, entry.called), entry)
-            if record.settings.get("accept") or not self._result(record).not_run:
+            if record.settings.get("accept") or not left_out:
                 break
         return [_missing(entry, reasons, names) for entry in vanished.values()]
 

@@ -18,7 +18,7 @@ def zoo_of(store: Store, name: str | None) -> str:
     Raises:
         InputError: No sweep has finished, there is no zoo of that name, or there are several and none is named.
     """
-    names = list(dict.fromkeys(record.name for record in store.sweeps.all() if record.result is not None))
+    names = [name for name in store.sweeps.names() if any(one.result is not None for one in store.sweeps.all(name))]
     if not names:
         raise InputError("no sweep in this store", remedy="run 'autoopt sweep zoo.yaml'")
     listed = ", ".join(sorted(names))
@@ -44,11 +44,7 @@ def stored_nights(store: Store, zoo: str, limit: int) -> list[StoredNight]:
 
 def newest_nights(store: Store) -> list[StoredNight]:
     """The newest finished sweep of each zoo, by the zoo's name."""
-    newest: dict[str, StoredNight] = {}
-    for record in store.sweeps.all():
-        if record.name not in newest and record.status == "finished" and record.result is not None:
-            newest[record.name] = StoredNight(record.created, SweepResult.from_json(record.result))
-    return [newest[name] for name in sorted(newest)]
+    return [night for name in sorted(store.sweeps.names()) for night in stored_nights(store, name, 1)]
 
 
 def night_named(nights: list[StoredNight], name: str) -> SweepResult:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from autoopt.engine.tools.run_report import run_report
@@ -26,6 +27,7 @@ def sweep_facts(
 
     `earlier` holds the good entries of earlier sweeps by the model's name, newest first.
     """
+    begun = cache(lambda sweep: store.sweeps.get(sweep).created)
     chains, nights = {}, {}
     for entry in entries:
         if entry.result is None:
@@ -35,8 +37,8 @@ def sweep_facts(
             chains[entry.name] = _best_by_chain(finished_trials(store, entry.run), objective.metric)
             before = [(one.sweep, one.entry) for one in earlier[entry.name] if not one.release]
             sweeps = [*reversed(before), (sweep, entry)]
-            nights[entry.name] = _nights(store, sweeps, objective.metric)
-    return SweepFacts(chains, nights)
+            nights[entry.name] = _nights(begun, sweeps, objective.metric)
+    return SweepFacts(chains, nights, time=begun(sweep))
 
 
 def _best_by_chain(trials: Sequence[Trial], metric: str) -> dict[str, Estimate]:
@@ -49,11 +51,11 @@ def _best_by_chain(trials: Sequence[Trial], metric: str) -> dict[str, Estimate]:
     return best
 
 
-def _nights(store: Store, sweeps: Sequence[tuple[str, SweepEntry]], metric: str) -> list[NightRatio]:
+def _nights(begun: Callable[[str], float], sweeps: Sequence[tuple[str, SweepEntry]], metric: str) -> list[NightRatio]:
     nights = []
     for sweep, entry in sweeps:
         if entry.best is not None and metric in entry.best.ratios:
-            nights.append(NightRatio(store.sweeps.get(sweep).created, entry.best.ratios[metric], entry.run, metric))
+            nights.append(NightRatio(begun(sweep), entry.best.ratios[metric], entry.run, metric))
     return nights
 
 

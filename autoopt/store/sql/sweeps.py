@@ -40,6 +40,9 @@ class SqlSweeps(SweepStore):
     def get(self, name: str) -> SweepRecord:
         return _record(_LOOKUP.find(self._database, name))
 
+    def names(self) -> list[str]:
+        return [row["name"] for row in fetch_all(self._database, select(_T.name).distinct())]
+
     def all(self, name: str | None = None) -> Iterator[SweepRecord]:
         query = select(_T.id).order_by(_T.number.desc())
         if name is not None:
