@@ -16,7 +16,6 @@ from uuid import UUID
 from zoneinfo import available_timezones
 
 from autoopt.engine.sweeps.request import SweepRequest
-from autoopt.engine.sweeps.zoo import check_zoo
 from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import without_nulls
 from autoopt.orchestrate.flow_runs.naming import CHAIN_NAME, EARLIER_NAME
@@ -26,6 +25,7 @@ from autoopt.orchestrate.server.heartbeats import ensure_automations
 from autoopt.orchestrate.server.notifications import notify_of
 from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec.notify import addresses_of
+from autoopt.spec.zoo import load_zoo
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -68,8 +68,6 @@ class _Deployment:
     """Values to choose from in the form, by the parameter's name."""
     tags: Sequence[str] | None = None
     """The tags of a zoo: the only values of `only`, if there are any."""
-    one_at_a_time: bool = False
-    """A flow run that comes due while another one runs is cancelled."""
 
     @property
     def full_name(self) -> str:
@@ -105,7 +103,7 @@ def deploy_all(queues: Sequence[str] = ()) -> list[str]:
     deployments = [
         _Deployment(optimize_model, MODELS, OPTIMIZE_ANY, choices=dags),
         _Deployment(tune_chain, CHAINS, CHAIN_NAME),
-        replace(night, one_at_a_time=True),
+        night,
     ]
     deployments += _of_earlier_version(deployments)
     deployments += [_Deployment(optimize_model, MODELS, queue, queue, choices=dags) for queue in queues]
@@ -140,7 +138,7 @@ def schedule_sweep(
             environment lacks an address to notify, or the deployment of that name belongs to another zoo file or tag.
         SystemFailure: the server does not answer.
     """
-    zoo = check_zoo(request.zoo, request.only, request.dag, root_of_data(request.data_root))
+    zoo = load_zoo(request.zoo)
     name = zoo.name
     if request.only:
         name += f"-{request.only}"
@@ -178,7 +176,6 @@ def schedule_sweep(
         without_nulls(parameters),
         choices={"dag": [str(folder / file) for file in dag_files(folder)]},
         tags=tags_of(zoo),
-        one_at_a_time=True,
     )
     addresses = addresses_of(zoo.notified)
     try:
@@ -230,18 +227,14 @@ def _deploy(deployment: _Deployment, keep_changes: bool) -> UUID:
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import DeploymentScheduleCreate
-    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
     from prefect.deployments.runner import RunnerDeployment
     from prefect.types.entrypoint import EntrypointType
 
-    limit = None
-    if deployment.one_at_a_time:
-        limit = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
     runner = RunnerDeployment.from_flow(
         deployment.flow,
         name=deployment.name,
         schedule=deployment.schedule,
-        concurrency_limit=limit,
+        concurrency_limit=None,  # removes that of earlier versions, whose lease ended nights when the server restarted
         work_pool_name=deployment.pool,
         work_queue_name=deployment.queue,
         tags=["autoopt"],

@@ -233,7 +233,7 @@ class SweepStore(ABC):
 
     @abstractmethod
     def create(self, record: SweepRecord) -> SweepRecord:
-        """Store a new sweep; an empty id is filled in."""
+        """Store a new sweep, claimed by its owner if it names one; an empty id is filled in."""
 
     @abstractmethod
     def finish(self, sweep: str, status: RunStatus = "finished", result: Json | None = None) -> None:

@@ -11,7 +11,7 @@ from builders import mlp, write
 from store_owners import by
 
 from autoopt.engine.sweeps import history
-from autoopt.engine.sweeps.history import SweepHistory
+from autoopt.engine.sweeps.history import NightInProgress, SweepHistory
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import items
 from autoopt.errors import InputError
@@ -221,6 +221,23 @@ def test_a_flow_run_waits_for_the_process_that_executes_its_sweep(
     resumed_record = resumed(night, flow_run="f", or_begin=True)
     assert resumed_record is not None
     assert (resumed_record.id, resumed_record.status) == (record.id, "finished")
+
+
+def test_a_night_is_cancelled_while_an_older_one_is_in_progress(night: Night) -> None:
+    def begun(by_whom: str, only: str | None = None) -> SweepRecord:
+        settings = {"of": night.history.identity, "flow_run": by_whom, "only": only}
+        return night.store.sweeps.create(SweepRecord("", "z", settings=settings, owner=f"far/1-2/3/{by_whom}/5"))
+
+    first, other_tag = begun("4"), begun("6", "a")
+    second = begun("5")
+    with pytest.raises(NightInProgress, match=f"z: sweep {first.id} is in progress"):
+        SweepHistory(night.zoo, by(night.store, str(second.owner))).refuse_beside_another_night(second)
+    assert night.store.sweeps.get(second.id).status == "cancelled"
+    night.history.refuse_beside_another_night(first)
+    night.history.refuse_beside_another_night(other_tag)
+    assert by(night.store, str(first.owner)).claims.renew("sweep", first.id, seconds=-1.0)
+    third = begun("7")
+    night.history.refuse_beside_another_night(third)
 
 
 def test_a_zoo_file_that_was_moved_keeps_its_history(night: Night) -> None:

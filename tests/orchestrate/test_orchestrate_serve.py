@@ -332,13 +332,9 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
 
     default = served.get("deployments/name/nightly_sweep/sweep-zoo")
     written = YAML(typ="safe").load((Path(__file__).parents[2] / "prefect.yaml").read_text())["deployments"][-1]
-    limit = {"limit": default["global_concurrency_limit"]["limit"]}
-    limit["collision_strategy"] = default["concurrency_options"]["collision_strategy"]
     [schedule] = default["schedules"]
     is_set = {name: {**schedule, **schedule["schedule"]}[name] for name in ("cron", "timezone", "active")}
-    assert [default["parameters"], [is_set], limit] == [
-        written[name] for name in ("parameters", "schedules", "concurrency_limit")
-    ]
+    assert [default["parameters"], [is_set]] == [written[name] for name in ("parameters", "schedules")]
     here = f"deployments/{default['id']}"
     served.ask("PATCH", here, {"parameters": {"zoo": "mine.yaml"}})
     served.ask("PATCH", f"{here}/schedules/{schedule['id']}", {"active": True})

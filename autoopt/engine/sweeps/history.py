@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -22,6 +23,8 @@ from autoopt.results.sweep import MISSING
 from autoopt.spec.zoo import ZooSpec
 from autoopt.store import Store, SweepRecord
 
+NEWEST: Final = 10
+"""Sweeps among which one in progress is looked for."""
 POLL_SECONDS: Final = 2.0
 """Interval of looks at a sweep that another process executes."""
 Key: TypeAlias = tuple[str, str]
@@ -29,6 +32,10 @@ Key: TypeAlias = tuple[str, str]
 
 The name in the sweep depends on the other models, so it serves only as a fallback.
 """
+
+
+class NightInProgress(InputError):
+    """A night came due while the one before was in progress."""
 
 
 class SweepHistory:
@@ -83,6 +90,26 @@ class SweepHistory:
             time.sleep(POLL_SECONDS)
             record = self._store.sweeps.get(record.id)
         return record
+
+    def refuse_beside_another_night(self, record: SweepRecord) -> None:
+        """Cancel a night if an older one with the same tag is in progress. Both are sweeps of flow runs.
+
+        Raises:
+            NightInProgress: One is.
+        """
+        records = dropwhile(lambda other: other.id != record.id, islice(self._records(), NEWEST))
+        for other in records:
+            same_kind = other.settings.get("flow_run") and other.settings.get("only") == record.settings.get("only")
+            if other.id != record.id and same_kind and other.status == "running" and self._is_held(other):
+                self._store.sweeps.finish(record.id, "cancelled")
+                raise NightInProgress(f"sweep {other.id} is in progress", where=self._zoo.name)
+
+    def _is_held(self, record: SweepRecord) -> bool:
+        """True if a process is executing the sweep."""
+        if self._store.claims.acquire("sweep", record.id):
+            self._store.claims.release("sweep", record.id)
+            return False
+        return True
 
     def references(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
         """The entries to compare with by the model's name: the release, if there is one, then the latest good sweeps.

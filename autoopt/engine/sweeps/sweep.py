@@ -42,7 +42,8 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
     """Execute a sweep and store its result.
 
     Raises:
-        InputError: the zoo file or a DAG is wrong, there is nothing to resume, or another process executes the sweep.
+        InputError: the zoo file or a DAG is wrong, there is nothing to resume, another process executes the sweep, or
+            it is that of a flow run while an earlier night is in progress.
             A model that does not exist or cannot be read is listed, not raised.
     """
     began = time.monotonic()
@@ -60,10 +61,13 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
             spec.check_files(model=False)
         if record is None:
             asked = {"of": history.identity, **request.settings(), "flow_run": request.flow_run}
-            record = store.sweeps.create(SweepRecord(id="", name=zoo.name, settings=asked))
-        record = history.claimed(record, wait=bool(request.flow_run))
+            record = store.sweeps.create(SweepRecord(id="", name=zoo.name, settings=asked, owner=store.owner))
+        else:
+            record = history.claimed(record, wait=bool(request.flow_run))
         if record.status == "finished":
             return SweepResult.from_json(record.result or {})
+        if request.flow_run:
+            history.refuse_beside_another_night(record)
         if request.nightly:
             request = _with_limits(request, zoo, began)
         with renewed_claim(store, "sweep", record.id):

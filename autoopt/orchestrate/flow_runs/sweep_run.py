@@ -21,6 +21,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 
 from autoopt.engine.run.session import Session
+from autoopt.engine.sweeps.history import NightInProgress
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.errors import AutooptError, SystemFailure
@@ -129,6 +130,8 @@ def nightly(night: Night) -> State[None]:
         pages: dict[str, str] = {}
         result = run_sweep(request, partial(_search_in_subflow, pages))
         return _final_state(result, pages)
+    except NightInProgress as error:
+        return Cancelled(message=str(error))
     except AutooptError as error:
         return Failed(message=str(error))
 

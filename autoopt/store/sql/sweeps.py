@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sqlalchemy import RowMapping, select, update
 
 from autoopt.store import codec
-from autoopt.store.contracts import SweepStore
+from autoopt.store.contracts import LEASE_SECONDS, SweepStore
 from autoopt.store.records import Json, RunStatus, SweepRecord, new_id
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
@@ -27,6 +27,8 @@ class SqlSweeps(SweepStore):
     def create(self, record: SweepRecord) -> SweepRecord:
         sweep = record.id or new_id()
         row = {**to_row(tables.sweep, record), "id": sweep, "created": self._database.now}
+        if record.owner is not None:
+            row["lease"] = self._database.now + LEASE_SECONDS
         self._database.write(lambda connection: insert_if_absent(connection, tables.sweep, row))
         return self.get(sweep)
 
