@@ -29,7 +29,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
 from autoopt.observer import CallbackObserver
 from autoopt.report.sweep_comparison import differences
-from autoopt.results import SweepResult
+from autoopt.results import MeasurementSummary, SweepResult
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
 from autoopt.store import SweepRecord, open_store
@@ -350,6 +350,22 @@ def test_a_night_whose_time_is_up_goes_on_the_next_night(folder: Path, monkeypat
     assert list(models(second)) == ["one", "two", "three"]
     assert second["regressions"] == second["not_run"] == []
     assert sweep(folder, only="a")["regressions"] == []
+
+
+def test_models_that_a_night_measured_on_a_busy_machine_are_measured_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MeasurementSummary, "busy", property(lambda summary: True))
+    (folder / "zoo.yaml").write_text("name: nightly\ndag: dag.yaml\nmodels: [mlp]\n")
+    notes: list[str] = []
+    observer = CallbackObserver(lambda event, **v: notes.append(v["text"]) if event == "note" else None)
+    again = "mlp: measured again, because the machine was busy"
+    sweep(folder, nightly=True, observer=observer)
+    assert again not in notes, "a night without limit"
+    (folder / "zoo.yaml").write_text("name: nightly\nnight: {minutes: 60}\ndag: dag.yaml\nmodels: [mlp]\n")
+    night = sweep(folder, nightly=True, observer=observer)
+    assert notes.count(again) == 1
+    assert list(models(night)) == ["mlp"]
 
 
 def test_models_that_vanish_are_missing_until_accepted_or_removed(folder: Path) -> None:
