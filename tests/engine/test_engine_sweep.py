@@ -127,9 +127,9 @@ PID = Path(__file__).with_name("pid")
 
 
 @register("terminate")
-def terminate(model):
-    \"\"\"Ends the process of the sweep the first time.\"\"\"
-    if PID.exists():
+def terminate(model, number: int = 0):
+    \"\"\"Ends the process of the sweep in the first trial with number 1.\"\"\"
+    if number == 1 and PID.exists():
         pid = int(PID.read_text())
         PID.unlink()
         os.kill(pid, signal.SIGTERM)
@@ -148,7 +148,8 @@ def test_sigterm_ends_a_sweep_with_its_results_and_it_goes_on_with_the_same_run(
     (folder / "ends.py").write_text(TERMINATE)
     (folder / "pid").write_text(str(os.getpid()))
     (folder / "ends.yaml").write_text(
-        "name: ends\nuser_script: ends.py\npasses: [terminate]\nchains: [[terminate]]\n"
+        "name: ends\nuser_script: ends.py\n"
+        "passes: {ends: {pass: terminate, params: {number: {search: [0, 1]}}}}\nchains: [[ends]]\n"
         "objectives: [{metric: size}]\nconstraints: []\n"
     )
     (folder / "zoo.yaml").write_text("name: z\ndag: dag.yaml\nmodels: [more.zip, {path: mlp, dag: ends.yaml}]\n")
