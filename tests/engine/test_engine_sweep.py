@@ -174,13 +174,13 @@ def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
 ) -> None:
     def seconds_left(attempt: Attempt, limit: float) -> float:
         """Those of a call, as if the minutes were long over."""
-        return limit if math.isinf(attempt.deadline) else 1.0
+        return limit if math.isinf(attempt.deadline) else 0.5
 
     def use_up(event: str, **_: Any) -> None:
         if event == "trial_ends":
             monkeypatch.setattr(Attempt, "call_seconds", seconds_left)
 
-    asked: dict[str, Any] = {"search": {"minutes": 60.0}, "measurement": {"seconds": 2.0, "target_width": 0.0001}}
+    asked: dict[str, Any] = {"search": {"minutes": 60.0}, "measurement": {"seconds": 1.0, "target_width": 0.0001}}
     night = models(sweep(folder, only="dense", nightly=True, observer=CallbackObserver(use_up), **asked))["mlp"]
     with open_store(None, folder / "home") as store:
         run = store.runs.get(night["run"]).result or {}
