@@ -174,4 +174,5 @@ def _secrets(url: str) -> set[str]:
             secrets.add(pair.partition("=")[2])
     for secret in list(secrets):
         secrets |= {unquote(secret), quote(unquote(secret), safe=""), quote(secret, safe="")}
+    secrets |= {secret.replace("%40", "@") for secret in secrets}  # some libraries decode only this
     return {secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS}

@@ -20,6 +20,7 @@ from autoopt.orchestrate.server.connection import (
     NOTE,
     SERVER,
     api_url,
+    external_api,
     read_note,
     set_defaults,
     use_made_password,
@@ -136,6 +137,20 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_permanent_server_logs_its_errors() -> None:
     assert DEFAULTS["PREFECT_SERVER_LOGGING_LEVEL"] == "CRITICAL"
     assert SERVER["PREFECT_SERVER_LOGGING_LEVEL"] == "ERROR"
+
+
+@pytest.mark.parametrize("password", ["can?ary", "can#ary", "can@ary/x", "12/canary"])
+def test_an_address_whose_password_is_unclear_is_refused(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", f"http://user:{password}@host:4200/api")
+    with pytest.raises(InputError, match=r"^PREFECT_API_URL: cannot be read; .*%XX$") as error:
+        external_api()
+    assert "can" not in str(error.value).replace("cannot", "")
+
+
+@pytest.mark.parametrize("url", ["", API, "http://user:can%3Fary@host:4200/api", "http://[::1]:4200/api"])
+def test_other_addresses_are_taken(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    assert external_api() == url
 
 
 @pytest.mark.parametrize(

@@ -78,13 +78,26 @@ def read_note(home: Path) -> ServeNote | None:
 
 def api_url(home: Path) -> str | None:
     """The API of the permanent Prefect server: PREFECT_API_URL, else that of an `autoopt serve` with this home."""
-    url = os.environ.get("PREFECT_API_URL")
+    url = external_api()
     if url:
         return url
     note = read_note(home)
     if note is None:
         return None
     return note.api
+
+
+def external_api() -> str:
+    """PREFECT_API_URL; empty if it is not set.
+
+    Raises:
+        InputError: It is unclear which part of it is a password.
+    """
+    url = os.environ.get("PREFECT_API_URL", "")
+    if url and without_password(url).rpartition("://")[2] == "***":
+        remedy = "write it as http://host:port/api, with other characters than letters and digits of a password as %XX"
+        raise InputError("cannot be read", where="PREFECT_API_URL", remedy=remedy)
+    return url
 
 
 def set_defaults() -> None:

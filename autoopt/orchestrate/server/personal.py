@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 from autoopt.errors import SystemFailure
 from autoopt.json_codec import JsonTypeError, from_json, to_json
 from autoopt.orchestrate.server.access import local_url, make_password, read_password, web_settings
-from autoopt.orchestrate.server.connection import DEFAULTS, SERVER, read_note, use_made_password
+from autoopt.orchestrate.server.connection import DEFAULTS, SERVER, external_api, read_note, use_made_password
 from autoopt.orchestrate.server.rest import PrefectApi
 from autoopt.owner import is_known_alive, this_process
 from autoopt.working_folder import replacing
@@ -87,10 +87,11 @@ def connect(home: Path) -> str:
     The environment of this process then has the URL and the password, for Prefect too.
 
     Raises:
+        InputError: PREFECT_API_URL cannot be read.
         SystemFailure: the server does not start.
     """
     note = read_note(home)
-    if not os.environ.get("PREFECT_API_URL"):
+    if not external_api():
         os.environ["PREFECT_API_URL"] = note.api if note is not None else _personal_api()
     use_made_password(home)
     return os.environ["PREFECT_API_URL"]

@@ -34,6 +34,7 @@ from autoopt.orchestrate.server.connection import (
     NOTE,
     SERVER,
     check_password,
+    external_api,
     read_note,
     set_defaults,
     without_userinfo,
@@ -135,7 +136,7 @@ class Supervisor:
                 wrong, the database is none for Prefect, or another `autoopt serve` uses the same home.
             SystemFailure: the server or its database does not start.
         """
-        external = os.environ.get("PREFECT_API_URL")
+        external = external_api()
         note = read_note(self.home)
         if note is not None and note.pid == os.getpid():  # a container that was restarted has the same process id
             note = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -86,15 +87,13 @@ def send_events(events: list[RunEvent], url: str) -> None:
     from openlineage.client import OpenLineageClient
     from openlineage.client.transport.http import HttpConfig, HttpTransport
 
-    client = OpenLineageClient(transport=HttpTransport(HttpConfig(url=url)))
     try:
-        for event in events:
-            client.emit(event)
+        with closing(OpenLineageClient(transport=HttpTransport(HttpConfig(url=url)))) as client:
+            for event in events:
+                client.emit(event)
     except Exception as error:  # the transports of the client raise errors of several libraries
         reason = one_line(redacted(str(error), url))[:200]
         raise InputError(f"the events were not accepted ({reason})", where=shown_source(url)) from None
-    finally:
-        client.close()
 
 
 def _whole(part: ExportedRun) -> _Span:
