@@ -36,5 +36,8 @@ def open_store(url: str | None = None, home: Path | None = None, *, adopt: bool 
     from autoopt.store.sql.store import SqlStore
 
     home = (home or settings().home).absolute()
-    address = url or settings().db_url or home / DATABASE_FILE
-    return SqlStore(open_database(address), home, artifacts_url=settings().artifacts_url, adopt=adopt)
+    own = home / DATABASE_FILE
+    address = url or settings().db_url or own
+    neighbour = own if address != own and own.is_file() and own.stat().st_size else None
+    artifacts_url = settings().artifacts_url
+    return SqlStore(open_database(address), home, artifacts_url=artifacts_url, adopt=adopt, neighbour=neighbour)

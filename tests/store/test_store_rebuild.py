@@ -27,6 +27,13 @@ def test_a_new_store_does_not_begin_beside_artifacts(sqlite_store: SqlStore, lef
             open_store(None, sqlite_store.home)
 
 
+def test_another_database_does_not_begin_in_the_folder_of_a_store(sqlite_store: SqlStore) -> None:
+    finished_run(sqlite_store)
+    sqlite_store.close()
+    with pytest.raises(InputError, match=r"cannot share the folder of .*autoopt\.db; set AUTOOPT_HOME to a folder"):
+        open_store(f"sqlite:///{sqlite_store.home / 'other.db'}", sqlite_store.home)
+
+
 def test_readable_rows_of_a_damaged_database_are_saved(sqlite_store: SqlStore) -> None:
     runs = [finished_run(sqlite_store, f"run {number}".encode()) for number in range(8)]
     whole = {run: canonical(sqlite_store, run) for run in runs}

@@ -29,7 +29,13 @@ class SqlStore(Store):
     artifacts: SqlArtifacts
 
     def __init__(
-        self, database: Database, home: Path, *, artifacts_url: str | None = None, adopt: bool = False
+        self,
+        database: Database,
+        home: Path,
+        *,
+        artifacts_url: str | None = None,
+        adopt: bool = False,
+        neighbour: Path | None = None,
     ) -> None:
         """Open a store; create or upgrade its tables.
 
@@ -38,6 +44,7 @@ class SqlStore(Store):
             home: The folder of the store on this machine.
             artifacts_url: The place where machines share artifacts, if they do.
             adopt: Accept an empty database although the folder holds artifacts, to restore or repair the store.
+            neighbour: Another database in the folder, to which its artifacts belong.
         """
         self.home = home
         self.owner = this_process()
@@ -54,6 +61,7 @@ class SqlStore(Store):
         self.trials = SqlTrials(database, self.owner)
         self.events = SqlEvents(database)
         self.lineage = SqlLineage(self, database)
+        self._neighbour = neighbour
         prepare(database, (lambda: None) if adopt else self._refuse_lost_database)
 
     def close(self) -> None:
@@ -62,6 +70,9 @@ class SqlStore(Store):
     def _refuse_lost_database(self) -> None:
         """Refuse to begin a new store beside the artifacts of another."""
         count = len(self.files.digests())
+        if count and self._neighbour is not None:
+            what = f"a new database cannot share the folder of {self._neighbour}"
+            raise InputError(what, where=self.safe_url, remedy="set AUTOOPT_HOME to a folder of its own")
         if count:
             raise InputError(
                 f"the database is empty, but {self.files.root} holds {count} artifacts: a database was lost",
