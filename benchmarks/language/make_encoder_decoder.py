@@ -1,9 +1,10 @@
-"""Make an encoder-decoder of T5's kind with random weights, in the files and with the names that Optimum exports.
+"""Make an encoder-decoder of T5's or Whisper's kind with random weights, in the files and with the names of Optimum.
 
-    python benchmarks/language/make_encoder_decoder.py OUT [--hidden 256] [--layers 4]
+    python benchmarks/language/make_encoder_decoder.py OUT [--audio] [--hidden 256] [--layers 4]
 
 Writes OUT/models/encoder_model.onnx, decoder_model.onnx and decoder_with_past_model.onnx, and OUT/texts.npz with random
-tokens. Shapes and operators are real, what it says is not: use it for times and sizes.
+tokens; with --audio, an encoder of mel spectra with convolutions, and OUT/sounds.npz with random spectra. Shapes and
+operators are real, what it says is not: use it for times and sizes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 HEAD_SIZE = 32
 ITEMS, LENGTH = 48, 64
+BANDS = 80
 
 
 def main() -> None:
@@ -27,8 +29,9 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--vocabulary", type=int, default=4096)
+    parser.add_argument("--audio", action="store_true")
     options = parser.parse_args()
-    shape = Shape(options.hidden, options.layers, options.vocabulary)
+    shape = Shape(options.hidden, options.layers, options.vocabulary, options.audio)
     weights = Weights(np.random.default_rng(0))
     models = {
         "encoder_model": encoder(shape, weights),
@@ -40,6 +43,10 @@ def main() -> None:
     for name, model in models.items():
         onnx.checker.check_model(model)
         onnx.save(model, folder / f"{name}.onnx")
+    if options.audio:
+        spectra = np.random.default_rng(1).standard_normal((ITEMS, BANDS, 2 * LENGTH)).astype(np.float32)
+        np.savez(options.out / "sounds.npz", input_features=spectra)
+        return
     tokens = np.random.default_rng(1).integers(0, options.vocabulary, (ITEMS, LENGTH))
     np.savez(options.out / "texts.npz", input_ids=tokens, attention_mask=np.ones_like(tokens))
 
@@ -51,6 +58,8 @@ class Shape:
     hidden: int
     layers: int
     vocabulary: int
+    audio: bool = False
+    """True for an encoder of spectra, which needs no mask."""
 
     @property
     def heads(self) -> int:
@@ -123,6 +132,23 @@ class Graph:
         inner = self.op("Relu", self.linear(self.norm(x, name), f"{name}.in", hidden, 4 * hidden))
         return self.op("Add", x, self.linear(inner, f"{name}.out", 4 * hidden, hidden))
 
+    def gelu(self, x: str) -> str:
+        erf = self.op("Erf", self.op("Div", x, self.constant("root2", np.float32(2**0.5))))
+        product = self.op("Mul", x, self.op("Add", erf, self.one()))
+        return self.op("Mul", product, self.constant("half", np.float32(0.5)))
+
+    def one(self) -> str:
+        return self.constant("one", np.float32(1))
+
+    def spectrum(self) -> str:
+        """The front end of Whisper: (batch, bands, frames) -> (batch, frames / 2, hidden)."""
+        x, hidden = "input_features", self.shape.hidden
+        for name, bands, stride in (("front.0", BANDS, 1), ("front.1", hidden, 2)):
+            kernel = self.weights.matrix(name, 3 * bands, hidden).T.reshape(hidden, bands, 3)
+            conv = self.op("Conv", x, self.constant(name, kernel), pads=[1, 1], strides=[stride])
+            x = self.gelu(conv)
+        return self.op("Transpose", x, perm=[0, 2, 1])
+
     def embedding(self) -> str:
         table = self.weights.matrix("tokens", self.shape.vocabulary, self.shape.hidden) * np.sqrt(self.shape.vocabulary)
         return self.op("Gather", self.constant("embedding", table.astype(np.float32)), "input_ids")
@@ -130,7 +156,7 @@ class Graph:
     def mask(self, name: str) -> str:
         """A mask of ones and zeros as a bias of 0 and -1e9: (batch, 1, 1, length)."""
         ones = self.op("Cast", name, to=TensorProto.FLOAT)
-        hidden = self.op("Sub", self.constant("one", np.float32(1)), ones)
+        hidden = self.op("Sub", self.one(), ones)
         bias = self.op("Mul", hidden, self.constant("minus", np.float32(-1e9)))
         return self.op("Unsqueeze", bias, self.constant("axes", np.array([1, 2])))
 
@@ -140,10 +166,16 @@ class Graph:
 
 
 def encoder(shape: Shape, weights: Weights) -> onnx.ModelProto:
-    """`input_ids`, `attention_mask` -> `last_hidden_state`."""
+    """`input_ids` and `attention_mask`, or `input_features` -> `last_hidden_state`."""
     graph = Graph(shape, weights)
     hidden = shape.hidden
-    x, bias = graph.embedding(), graph.mask("attention_mask")
+    if shape.audio:
+        x, bias = graph.spectrum(), ""
+        sizes = ["batch_size", BANDS, "frames"]
+        inputs = [helper.make_tensor_value_info("input_features", TensorProto.FLOAT, sizes)]
+    else:
+        x, bias = graph.embedding(), graph.mask("attention_mask")
+        inputs = [tokens("input_ids", "encoder_sequence_length"), tokens("attention_mask", "encoder_sequence_length")]
     for layer in range(shape.layers):
         name = f"encoder.{layer}.self"
         own = graph.norm(x, f"{name}.kv")
@@ -152,7 +184,6 @@ def encoder(shape: Shape, weights: Weights) -> onnx.ModelProto:
         x = graph.feed_forward(graph.attention(x, keys, values, name, bias), f"encoder.{layer}.ff")
     last = graph.norm(x, "encoder.norm")
     graph.op("Identity", last, output="last_hidden_state")
-    inputs = [tokens("input_ids", "encoder_sequence_length"), tokens("attention_mask", "encoder_sequence_length")]
     return graph.model(inputs, [hidden_state("last_hidden_state", hidden)])
 
 
@@ -160,14 +191,14 @@ def decoder(shape: Shape, weights: Weights, *, with_past: bool) -> onnx.ModelPro
     """The decoder for a prompt of one token, or for each further token, with the keys and values of those before."""
     graph = Graph(shape, weights)
     hidden = shape.hidden
-    inputs = [
-        tokens("input_ids", "decoder_sequence_length"),
-        tokens("encoder_attention_mask", "encoder_sequence_length"),
-    ]
+    inputs = [tokens("input_ids", "decoder_sequence_length")]
     outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch_size", None, shape.vocabulary])]
     if not with_past:
         inputs.append(hidden_state("encoder_hidden_states", hidden))
-    x, bias = graph.embedding(), graph.mask("encoder_attention_mask")
+    x, bias = graph.embedding(), ""
+    if not shape.audio:
+        inputs.append(tokens("encoder_attention_mask", "encoder_sequence_length"))
+        bias = graph.mask("encoder_attention_mask")
     for layer in range(shape.layers):
         own = graph.norm(x, f"decoder.{layer}.self.kv")
         cached = []

@@ -71,16 +71,18 @@ def test_the_original_precision_is_left_out_if_another_one_is_required() -> None
     assert "names -> simplify -> fold" not in chains
 
 
-def test_models_that_generate_text_start_with_few_bits() -> None:
+def test_models_that_generate_text_start_with_fused_attention_and_few_bits() -> None:
     shapes = {"input_ids": ("N", "T"), "past_key_values.0.key": ("N", 2, "P", 4)}
     inputs = tuple(ValueSpec(name, "int64", shape) for name, shape in shapes.items())
     outputs = (ValueSpec("present.0.key", "float32", ("N", 2, "P + T", 4)),)
-    decoder = replace(model("MatMul", "Gather", "Softmax"), inputs=inputs, outputs=outputs)
+    decoder = replace(model("MatMul", "Gather", "LayerNormalization"), inputs=inputs, outputs=outputs)
     _, plan = proposed(decoder)
     points = [point["weights"] for chain in plan.chains() for point in chain.prior if "weights" in point]
     assert [(point["bits"], point["embeddings"]) for point in points] == [(8, False), (4, False), (8, True)]
     points = [point["calibrated"] for chain in plan.chains() for point in chain.prior if "calibrated" in point]
     assert [point["sensitive_share"] for point in points] == [0.25, 0.0]
+    weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
+    assert max(weights, key=weights.__getitem__) == "names -> simplify -> fuse"
     _, plan = proposed(model("MatMul", "Gather", "Softmax"))
     assert not any("calibrated" in chain.name for chain in plan.chains())
     assert not any("weights" in point for chain in plan.chains() for point in chain.prior)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.dag.proposal.templates import DENSE, HEAVY, Template
@@ -57,8 +57,11 @@ STATIC: Final = ("static", "selective")
 """Lossy nodes that leave a fused attention in float, with the products in it, so they begin without `fuse`."""
 GEMM: Final[Mapping[str, Value]] = {"engine": "onnxsim"}
 """Of `simplify` before `STATIC` in transformers: a product with its bias becomes a Gemm, one integer operator."""
+FloatsAt: TypeAlias = Literal["", "first", "last"]
 LITTLE: Final = 0.99
 """Weight of preparation alone."""
+MUCH: Final = 1.1
+"""The same for decoders with a cache."""
 LEFT_OUT: Final = ("graph", "session")
 """Nodes that the first points do without, but for one that has the session options."""
 
@@ -68,7 +71,7 @@ def first_points(
     nodes: Mapping[str, Template],
     fixed: Mapping[str, Mapping[str, Value]],
     *,
-    floats: bool,
+    floats: FloatsAt,
     one_thread: bool = True,
     lossy: Mapping[str, Sequence[Mapping[str, Value]]] = FIRST_VALUES,
 ) -> Iterator[Prior]:
@@ -78,13 +81,14 @@ def first_points(
         stages: the nodes at each place of the graph, without those that are ruled out.
         nodes: the templates by node id.
         fixed: node id -> parameters that the target fixes.
-        floats: True if chains without a lossy pass are tried.
+        floats: the place of chains without a lossy pass; empty if none are tried.
         one_thread: True if the model is so small that a single thread may be fastest.
         lossy: the values to begin with, by lossy node.
     """
     tried = set(itertools.chain.from_iterable(stages))
     if floats:
-        yield from _float_points(_chain(stages, nodes), nodes, with_session=one_thread and "session" in tried)
+        with_session = one_thread and "session" in tried
+        yield from _float_points(_chain(stages, nodes), nodes, floats, with_session=with_session)
     for node, points in lossy.items():
         if node not in tried:
             continue
@@ -102,7 +106,7 @@ def first_points(
 
 
 def _float_points(
-    preparation: tuple[str, ...], nodes: Mapping[str, Template], *, with_session: bool
+    preparation: tuple[str, ...], nodes: Mapping[str, Template], floats: FloatsAt, *, with_session: bool
 ) -> Iterator[Prior]:
     """All preparation with its first values, then the same on one thread."""
     begin: dict[str, Mapping[str, Value]] = {}
@@ -111,9 +115,18 @@ def _float_points(
             begin[node] = _first_values(nodes[node])
     if not begin:
         return
-    yield from _later(preparation, begin)
+    if floats == "first":
+        yield from _first(preparation, begin)
+    else:
+        yield from _later(preparation, begin)
     if with_session and "intra_op_num_threads" in nodes["session"].search:
         yield from _later((*preparation, "session"), {**begin, "session": ONE_THREAD})
+
+
+def _first(chain: tuple[str, ...], values: Mapping[str, Mapping[str, Value]]) -> Iterator[Prior]:
+    reason = "first, because fused attention with a cache gains without a change of results"
+    yield Prior("prefer", Scope(chain=chain), weight=MUCH, reason=reason, origin="library")
+    yield Prior("prefer", Scope(chain=chain), values, origin="library")
 
 
 def _later(chain: tuple[str, ...], values: Mapping[str, Mapping[str, Value]]) -> Iterator[Prior]:

@@ -30,6 +30,7 @@ from autoopt.dag.proposal.first_points import (
     FIRST_VALUES,
     FOR_CONVOLUTIONS,
     FOR_TEXT,
+    FloatsAt,
     first_points,
 )
 from autoopt.dag.proposal.precisions import CPU, CUDA, ProviderProfile, provider_profile
@@ -90,7 +91,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     reasons = _reasons(nodes, infos, facts)
     stages = [stage.alternatives(reasons) for stage in layout]
     remaining = [stage.remaining(reasons) for stage in layout]
-    floats = all(stage.skip for stage in layout if stage.is_lossy(nodes))
+    has_floats = all(stage.skip for stage in layout if stage.is_lossy(nodes))
     priors = [
         *cuts,
         *excluded_chains(nodes),
@@ -100,7 +101,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
             remaining,
             nodes,
             profile.fixed,
-            floats=floats,
+            floats=_place_of_floats(inputs, reasons) if has_floats else "",
             one_thread=inputs.inspection.parameters < SMALL_MODEL,
             lossy=_first_values(inputs),
         ),
@@ -110,6 +111,13 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     if no_runtime is not None:
         decided.insert(0, Decision("not on this machine", no_runtime.text))
     return Proposal(_spec(options, inputs, nodes, stages), tuple(priors), facts, reasons, tuple(decided))
+
+
+def _place_of_floats(inputs: ProposalInputs, reasons: Collection[str]) -> FloatsAt:
+    """The place of chains without a lossy pass: first for decoders whose attention with a cache can be fused."""
+    if inputs.generates_text and "fuse" not in reasons:
+        return "first"
+    return "last"
 
 
 def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, Value]]]:
