@@ -20,8 +20,8 @@ from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import without_nulls
 from autoopt.orchestrate.flow_runs.naming import CHAIN_NAME, EARLIER_NAME
 from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, zoo_files
+from autoopt.orchestrate.server import heartbeats
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
-from autoopt.orchestrate.server.heartbeats import ensure_automations
 from autoopt.orchestrate.server.notifications import notify_of
 from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec.notify import addresses_of
@@ -109,7 +109,7 @@ def deploy_all(queues: Sequence[str] = ()) -> list[str]:
     deployments += [_Deployment(optimize_model, MODELS, queue, queue, choices=dags) for queue in queues]
     for deployment in deployments:
         _deploy(deployment, keep_changes=True)
-    ensure_automations()
+    heartbeats.ensure_automations()
     return [deployment.full_name for deployment in deployments]
 
 
@@ -238,7 +238,7 @@ def _deploy(deployment: _Deployment, keep_changes: bool) -> UUID:
         work_pool_name=deployment.pool,
         work_queue_name=deployment.queue,
         tags=["autoopt"],
-        job_variables={"working_dir": os.getcwd()},
+        job_variables={"working_dir": os.getcwd(), "env": heartbeats.environment()},
         entrypoint_type=EntrypointType.MODULE_PATH,
         parameters=dict(deployment.parameters),
     )

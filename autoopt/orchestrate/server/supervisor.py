@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Final, NoReturn, TypeAlias
 
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate.server import heartbeats, postgres
+from autoopt.orchestrate.server import postgres
 from autoopt.orchestrate.server.access import (
     PASSWORD_FILE,
     is_loopback,
@@ -243,7 +243,8 @@ class Supervisor:
             command += ["--work-queue", queue]
         if limit is not None:
             command += ["--limit", str(limit)]
-        self._start(pool, command, {"PREFECT_WORKER_QUERY_SECONDS": "2", **heartbeats.environment()})
+        # A worker asks again anyway; with more retries it would look for work only minutes after an outage.
+        self._start(pool, command, {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_CLIENT_MAX_RETRIES": "2"})
         self.say(f"worker for pool {pool}: process {self._children[pool].pid}, log {self.log(pool)}")
 
     def log(self, name: str) -> Path:
