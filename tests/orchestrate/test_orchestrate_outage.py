@@ -18,7 +18,7 @@ from prefect_server import ended, free_port, running_server
 from serving import environment, eventually
 
 OUTAGE_SECONDS = float(os.environ.get("AUTOOPT_TEST_OUTAGE_SECONDS") or 15)
-"""Ten minutes have been tried; see docs/operating.md."""
+"""Ten minutes have been tried, with `--timeout=0`; see docs/operating.md."""
 SCRIPT = """\
 import time
 
