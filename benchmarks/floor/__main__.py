@@ -22,24 +22,31 @@ from benchmarks.floor.models import CASES, Case, write_case
 from benchmarks.floor.usage import Usage, end_servers, measure
 
 ROOT = Path(__file__).parents[2]
-WAYS = ("floor", "smart", "inline", "again", "fresh", "prefect-start", "prefect", "prefect-fresh")
+WAYS = ("floor", "smart", "olive", "inline", "again", "fresh", "prefect-start", "prefect", "prefect-fresh")
 FIGURES = ("wall", "cpu", "background", "peak")
 SHOWN = ("points", "models", "seconds", "trials", "pass_runs")
 """Fields of the ways' output that explain the figures."""
 
 
-def run_way(way: str, case: Case, folder: Path) -> Usage:
+def run_way(way: str, case: Case, folder: Path, olive: str | None) -> Usage:
     """Run one way.
 
     `again` and `fresh` need the store that `inline` left in the folder, `prefect-fresh` that of `prefect`.
-    `prefect-start` starts a server, which `prefect` and `prefect-fresh` then use.
+    `olive` is an interpreter. `prefect-start` starts a server, which `prefect` and `prefect-fresh` then use.
     """
     environment = {"PYTHONPATH": str(ROOT), "AUTOOPT_HOME": str(folder / "home"), "CI": "true"}
+    gate = folder / "gate"  # of its own, so that it waits for no other run of this machine
+    gate.mkdir(exist_ok=True)
+    environment["AUTOOPT_GATE"] = str(gate)
     if way in ("floor", "smart"):
         command = [sys.executable, "-m", "benchmarks.floor.script", str(folder / way), case.name]
         write_case(case, folder / way)
         if way == "smart":
             command.append("--smart")
+        return measure(command, ROOT, environment)
+    if way == "olive":
+        write_case(case, folder / way)
+        command = [str(olive), "-m", "benchmarks.floor.olive_search", str(folder / way), case.name]
         return measure(command, ROOT, environment)
     if not (folder / "files").exists():
         write_case(case, folder / "files")
@@ -79,6 +86,7 @@ def main() -> None:
     parser.add_argument("--case", choices=CASES, default="cnn")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ways", default="floor,smart,inline,again,fresh")
+    parser.add_argument("--olive", help="The interpreter that has olive-ai, for the way `olive`.")
     options = parser.parse_args()
     ways = [way for way in WAYS if way in options.ways.split(",")]
     case = CASES[options.case]
@@ -89,7 +97,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             usages: dict[str, Usage] = {}
             for way in ways:
-                usages[way] = run_way(way, case, Path(name))
+                usages[way] = run_way(way, case, Path(name), options.olive)
                 print(f"{way}: {usages[way].wall:.2f} s", file=sys.stderr, flush=True)
             end_servers()
         repetitions.append(usages)

@@ -65,7 +65,9 @@ def clean(case: Case, source: Path, target: Path) -> Path:
 
 def models(case: Case, folder: Path) -> Iterator[Path]:
     """Write the model of each point."""
-    bases = [folder / "model.onnx", clean(case, folder / "model.onnx", folder / "clean.onnx")]
+    bases = [folder / "model.onnx"]
+    if case.clean:
+        bases.append(clean(case, folder / "model.onnx", folder / "clean.onnx"))
     op_types = list(case.op_types) or None
     for base in bases:
         untyped = onnx.load(base)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.scale.million [--runs 10000] [--trials 100] [--url postgresql://...] [--home FOLDER]
 
-Fills the store with generated rows (each trial has an artifact and a pass run of its own). Prints for each command its
-number of statements, their milliseconds in the database (best of 5), and the tables that a statement reads whole; then
-how many trials 8 processes finish a second. With `--home`, a store that is filled already is used again.
+Fills the store with generated rows (a model for each run, an artifact and a pass run for each trial). Prints for each
+command its number of statements, their milliseconds in the database (best of 5), and the tables that a statement reads
+whole; then how many trials 8 processes finish a second. With `--home`, a store that is filled already is used again.
 """
 
 from __future__ import annotations
@@ -109,18 +109,19 @@ def fill(store: Store, folder: Path, runs: int, trials: int) -> None:
     with database.begin() as connection:
         one_run = dict(connection.execute(text("SELECT * FROM run")).mappings().one())
         one_trial = dict(connection.execute(text("SELECT * FROM trial")).mappings().one())
-    model = one_run["model"]
     for number in range(1, runs):
-        id_ = run_id(number)
+        id_, model = run_id(number), f"{number:032x}{'f' * 32}"
         artifacts = [f"{number:032x}{trial:032x}" for trial in range(trials)]
         best = {"artifact": artifacts[0], "chain": "a -> b0", "metrics": {"latency_p50": 0.5}, "ratios": {}}
         result = {"run": id_, "status": "finished", "best": best, "baseline": {"artifact": model}, "text": "x" * 4000}
         row = {**one_run, "number": number + 1, "id": id_, "identity": f"{number:064x}", "created": float(number)}
-        row |= {"status": "finished", "result": json.dumps(result)}
+        row |= {"status": "finished", "result": json.dumps(result), "model": model}
         keys = [f"k{digest[1:]}" for digest in artifacts]
+        files = {"bytes": 1, "files": "{}", "present": 1, "created": 0.0}
         rows = {
+            "artifact": [{"digest": digest, **files} for digest in (model, *artifacts)],
+            "model": [{"artifact": model, "name": f"model-{number}", "inspection": "{}", "created": 0.0}],
             "run": [row],
-            "artifact": [{"digest": d, "bytes": 1, "files": "{}", "present": 1, "created": 0.0} for d in artifacts],
             "trial": [],
             "pass_run": [],
         }
