@@ -1,4 +1,4 @@
-"""Runs as Prefect flow runs, against a real server and against an ephemeral one."""
+"""Runs as Prefect flow runs, against a real server and against one of their own."""
 
 from __future__ import annotations
 
