@@ -54,13 +54,13 @@ class QuantPreProcess(Pass):
 
     def run(self, model: Path) -> Path | Retry:
         target = self.context.work / "model.onnx"
-        source = io.load(model)
+        source = io.parse(model)  # without external data, which would stay in memory beside the tool
         large = is_large(source)
         if 0 < opset(source) < LOWEST_OPSET:
             # onnxruntime's optimizer turns old operators into ones that no converter knows at their opset.
-            model = io.save(at_least_opset(source, LOWEST_OPSET), self.context.work / "converted")
-        elif not large and io.external_locations(io.parse(model)):
-            model = io.save(source, self.context.work / "whole")  # the tool loses external data of its optimizer
+            model = io.save(at_least_opset(io.load(model), LOWEST_OPSET), self.context.work / "converted")
+        elif not large and io.external_locations(source):
+            model = io.save(io.load(model), self.context.work / "whole")  # the tool loses external data of its optimizer
         prepared = self._prepare(model, target, large)
         if isinstance(prepared, Retry):
             return prepared
