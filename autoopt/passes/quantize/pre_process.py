@@ -60,7 +60,7 @@ class QuantPreProcess(Pass):
             # onnxruntime's optimizer turns old operators into ones that no converter knows at their opset.
             model = io.save(at_least_opset(io.load(model), LOWEST_OPSET), self.context.work / "converted")
         elif not large and io.external_locations(source):
-            model = io.save(io.load(model), self.context.work / "whole")  # the tool loses external data of its optimizer
+            model = io.save(io.load(model), self.context.work / "whole")  # the tool loses that of its optimizer
         prepared = self._prepare(model, target, large)
         if isinstance(prepared, Retry):
             return prepared
