@@ -31,6 +31,8 @@ class SearchSpace:
     @cached_property
     def count(self) -> int:
         """Number of valid points, exact."""
+        if not self.cuts:
+            return math.prod(space.count for space in self.nodes.values())
         return math.prod(block.count for block in self._blocks)
 
     def __getitem__(self, index: int) -> Point:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -68,7 +69,7 @@ class ChainBuilder:
             name=ARROW.join(nodes),
             nodes=placed,
             space=space,
-            points_before=SearchSpace({node: self.spaces[node] for node in nodes}).count,
+            points_before=math.prod(self.spaces[node].count for node in nodes),
             cuts=(*cut_values, *self._withdrawn(nodes, chain_id)),
             weight=self._weight(nodes, chain_id),
             prior=tuple(self._preferred_points(nodes, space)),

@@ -42,6 +42,7 @@ class PathRules:
     counter: CutCounter
     """Of the cuts that are not already applied to the nodes' spaces."""
     _inserted: dict[tuple[str, frozenset[str]], tuple[tuple[PassInfo, ...], str]] = field(default_factory=dict)
+    _steps: dict[tuple[State, str], State | Reason] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         required = self._chain_priors("require")
@@ -78,6 +79,12 @@ class PathRules:
 
     def advance(self, state: State, key: str) -> State | Reason:
         """The state after one more pass, or the reason to prune every chain that begins like this."""
+        step = state, key
+        if step not in self._steps:
+            self._steps[step] = self._advance(state, key)
+        return self._steps[step]
+
+    def _advance(self, state: State, key: str) -> State | Reason:
         node = self.graph.node_of[key]
         if node in self.verdicts:
             return self.verdicts[node]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Plan
@@ -23,7 +23,8 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
     lines = [f"{plan.name}: {_number(plan.chain_count, 'chain')}, {points}, {nodes}"]
     if plan.goal:
         lines.append(f"goal: {', '.join(plan.goal)}")
-    lines += _branches(plan, [(chain, chain.passes) for chain in chains], "")
+    labels = {node: _label(plan, node) for node in plan.spaces}
+    lines += _branches(labels, [(chain, chain.passes) for chain in chains], 0, "")
     if plan.chain_count > len(chains):
         lines.append(f"... and {_number(plan.chain_count - len(chains), 'more chain')}")
     lines += _aliases(plan)
@@ -37,7 +38,11 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
         lines += _pruned(plan, limit)
     lines += [f"warning: {text}" for text in plan.warnings]
     # Names are the user's: only their spaces may reach the terminal as they are, for the indentation.
-    return "".join(" ".join(map(one_line, line.split(" "))) + "\n" for line in lines)
+    return "".join(f"{_printable(line)}\n" for line in lines)
+
+
+def _printable(line: str) -> str:
+    return line if line.isprintable() else " ".join(map(one_line, line.split(" ")))
 
 
 def _aliases(plan: Plan) -> Iterator[str]:
@@ -75,21 +80,25 @@ def dot(plan: Plan) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _branches(plan: Plan, chains: Sequence[tuple[Chain, tuple[str, ...]]], indent: str) -> Iterator[str]:
-    """The lines of chains that share a beginning, each given with its remaining passes."""
+def _branches(
+    labels: Mapping[str, str], chains: Sequence[tuple[Chain, tuple[str, ...]]], depth: int, indent: str
+) -> list[str]:
+    """The lines of chains that share their first `depth` passes, each given with its passes."""
     groups: dict[str, list[tuple[Chain, tuple[str, ...]]]] = {}
     for chain, passes in chains:
-        if passes:
-            groups.setdefault(passes[0], []).append((chain, passes[1:]))
+        if len(passes) > depth:
+            groups.setdefault(passes[depth], []).append((chain, passes))
+    lines = []
     for index, (node, members) in enumerate(groups.items()):
         corner, line_below = ("└─", "   ") if index == len(groups) - 1 else ("├─", "│  ")
-        line = f"{indent}{corner} {_label(plan, node)}"
+        line = f"{indent}{corner} {labels[node]}"
         for chain, passes in members:
-            if not passes:
+            if len(passes) == depth + 1:
                 points = _number(chain.points, "point") + _before_cuts(chain.points, chain.points_before)
                 line += f"  = {points}  {chain.id}"
-        yield line
-        yield from _branches(plan, members, indent + line_below)
+        lines.append(line)
+        lines += _branches(labels, members, depth + 1, indent + line_below)
+    return lines
 
 
 def _label(plan: Plan, node: str) -> str:
