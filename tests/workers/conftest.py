@@ -7,6 +7,7 @@ import pytest
 from call_clock import CallClock
 
 from autoopt.workers import WorkerPool, process
+from autoopt.workers.fork_server import end_servers
 
 TESTS = str(Path(__file__).parent.parent)
 
@@ -29,4 +30,12 @@ def call_clock(monkeypatch: pytest.MonkeyPatch) -> CallClock:
 def pool(jobs: dict[str, str]) -> Iterator[WorkerPool]:
     """Two workers that find the functions of `jobs`."""
     with WorkerPool(size=2, env=jobs) as made:
+        yield made
+
+
+@pytest.fixture
+def new_pool(jobs: dict[str, str]) -> Iterator[WorkerPool]:
+    """A pool whose workers start with nothing imported, whatever other tests have had their fork server import."""
+    end_servers()
+    with WorkerPool(size=1, env=jobs) as made:
         yield made

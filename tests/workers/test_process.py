@@ -44,8 +44,8 @@ def test_memory_limit_in_python(pool: WorkerPool) -> None:
     assert pool.call("jobs:allocate", {"mib": 300}, memory=500 * MIB).value == {"mib": 300}
 
 
-def test_memory_exceeds_its_limit_by_less_than_a_tenth(pool: WorkerPool) -> None:
-    filled = pool.call("jobs:hoard", {"piece": MIB}, memory=300 * MIB).value
+def test_memory_exceeds_its_limit_by_less_than_a_tenth(new_pool: WorkerPool) -> None:
+    filled = new_pool.call("jobs:hoard", {"piece": MIB}, memory=300 * MIB).value
     assert filled is not None
     assert 250 * MIB < filled["bytes"] < 330 * MIB
 
@@ -68,8 +68,8 @@ def test_an_abort_after_a_failed_allocation_is_out_of_memory(pool: WorkerPool) -
 
 
 @pytest.mark.parametrize(("mib", "outcome"), [(280, Outcome.OUT_OF_MEMORY), (50, Outcome.CRASHED)])
-def test_a_death_close_to_the_limit_is_out_of_memory(pool: WorkerPool, mib: int, outcome: Outcome) -> None:
-    result = pool.call("jobs:die_full", {"mib": mib}, memory=300 * MIB)
+def test_a_death_close_to_the_limit_is_out_of_memory(new_pool: WorkerPool, mib: int, outcome: Outcome) -> None:
+    result = new_pool.call("jobs:die_full", {"mib": mib}, memory=300 * MIB)
     assert result.outcome is outcome
     assert ("close to its memory limit of 300 MiB: SIGSEGV" in result.message) == (mib == 280)
 
