@@ -31,8 +31,13 @@ FAMILIES = {"quantize": "onnxruntime.quantization"}
 """The same for what all passes of a family import."""
 
 
-def prepare(request: RunRequest) -> Prepared:
+def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
     """Read the request, resolve its inputs and open its run.
+
+    Args:
+        request: The request.
+        try_scripts: Run each pass of the user's script once and warn if it fails. Not where other processes execute
+            the trials, which this one is only to ask for.
 
     Raises:
         InputError: whatever is wrong with what the user gave; one line.
@@ -46,7 +51,7 @@ def prepare(request: RunRequest) -> Prepared:
     until = min(request.until, began + minutes * 60 if minutes else FOREVER)
     try:
         with deadline(until), notices_to(request.observer.on_note):
-            return _opened(request, spec, began)
+            return _opened(request, spec, began, try_scripts)
     except KeyboardInterrupt:
         request.observer.on_note("interrupted before the search began; the same command starts it again")
         raise
@@ -54,7 +59,7 @@ def prepare(request: RunRequest) -> Prepared:
         raise SystemFailure(str(error), remedy="wait for the other run, or allow more --minutes") from None
 
 
-def _opened(request: RunRequest, spec: DagSpec, began: float) -> Prepared:
+def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool) -> Prepared:
     with closed_on_error(request.open_resources(spec)) as resources:
         parts = request.parts or spec.parts
         if parts and request.model is None:
@@ -77,7 +82,10 @@ def _opened(request: RunRequest, spec: DagSpec, began: float) -> Prepared:
                 _warm(resources, WARM, workers=1)
             else:
                 _warm(resources, [*WARM, *_pass_modules(session.chains.values())])
-            for warning in (*source_warnings(session.ctx), *script_warnings(session.ctx, session.chains.values())):
+            warnings = source_warnings(session.ctx)
+            if try_scripts:
+                warnings += script_warnings(session.ctx, session.chains.values())
+            for warning in warnings:
                 session.notes.append(warning)
                 request.observer.on_note(warning)
         return session

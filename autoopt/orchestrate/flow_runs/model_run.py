@@ -40,7 +40,8 @@ def optimize(request: RunRequest) -> State[None]:
         if request.out is not None:
             check_out(request.out)
         logger = run_logger()
-        with prepare(replace(request, opener=PrefectHost, observer=RunLog(logger))) as session:
+        request = replace(request, opener=PrefectHost, observer=RunLog(logger))
+        with prepare(request, try_scripts=False) as session:
             result = session.execute(search_and_show)
             log_result(logger, result)
             if request.out is not None:
