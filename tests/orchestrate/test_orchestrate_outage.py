@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from serving import environment, eventually
 OUTAGE_SECONDS = float(os.environ.get("AUTOOPT_TEST_OUTAGE_SECONDS") or 15)
 """Ten minutes have been tried, with `--timeout=0`; see docs/operating.md."""
 SCRIPT = """\
+import sys
 import time
 
 from autoopt import register
@@ -86,7 +88,7 @@ def test_a_night_outlasts_an_outage_of_everything_that_it_talks_to(
         away.enter_context(running_server(with_database, port, tmp_path / "server-1.log"))
         log = stack.enter_context((tmp_path / "serve.log").open("wb"))
         serve = start_process(
-            ["python", "-m", "autoopt", "serve", "--zoo", "zoo.yaml"],
+            [sys.executable, "-m", "autoopt", "serve", "--zoo", "zoo.yaml"],
             env={**env, "PREFECT_API_URL": str(api.base_url).rstrip("/")},
             cwd=tmp_path,
             stdout=log,
