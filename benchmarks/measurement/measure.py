@@ -200,7 +200,7 @@ def _truth(case: Case, work: Path, args: argparse.Namespace) -> dict[str, float]
 
 
 def _answer(result: RunResult, level: str, seconds: float) -> dict[str, Any]:
-    """What a run answered, for `_judge`."""
+    """The answer of a run, for `_judge`."""
     assert result.best is not None
     ratio = result.best.ratios["latency_p50"]
     return {

@@ -37,7 +37,7 @@ RATIO = {"latency_p50": Estimate(0.5, 0.49, 0.51), "size": Estimate.exact(0.25)}
 
 @dataclass
 class Statements:
-    """What was executed meanwhile."""
+    """The work that was executed meanwhile."""
 
     seconds: float = 0.0
     texts: list[tuple[str, Any]] = field(default_factory=list)

@@ -26,7 +26,7 @@ BYTE = 255
 OF_TOKENIZERS = "token_type_ids"
 """An array that tokenizers make for any model, and many models do not take."""
 TOKENIZE = "for texts, write pre_process: {type: tokenize, params: {tokenizer: tokenizer.json}} into a dag.yaml's data"
-"""What makes the input of a model of tokens out of texts."""
+"""The tool that makes the input of a model of tokens out of texts."""
 MOST_NAMES = 5
 """Names of classes that are listed."""
 
