@@ -221,7 +221,7 @@ def measured(work: Callable[[], object]) -> Statements:
 
 
 def report(store: Store, run: str) -> None:
-    """What the page of a run reads."""
+    """The queries behind the page of a run."""
     record = store.runs.get(run)
     result = result_of(record)
     run_facts(store, record, result)

@@ -1,4 +1,4 @@
-"""What nights over a large zoo do before and after its models: planning, order, comparison, pages, clean-up.
+"""The work of nights over a large zoo before and after its models: planning, order, comparison, pages, clean-up.
 
     python -m benchmarks.scale.nights [--models 1000] [--nights 30] [--url postgresql://...]
 

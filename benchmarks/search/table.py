@@ -74,7 +74,7 @@ class Table:
         return statistics.median(_choice_told_by(recording, complete) for recording in range(count))
 
     def regret(self, value: float) -> float:
-        """How much slower a latency is than the best, as a fraction; a lucky one is not faster."""
+        """The slowdown of a latency against the best, as a fraction; a lucky one is not faster."""
         return max(0.0, value / self.best - 1)
 
     @property
