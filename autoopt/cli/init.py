@@ -45,11 +45,13 @@ def init(  # noqa: PLR0913  options of the command
     """
     from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.engine.planning.plan import PlanRequest, largest_part, make_proposal, propose_for_set
-    from autoopt.spec.model_parts import parse_models
+    from autoopt.engine.work.model_folders import read_models
+    from autoopt.model.archive import is_archive
+    from autoopt.settings import settings
 
     evaluation = reading.apply(data)
     calibration_config = reading.apply(calibration) if calibration else None
-    first, parts = parse_models(model)
+    first, parts = read_models(model, settings().home)
     request = PlanRequest(
         dag=first,
         parts=parts,
@@ -65,6 +67,8 @@ def init(  # noqa: PLR0913  options of the command
         draft = propose_for_set(request)
     else:
         draft = make_proposal(request, anywhere=True)
+    if is_archive(model[0]):
+        models = path_in_file(model[0])
     plan = draft.plan
     sources = {"evaluation": evaluation, "calibration": calibration_config}
     fields = {use: _in_file(source) for use, source in sources.items() if source is not None}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,10 @@ from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
 from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import DagOrModels
+
+if TYPE_CHECKING:
+    from autoopt.spec.targets import HostSpec
+    from autoopt.workers.hosts import Host
 
 
 class PlanFormat(StrEnum):
@@ -50,9 +55,10 @@ def plan(  # noqa: PLR0913  options of the command
     """
     from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
     from autoopt.engine.planning.plan import PlanRequest, make_plans
-    from autoopt.spec.model_parts import parse_models
+    from autoopt.engine.work.model_folders import read_models
+    from autoopt.settings import settings
 
-    first, parts = parse_models(dag)
+    first, parts = read_models(dag, settings().home)
     request = PlanRequest(
         dag=first,
         model=model,
@@ -62,6 +68,7 @@ def plan(  # noqa: PLR0913  options of the command
         proposal_options=proposal.options(),
         goal=goal.options(),
         data_root=data_root,
+        opener=_open_remote,
     )
     plans = make_plans(request)
     if as_json:
@@ -78,3 +85,10 @@ def plan(  # noqa: PLR0913  options of the command
             sys.stdout.write(mermaid(plan))
         else:
             sys.stdout.write(dot(plan))
+
+
+def _open_remote(host: HostSpec, home: Path) -> Host:
+    """Open a host behind a work pool; few plans need one, and the import takes long."""
+    from autoopt.api import open_remote
+
+    return open_remote(host, home)

@@ -140,10 +140,10 @@ def run(  # noqa: PLR0913  options of the command
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
             from autoopt.engine.inputs.request import RunRequest
-            from autoopt.spec.model_parts import parse_models
+            from autoopt.engine.work.model_folders import read_models
             from autoopt.spec.proposal_options import names_model
 
-            first, parts = parse_models(dag)
+            first, parts = read_models(dag, settings().home)
             generated = {}
             if data is None and calibration is None and names_model(first):
                 generated = reading.generated_size()

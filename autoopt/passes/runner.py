@@ -7,10 +7,11 @@ own output, so that the lineage has every intermediate model.
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -83,7 +84,23 @@ def describe(payload: JsonObject) -> dict[str, JsonValue]:
     request = from_json(DescribeRequest, payload)
     script = user_code.load(request.user_script)
     infos = tuple(script.info(name, request.accelerator) for name in registry().names())
-    return DescribeReply(infos, user_code.metrics_of(script), script.digest, tuple(registry().failures)).to_json()
+    reply = DescribeReply(
+        passes=infos,
+        metrics=user_code.metrics_of(script),
+        source_digest=script.digest,
+        failures=tuple(registry().failures),
+        versions=_versions({library for info in infos for library in info.libraries}),
+    )
+    return reply.to_json()
+
+
+def _versions(libraries: Iterable[str]) -> dict[str, str]:
+    """Versions of the installed ones of some distributions."""
+    versions = {}
+    for library in sorted(libraries):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[library] = importlib.metadata.version(library)
+    return versions
 
 
 @contextmanager

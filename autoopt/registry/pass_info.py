@@ -144,6 +144,11 @@ class PassInfo:
         return not self.missing
 
     @property
+    def is_plugin(self) -> bool:
+        """True if an installed distribution other than autoopt has the pass."""
+        return self.origin.startswith("plug-in ")
+
+    @property
     def defaults(self) -> dict[str, Value | ConditionalDefault]:
         """Default of each parameter that has one."""
         return {p.name: p.default for p in self.parameters if not isinstance(p.default, Required)}

@@ -5,6 +5,7 @@ Both cross process borders as JSON.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -37,6 +38,8 @@ class DescribeReply:
     """sha256 of the script."""
     failures: tuple[Failure, ...] = ()
     """Plug-ins that could not be loaded."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the libraries that passes call, as far as they are installed."""
 
     def added_passes(self) -> dict[str, PassInfo]:
         """The passes that are not built in, by name."""
@@ -48,6 +51,7 @@ class DescribeReply:
             "metrics": to_json(self.metrics),
             "source_digest": self.source_digest,
             "failures": to_json(self.failures),
+            "versions": dict(self.versions),
         }
 
     @staticmethod

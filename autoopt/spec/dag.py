@@ -38,6 +38,10 @@ class LimitsSpec(StrictModel):
     """Bytes; half the machine's memory if it is not given."""
 
 
+SINGLE_MODELS: Final = (".onnx", ".ort", ".pt2", ".py")
+"""Ends of the names of single models; others are folders and archives."""
+
+
 class DagSpec(FileModel):
     """A pass graph with targets, data, goal and search. `load_dag` makes it, with the line of each field."""
 
@@ -58,8 +62,8 @@ class DagSpec(FileModel):
     host: HostSpec = HostSpec()
     """Host of the passes that name none of their own."""
     model: str | dict[Name, str] | None = None
-    """The source model: a path, relative to this file, or a URL; several that belong together by name. `--model`
-    overrides it."""
+    """The source model: a path, relative to this file, or a URL; several that belong together by name, or in a folder
+    or an archive. `--model` overrides it."""
     connections: dict[str, str] = Field(default_factory=dict)
     """Of several models: `part.input` -> `part.output`, where names alone do not tell."""
     pipeline: str | None = None
@@ -158,7 +162,7 @@ class DagSpec(FileModel):
         self._check_targets()
         if isinstance(self.model, dict):
             self._check_set()
-        else:
+        elif self.model is None or split_source(self.model)[0].endswith(SINGLE_MODELS):
             self._check_single()
         if self.user_script is None:  # a script may define any metric
             self._check_metrics()
@@ -251,6 +255,10 @@ class DagSpec(FileModel):
     def graph_kind(self) -> GraphKind:
         """`chains`, `stages` or `edges`."""
         return next(kind for kind in GRAPHS if getattr(self, kind) is not None)
+
+    def host_of(self, node: str) -> HostSpec:
+        """The host that runs a node's pass."""
+        return self.passes[node].host or self.host
 
     @cached_property
     def all_targets(self) -> tuple[TargetSpec, ...]:

@@ -79,19 +79,24 @@ def parse_models(arguments: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def models_in(folder: Path) -> dict[str, str]:
-    """Find the models of a folder as exporters write it: in the folder or in its folder `onnx`, by name.
+    """Find the models of a folder as exporters write it, by name.
 
-    Optimum exports some decoders twice: merged, which is taken, and as one for prompts and one for further tokens. Hubs
-    have models in several precisions, of which the plain one is taken.
+    They are in the folder or in its folder `onnx`, or each in a folder of its name, as autoopt writes them. Optimum
+    exports some decoders twice: merged, which is taken, and as one for prompts and one for further tokens. Hubs have
+    models in several precisions, of which the plain one is taken.
 
     Raises:
         InputError: there is no model.
     """
-    files = sorted(folder.glob("*.onnx")) or sorted(folder.glob("onnx/*.onnx"))
+    files = {file.stem: file for file in sorted(folder.glob("*.onnx")) or sorted(folder.glob("onnx/*.onnx"))}
+    if not files:
+        files = {file.parent.name: file for file in sorted(folder.glob("*/model.onnx"))}
+    folders = [path for path in folder.iterdir() if path.is_dir()]
+    if not files and len(folders) == 1:
+        return models_in(folders[0])  # archives often hold one folder with everything
     if not files:
         raise InputError("no .onnx file in this folder or its folder onnx", where=str(folder))
-    names = [file.stem for file in files]
-    models = {file.stem: str(file) for file in files if not _is_repeated(file.stem, names)}
+    models = {name: str(file) for name, file in files.items() if not _is_repeated(name, files)}
     if len(models) == 1:
         return models
     return {_part_name(name): models[name] for name in models}

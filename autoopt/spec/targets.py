@@ -80,6 +80,15 @@ class HostSpec(StrictModel):
         """True if it is behind a Prefect work pool."""
         return self.type in ("docker", "work_pool")
 
+    @property
+    def elsewhere(self) -> str:
+        """Description for people, `python_env /opt/env/bin/python`; empty for this interpreter."""
+        if self.type == "local":
+            return ""
+        if self.type == "work_pool":
+            return f"work pool {self.work_pool}"
+        return f"{self.type} {self.python or self.image}"
+
 
 class TargetSpec(StrictModel):
     """A device, its execution provider (EP) and runtime. A bare text is the device.

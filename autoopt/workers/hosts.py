@@ -16,6 +16,8 @@ from autoopt.json_codec import from_json, to_json
 from autoopt.measure.meters import Meter
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest
+from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
+from autoopt.target import Accelerator
 from autoopt.workers.pool import WorkerPool, gated_call
 from autoopt.workers.process import CallResult
 
@@ -67,6 +69,10 @@ class Host(ABC):
         """Describe the runtime there: versions and execution providers, and the CPU of a remote machine."""
 
     @abstractmethod
+    def passes(self, accelerator: Accelerator) -> HostReply[DescribeReply]:
+        """Describe the passes that are installed there, with their parameters for an accelerator."""
+
+    @abstractmethod
     def close(self) -> None:
         """End all calls and release what the host uses."""
 
@@ -101,7 +107,17 @@ class FunctionHost(Host):
         return HostReply(result, MeasureReply.from_json(result.value))
 
     def runtime(self) -> CallResult:
-        return self.call(RUNTIME, {}, CallLimits())
+        return self.describe(RUNTIME, {})
+
+    def passes(self, accelerator: Accelerator) -> HostReply[DescribeReply]:
+        result = self.describe(DESCRIBE, to_json(DescribeRequest(accelerator=accelerator)))
+        if result.value is None:
+            return HostReply(result, None)
+        return HostReply(result, DescribeReply.from_json(result.value))
+
+    def describe(self, function: str, payload: dict[str, Any]) -> CallResult:
+        """Run a worker function that describes the host, while nobody measures there."""
+        return self.call(function, payload, CallLimits())
 
 
 class PoolHost(FunctionHost):
@@ -116,8 +132,8 @@ class PoolHost(FunctionHost):
     def call(self, function: str, payload: dict[str, Any], limits: CallLimits) -> CallResult:
         return self.pool.call(function, payload, limits.seconds, limits.memory)
 
-    def runtime(self) -> CallResult:
-        return gated_call(self.pool, RUNTIME, {})
+    def describe(self, function: str, payload: dict[str, Any]) -> CallResult:
+        return gated_call(self.pool, function, payload)
 
     def close(self) -> None:
         self.pool.close()

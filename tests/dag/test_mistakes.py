@@ -67,3 +67,17 @@ def test_a_right_dag_is_read() -> None:
     spec = read_dag({"name": "x", "passes": {"a": "simplify"}, "chains": [["a"]]})
     assert read_dag(spec) is spec
     check_dag(spec, model=True, data=True)
+
+
+def test_passes_that_another_host_may_have_are_not_called_unknown(tmp_path: Path) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text(
+        "name: x\nhost: {type: work_pool, work_pool: lab}\n"
+        "passes: {a: {pass: own}, c: {pass: own, host: local}}\nchains: [[a, b]]\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_dag(str(file))
+    assert [mistake.partition(";")[0] for mistake in mistakes(caught.value)] == [
+        "3: passes.c.pass: unknown pass 'own'",
+        "4: chains[0][1]: unknown node 'b'",
+    ]

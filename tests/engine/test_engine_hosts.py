@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from autoopt.engine.planning.plan import make_plan
@@ -51,6 +52,64 @@ def test_passes_and_metrics_in_another_interpreter(go: Any, mlp_file: Path, tmp_
     assert set(steps) == {"quant"}, "tidy found nothing to do"
     assert record is not None
     assert record.environment["pass host"]["onnxruntime"]
+
+
+PLUGIN = """
+from typing import Annotated
+from autoopt.space import Categorical
+from onnx import helper
+
+def stamp(model, text: Annotated[str, Categorical(["a", "b"])] = "a"):
+    last = model.graph.node[-1]
+    model.graph.node.append(helper.make_node("Identity", [text], [last.output[0]]))
+    last.output[0] = text
+    return model
+"""
+
+
+@pytest.fixture(scope="module")
+def plugin_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter with all of autoopt's libraries, and a plug-in that this one lacks."""
+    folder = tmp_path_factory.mktemp("plugin_env")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    for entry in SITE.iterdir():
+        if "autoopt" not in entry.name:
+            (site / entry.name).symlink_to(entry)
+    (site / "stamping.py").write_text(PLUGIN)
+    info = site / "stamping-1.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stamping\nVersion: 1.5\n")
+    (info / "entry_points.txt").write_text("[autoopt.passes]\nstamp = stamping:stamp\n")
+    return str(folder / "bin" / "python")
+
+
+def test_a_pass_that_only_another_interpreter_has_is_planned_and_run(
+    go: Any, mlp_file: Path, tmp_path: Path, plugin_python: str
+) -> None:
+    host = {"type": "python_env", "python": plugin_python}
+    stamp = {"pass": "stamp", "params": "search", "host": host}
+    dag = {**CHAIN, "passes": {"quant": "dynamic_quantization", "stamp": stamp}, "chains": [["quant", "stamp"]]}
+    plan = make_plan({"name": "t", **dag}, mlp_file)
+    assert plan.to_json()["hosts"] == {"stamp": f"python_env {plugin_python}"}
+    assert plan.pass_info("stamp").source_digest.startswith("stamping 1.5")
+    result = go(dag, model=mlp_file)
+    assert result.trials["ok"] == 2
+    with open_store(None, tmp_path / "home") as store:
+        model = onnx.load(store.artifacts.path(result.best.artifact))
+    assert model.graph.node[-1].input == [result.best.params["stamp"]["text"]]
+
+
+def test_a_pass_that_no_interpreter_has_is_refused_at_its_line(
+    mlp_file: Path, tmp_path: Path, plugin_python: str
+) -> None:
+    file = tmp_path / "d.yaml"
+    host = f"{{type: python_env, python: {plugin_python}}}"
+    file.write_text(f"name: d\nhost: {host}\npasses:\n  a: {{pass: stmap}}\nchains: [[a]]\n")
+    with pytest.raises(ConfigError, match="did you mean 'stamp'") as caught:
+        make_plan(file)
+    expected = f"{file}:4: passes.a.pass: unknown pass 'stmap' here and on python_env {plugin_python}; "
+    assert str(caught.value).startswith(expected)
 
 
 def test_a_node_with_objectives_of_its_own_decides_by_them(go: Any, mlp_file: Path) -> None:

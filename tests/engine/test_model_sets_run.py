@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def models(place: Path) -> dict[str, str]:
     return model_sets.write_set(place / "models")
 
 
-def run(place: Path, models: dict[str, str], out: Path | None = None, **changes: Any) -> RunResult:
+def run(place: Path, models: dict[str, str] | str, out: Path | None = None, **changes: Any) -> RunResult:
     dag = {**DAG, "model": models, "data": str(place / "texts.npz"), **changes}
     return execute(RunRequest(dag=dag, home=place / "home", measurement=SHORT, out=out))
 
@@ -80,6 +81,20 @@ def test_each_model_is_a_run_of_its_own_and_the_set_is_the_result(result: RunRes
         assert {record.id for record in store.runs.all(parent=result.run)} == {p.result.run for p in result.parts}
         assert store.runs.get("latest").id == result.run
     assert RunResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+def test_an_archive_of_the_models_is_the_same_set(
+    result: RunResult, place: Path, models: dict[str, str], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
+        for name, path in models.items():
+            archive.write(path, f"exported/{name}.onnx")
+    repeated = run(place, str(tmp_path / "set.zip"))
+    assert result.best is not None
+    assert repeated.best is not None
+    chosen = {part.name: part.model.artifact for part in result.parts}
+    assert {part.name: part.model.artifact for part in repeated.parts} == chosen
+    assert repeated.pass_runs.executed == 0
 
 
 def test_the_package_holds_one_package_for_each_model_and_runs_without_autoopt(result: RunResult, place: Path) -> None:

@@ -50,6 +50,8 @@ def test_paths_and_urls_are_no_parts(argument: str) -> None:
         (["onnx/model", "onnx/model_fp16", "onnx/model_q4f16", "onnx/model_quantized"], ["model"]),
         (["onnx/encoder_model_int8", "onnx/encoder_model", "onnx/decoder_model"], ["decoder", "encoder"]),
         (["model_int8"], ["model_int8"]),
+        (["encoder/model", "decoder/model"], ["decoder", "encoder"]),
+        (["all/encoder_model", "all/decoder_model"], ["decoder", "encoder"]),
     ],
 )
 def test_the_models_of_a_folder_are_found(tmp_path: Path, files: list[str], models: list[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import builders
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from children import HANG_SECONDS
@@ -18,6 +19,8 @@ from autoopt.measure.meters import METERS
 from autoopt.measure.request import MeasureRequest
 from autoopt.outcome import Outcome
 from autoopt.passes.request import ModelFile, PassRequest, PassStep
+from autoopt.registry import info_to_json, registry
+from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
 from autoopt.workers.hosts import CallLimits, FunctionHost, open_host
 
@@ -85,6 +88,14 @@ def test_it_is_the_interpreter_that_was_asked_for(host: FunctionHost) -> None:
     assert found["onnxruntime"] == onnxruntime.__version__
     assert "CPUExecutionProvider" in found["providers"]
     assert found["numpy"] == np.__version__
+
+
+def test_it_describes_its_passes(host: FunctionHost) -> None:
+    answer = host.passes(Accelerator())
+    assert answer.reply, answer.result.message
+    described = {info.name: info for info in answer.reply.passes}
+    assert info_to_json(described["simplify"]) == info_to_json(registry().info("simplify", Accelerator()))
+    assert answer.reply.versions["onnx"] == onnx.__version__
 
 
 def request_for(payload: dict[str, object], metric: str) -> MeasureRequest:

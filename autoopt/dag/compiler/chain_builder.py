@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from autoopt.dag.compiler.chain import Chain, ChainNode, CutValue
+from autoopt.dag.compiler.pass_lookup import PassLookup
 from autoopt.dag.compiler.path_rules import PathRules, State
 from autoopt.dag.compiler.prefix_tree import Path
 from autoopt.dag.graph.priors import Cut, Prior
@@ -36,6 +37,7 @@ class ChainBuilder:
     cuts: Sequence[Cut]
     """All cuts, single values included."""
     priors: Sequence[Prior]
+    lookup: PassLookup
     _identities: dict[str, JsonValue] = field(default_factory=dict)
 
     def nodes(self, path: Path) -> tuple[str, ...]:
@@ -98,10 +100,10 @@ class ChainBuilder:
             inserted, _ = self.rules.inserted(node, state.present)
             for info in inserted:
                 space = NodeSpace(defaults=info.defaults)
-                placed.append(ChainNode(self.inserted_id(info), info.name, info, space, True, self.spec.host))
+                host = self.lookup.host_of_required(info.name)
+                placed.append(ChainNode(self.inserted_id(info), info.name, info, space, True, host))
             info = self.rules.infos[node]
-            host = self.spec.passes[node].host or self.spec.host
-            placed.append(ChainNode(node, info.name, info, spaces[node], host=host))
+            placed.append(ChainNode(node, info.name, info, spaces[node], host=self.spec.host_of(node)))
             step = self.rules.advance(state, key)
             assert isinstance(step, State), "a kept path has no pruned step"
             state = step

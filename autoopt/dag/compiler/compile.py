@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from autoopt.dag.compiler.chain_builder import ChainBuilder
 from autoopt.dag.compiler.cut_counts import CutCounter
+from autoopt.dag.compiler.pass_lookup import HostPasses, PassLookup
 from autoopt.dag.compiler.path_rules import PathRules
 from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.compiler.prefix_tree import PrefixTree
@@ -30,10 +31,22 @@ SCHEMA: Final = 1
 """Incremented whenever the meaning of a plan's digest changes."""
 
 
-def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, priors: Sequence[Prior] = ()) -> Plan:
+def compile_plan(
+    spec: DagSpec,
+    infos: Infos,
+    facts: Facts | None = None,
+    *,
+    priors: Sequence[Prior] = (),
+    host_passes: HostPasses | None = None,
+) -> Plan:
     """The plan of a spec for its first target and one model.
 
-    Without `facts`, only the target's accelerator is known. `priors` are the library's, beside the user's own.
+    Args:
+        spec: The DAG.
+        infos: Passes of this interpreter and of the user script.
+        facts: None if only the target's accelerator is known.
+        priors: The library's, beside the user's own.
+        host_passes: Passes of other hosts; asked only for what this interpreter lacks.
 
     Raises:
         ConfigError: an unknown pass or parameter, a bad value, a cycle, a prior about a chain that does not exist.
@@ -43,59 +56,64 @@ def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, pri
     if facts.level is None:
         facts = replace(facts, level=spec.level)
     graph = build_graph(spec)
-    passes, spaces = nodes_of(spec, infos)
+    lookup = PassLookup(spec, infos, host_passes)
+    passes, spaces = nodes_of(lookup, spec.passes)
     stated = (*user_priors(spec), *priors)
     SpecChecks(spec, graph, spaces).check()
-    idle_sessions = _idle_sessions(spec, passes, spaces)
-    for node in idle_sessions:
-        spaces[node] = replace(spaces[node], search={})
+    idle_sessions = _remove_idle_searches(spec, passes, spaces)
     verdicts = _verdicts(passes, spaces, facts)
     cuts = cuts_of(stated, spaces)
-    # A value that is cut in every chain makes a node's space smaller once and for all. Only the other cuts have to be
-    # followed along the paths, where each multiplies the states to count.
-    reduced, remaining_cuts = _apply_simple_cuts(spaces, cuts, verdicts)
-    counter = CutCounter(remaining_cuts, {node: space for node, space in reduced.items() if node not in verdicts})
-    rules = PathRules(graph, passes, verdicts, Requirements(infos, facts), stated, counter)
-    builder = ChainBuilder(spec, rules, spaces, cuts, stated)
+    counter = _cut_counter(spaces, cuts, verdicts)
+    rules = PathRules(graph, passes, verdicts, Requirements(lookup.required, facts), stated, counter)
+    builder = ChainBuilder(spec, rules, spaces, cuts, stated, lookup)
     tree = PrefixTree(rules, {node: space.count for node, space in spaces.items()})
-    warnings = _warnings(spec, passes, facts)
-    for node in idle_sessions:
-        warnings.append(f"{node}: not searched, because session options do not change the size of a model")
+    warnings = (*_warnings(spec, passes, facts), *map(_idle_session_warning, idle_sessions))
     if not tree.chain_count:
-        warnings.append("no chain is left")
-    return Plan(spec, _digest(builder, facts), spaces, tuple(warnings), tree, builder)
+        warnings += ("no chain is left",)
+    return Plan(spec, _digest(builder, facts), spaces, warnings, tree, builder)
 
 
-def nodes_of(spec: DagSpec, infos: Infos) -> tuple[dict[str, PassInfo], dict[str, NodeSpace]]:
+def nodes_of(lookup: PassLookup, nodes: Iterable[str]) -> tuple[dict[str, PassInfo], dict[str, NodeSpace]]:
     """The pass and the space of each node; raises all mistakes at once."""
     passes: dict[str, PassInfo] = {}
     spaces: dict[str, NodeSpace] = {}
     mistakes = Mistakes()
-    for node in spec.passes:
+    for node in nodes:
         with mistakes:
-            passes[node] = _look_up(spec, node, infos)
-            spaces[node] = node_space(spec, node, passes[node])
+            passes[node] = _look_up(lookup, node)
+            spaces[node] = node_space(lookup.spec, node, passes[node])
     mistakes.raise_all()
     return passes, spaces
 
 
-def _look_up(spec: DagSpec, node: str, infos: Infos) -> PassInfo:
+def _look_up(lookup: PassLookup, node: str) -> PassInfo:
     try:
-        return infos(spec.passes[node].pass_name)
+        return lookup.of_node(node)
     except InputError as error:
-        raise spec.error(("passes", node, "pass"), error.what, error.remedy) from None
+        if error.where:  # the host, which cannot be asked
+            raise
+        raise lookup.spec.error(("passes", node, "pass"), error.what, error.remedy) from None
 
 
-def _idle_sessions(spec: DagSpec, passes: Mapping[str, PassInfo], spaces: Mapping[str, NodeSpace]) -> list[str]:
-    """The nodes that search session options in vain, because the size of the model is the only objective."""
+def _remove_idle_searches(spec: DagSpec, passes: Mapping[str, PassInfo], spaces: dict[str, NodeSpace]) -> list[str]:
+    """Fix session options that are searched in vain, because the size of the model is the only objective.
+
+    Returns:
+        Their nodes.
+    """
     if not _only_size_matters(spec):
         return []
     nodes: list[str] = []
     for node, info in passes.items():
         search = spaces[node].search
         if info.session_only and search and search.keys() <= spaces[node].defaults.keys():
+            spaces[node] = replace(spaces[node], search={})
             nodes.append(node)
     return nodes
+
+
+def _idle_session_warning(node: str) -> str:
+    return f"{node}: not searched, because session options do not change the size of a model"
 
 
 def _only_size_matters(spec: DagSpec) -> bool:
@@ -132,12 +150,11 @@ def _warnings(spec: DagSpec, passes: Mapping[str, PassInfo], facts: Facts) -> li
     return warnings
 
 
-def _apply_simple_cuts(
-    spaces: Mapping[str, NodeSpace], cuts: Sequence[Cut], verdicts: dict[str, Reason]
-) -> tuple[dict[str, NodeSpace], list[Cut]]:
-    """The spaces without the values that are cut in every chain, and the remaining cuts.
+def _cut_counter(spaces: Mapping[str, NodeSpace], cuts: Sequence[Cut], verdicts: dict[str, Reason]) -> CutCounter:
+    """The counter of the points that cuts leave. Nodes that lose every point get a verdict.
 
-    Nodes that lose every point get a verdict.
+    A value that is cut in every chain makes a node's space smaller once and for all. Only the other cuts have to be
+    followed along the paths, where each multiplies the states to count.
     """
     reduced = dict(spaces)
     remaining: list[Cut] = []
@@ -149,7 +166,7 @@ def _apply_simple_cuts(
         reduced[node] = reduced[node].without_value(name, value)
         if reduced[node].count == 0:
             verdicts.setdefault(node, Reason("cut", f"{node}: every search point is excluded; {cut.reason}"))
-    return reduced, remaining
+    return CutCounter(remaining, {node: space for node, space in reduced.items() if node not in verdicts})
 
 
 def _digest(builder: ChainBuilder, facts: Facts) -> str:
@@ -163,7 +180,7 @@ def _digest(builder: ChainBuilder, facts: Facts) -> str:
         space = builder.spaces[node]
         defaults[node] = {name: definition_to_json(value) for name, value in space.defaults.items()}
         versions[node] = [info.version, info.source_digest]
-        hosts[node] = (spec.passes[node].host or spec.host).model_dump()
+        hosts[node] = spec.host_of(node).model_dump()
         if digests := file_digests(spec, info, space):
             files[node] = digests
     content: dict[str, JsonValue] = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import filterfalse
+
 from autoopt.dag.compiler.compile import nodes_of
+from autoopt.dag.compiler.pass_lookup import PassLookup
 from autoopt.dag.compiler.requirements import pass_infos
 from autoopt.errors import ConfigError, Mistakes, joined
 from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.document import Document
+from autoopt.spec.document import Document, Json
 from autoopt.spec.file_model import Written
 from autoopt.spec.reader import read_document
 
@@ -43,11 +46,14 @@ def check_dag(spec: DagSpec, *, model: bool, data: bool) -> None:
 def _check_passes(spec: DagSpec) -> None:
     """Check passes and their parameters, unless a script may add passes.
 
+    Those that another host may have or describe otherwise are left to planning.
+
     Raises:
         ConfigError: the first mistake, with all others.
     """
     if not spec.user_script:
-        nodes_of(spec, pass_infos(spec.all_targets[0].accelerator()))
+        lookup = PassLookup(spec, pass_infos(spec.all_targets[0].accelerator()))
+        nodes_of(lookup, filterfalse(lookup.is_left_to_host, spec.passes))
 
 
 def _wrong_passes(document: Document) -> list[ConfigError]:
@@ -60,7 +66,10 @@ def _wrong_passes(document: Document) -> list[ConfigError]:
         return []
     mistakes = Mistakes()
     for node, content in passes.items():
-        alone = Document({"name": "dag", "passes": {node: content}, "chains": [[node]]}, document.source)
+        single: dict[str, Json] = {"name": "dag", "passes": {node: content}, "chains": [[node]]}
+        if "host" in fields:
+            single["host"] = fields["host"]
+        alone = Document(single, document.source)
         with mistakes:
             _check_passes(load_dag(alone))
     return mistakes.errors

@@ -20,6 +20,7 @@ from autoopt.json_codec import JsonValue, to_json
 from autoopt.registry import PassInfo
 from autoopt.space import NodeSpace, Value
 from autoopt.spec import DagSpec
+from autoopt.spec.targets import HostSpec
 
 HTML_ROWS: Final = 30
 """Chains that notebooks show."""
@@ -43,9 +44,14 @@ class Inserted:
     node: str
     pass_name: str
     before: str
+    host: HostSpec = field(default_factory=HostSpec)
 
     def to_json(self) -> dict[str, JsonValue]:
-        return {"node": self.node, "pass": self.pass_name, "before": self.before}
+        """The pass as JSON; with `host` if it is not this interpreter."""
+        data: dict[str, JsonValue] = {"node": self.node, "pass": self.pass_name, "before": self.before}
+        if self.host.elsewhere:
+            data["host"] = self.host.elsewhere
+        return data
 
 
 @dataclass(frozen=True)
@@ -202,7 +208,8 @@ class Plan:
         for name, before in self._tree.insertions():
             info = self._builder.rules.requirements.info(name)
             assert isinstance(info, PassInfo), "only passes with a description are inserted"
-            inserted.append(Inserted(self._builder.inserted_id(info), name, before))
+            host = self._builder.lookup.host_of_required(name)
+            inserted.append(Inserted(self._builder.inserted_id(info), name, before, host))
         return tuple(inserted)
 
     @property
@@ -245,6 +252,9 @@ class Plan:
             "warnings": list(self.warnings),
             "nodes": {node: self.pass_info(node).name for node in self.spec.passes},
         }
+        hosts = {node: self.spec.host_of(node).elsewhere for node in self.spec.passes}
+        if any(hosts.values()):
+            data["hosts"] = {node: host for node, host in hosts.items() if host}
         if self.aliases:
             data["aliases"] = {node: alias.to_json() for node, alias in self.aliases.items()}
         if self.goal:

@@ -9,6 +9,7 @@ from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.graph.pass_graph import END, START
 from autoopt.errors import one_line
+from autoopt.spec.targets import HostSpec
 
 
 def tree_text(plan: Plan, limit: int | None = 100) -> str:
@@ -29,7 +30,8 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
         lines.append(f"... and {_number(plan.chain_count - len(chains), 'more chain')}")
     lines += _aliases(plan)
     for inserted in plan.inserted:
-        lines.append(f"inserted: {_named(inserted.node, inserted.pass_name)} before {inserted.before}")
+        label = _named(inserted.node, inserted.pass_name, *_place(inserted.host))
+        lines.append(f"inserted: {label} before {inserted.before}")
     if plan.decisions:
         lines += _proposal(plan, chains)
     else:
@@ -104,7 +106,12 @@ def _branches(
 def _label(plan: Plan, node: str) -> str:
     count = plan.spaces[node].count
     times = () if count == 1 else (f"x{count}",)
-    return _named(node, plan.pass_info(node).name, *times)
+    return _named(node, plan.pass_info(node).name, *times, *_place(plan.spec.host_of(node)))
+
+
+def _place(host: HostSpec) -> tuple[str, ...]:
+    """The host of a pass, unless it is this interpreter."""
+    return (f"on {host.elsewhere}",) if host.elsewhere else ()
 
 
 def _named(node: str, *details: str) -> str:

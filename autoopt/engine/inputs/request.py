@@ -14,6 +14,7 @@ from autoopt.data import DataConfig
 from autoopt.data.config import map_texts
 from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.work.hosts import Opener
+from autoopt.engine.work.model_folders import holds_models, read_models, with_models
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.resources import Resources, open_resources
 from autoopt.json_codec import JsonValue, to_json, without_nulls
@@ -22,7 +23,6 @@ from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec import DagSpec
 from autoopt.spec.document import Document
-from autoopt.spec.model_parts import parse_models
 from autoopt.spec.proposal_options import ProposalOptions, names_model
 from autoopt.spec.source import Source
 
@@ -88,13 +88,17 @@ class RunRequest:
         Raises:
             ConfigError: The DAG is wrong.
         """
+        home = self.home or settings().home
         if names_model(self.dag):
             return self
-        if isinstance(self.dag, str | Path) and Path(self.dag).is_dir():
-            first, parts = parse_models([str(self.dag)])
+        if isinstance(self.dag, str | Path) and holds_models(self.dag):
+            first, parts = read_models([str(self.dag)], home)
             return replace(self, dag=first, parts=parts)
         file = _absolute(self.dag) if isinstance(self.dag, str | Path) else self.dag_file
-        return replace(self, dag=read_dag(self.dag), dag_file=file)
+        dag = read_dag(self.dag)
+        if self.model is not None and not holds_models(self.model):
+            return replace(self, dag=dag, dag_file=file)
+        return replace(self, dag=with_models(dag, home, self.model), model=None, dag_file=file)
 
     def open_resources(self, spec: DagSpec) -> Resources:
         """Open what the run works with on this machine. The caller closes it."""

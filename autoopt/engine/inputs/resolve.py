@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -305,7 +306,8 @@ def _plan(
     providers = execution_providers(resources.pool, spec.all_targets[0], sources.runtime)
     facts = Facts(sources.accelerator, sources.inspection, providers, has_calibration=has_calibration)
     if not names_model(request.dag):
-        return spec, compile_plan(spec, infos, facts), custom
+        host_passes = partial(resources.hosts.passes_of, accelerator=sources.accelerator)
+        return spec, compile_plan(spec, infos, facts, host_passes=host_passes), custom
     options = machine_options(request.proposal_options)
     narrowing = narrowing_of(sources.inspection, data_facts.descriptions, data_facts.fed_back, data_facts.batch_size)
     inputs = proposal_inputs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,7 @@ from autoopt.data.description import DataDescription
 from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
+from autoopt.engine.work.model_folders import holds_models, with_models
 from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, RUNTIME, ask_worker
 from autoopt.engine.work.readings import read_once
 from autoopt.errors import InputError
@@ -23,7 +25,7 @@ from autoopt.metrics import Constraint, Objective, default_objective, known_metr
 from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
-from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
+from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
 from autoopt.report.formatting import constraint_text, objective_text
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
@@ -35,6 +37,8 @@ from autoopt.target import DEFAULT_EP, Accelerator, Target
 if TYPE_CHECKING:
     from autoopt.dag.proposal.narrowing import Narrowing
     from autoopt.data.config import DataConfig
+    from autoopt.engine.work.hosts import Hosts, Opener
+    from autoopt.spec.targets import HostSpec
     from autoopt.workers import WorkerPool
 
 
@@ -57,6 +61,8 @@ class PlanRequest:
     """Goal of the run, by which earlier runs are compared with it."""
     data_root: str | Path | None = None
     """Folder that relative paths of data start from."""
+    opener: Opener | None = None
+    """Opens hosts behind work pools, which are asked for passes that this interpreter lacks."""
 
     def part(self, dag: Written | DagSpec, model: str | None = None) -> PlanRequest:
         """The request for a model of a set, which has data only in a run."""
@@ -72,17 +78,19 @@ def make_plan(  # noqa: PLR0913  the public `autoopt.plan`
     proposal_options: ProposalOptions | None = None,
     goal: GoalOptions | None = None,
     data_root: str | Path | None = None,
+    opener: Opener | None = None,
 ) -> Plan:
     """Plan a DAG for its first target, or a proposed DAG for a model.
 
-    A worker inspects models, runtimes and user scripts. If there is a store, inspections of models are cached beside
+    A worker inspects models, runtimes and user scripts. Other hosts of the DAG describe passes that are not installed
+    here. If there is a store, inspections of models are cached beside
     it. The arguments are those of `PlanRequest`.
 
     Raises:
         InputError: What the user gave is wrong; one line.
     """
     options = proposal_options or ProposalOptions()
-    return _plan(PlanRequest(dag, model, {}, data, calibration, options, goal or GoalOptions(), data_root))
+    return _plan(PlanRequest(dag, model, {}, data, calibration, options, goal or GoalOptions(), data_root, opener))
 
 
 def _plan(request: PlanRequest) -> Plan:
@@ -116,15 +124,20 @@ def _plan_of_dag(spec: DagSpec, request: PlanRequest) -> Plan:
             inspection = probe.inspect(Path(str(_fetched(request.model))))
             if is_local:
                 providers = probe.execution_providers(accelerator.execution_provider)
-    sources = (request.data, request.calibration, spec.data.calibration, spec.data.evaluation)
-    has_calibration = any(source is not None for source in sources)
-    plan = compile_plan(spec, infos, Facts(accelerator, inspection, providers, has_calibration=has_calibration))
+        facts = Facts(accelerator, inspection, providers, has_calibration=_has_calibration(spec, request))
+        host_passes = partial(probe.passes_of, accelerator=accelerator, opener=request.opener)
+        plan = compile_plan(spec, infos, facts, host_passes=host_passes)
     generates = inspection is not None and decodes(inspection)
     objectives = goal.objectives or [default_objective(decodes=generates)]
     plan = replace(plan, goal=_goal_texts(objectives, goal.constraints or ()))
     if inspection is None or not is_local:
         return plan
     return _taught(plan, inspection, target.target(), objectives[0])
+
+
+def _has_calibration(spec: DagSpec, request: PlanRequest) -> bool:
+    sources = (request.data, request.calibration, spec.data.calibration, spec.data.evaluation)
+    return any(source is not None for source in sources)
 
 
 @dataclass(frozen=True)
@@ -157,8 +170,8 @@ def make_plans(request: PlanRequest) -> Plans:
         proposals = {name: make_proposal(request.part(path), in_set=True) for name, path in request.parts.items()}
         return Plans("model", {name: draft.plan for name, draft in proposals.items()})
     refuse_proposal_options(request.proposal_options)
-    spec = read_dag(request.dag)
-    if spec.parts and request.model is None:
+    spec = with_models(read_dag(request.dag), settings().home, request.model)
+    if spec.parts and (request.model is None or holds_models(request.model)):
         spec.check_files()
         return Plans("model", {name: _plan(request.part(spec, path)) for name, path in spec.parts.items()})
     if len(spec.all_targets) == 1:
@@ -312,6 +325,7 @@ class Probe:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._pool: WorkerPool | None = None
+        self._hosts: Hosts | None = None
 
     def __enter__(self) -> Probe:
         return self
@@ -320,11 +334,23 @@ class Probe:
         self._stack.close()
 
     def ask(self, function: str, payload: Mapping[str, object], where: str) -> dict[str, Any]:
+        return ask_worker(self._workers(), function, payload, where)
+
+    def _workers(self) -> WorkerPool:
         from autoopt.workers import WorkerPool
 
         if self._pool is None:
             self._pool = self._stack.enter_context(WorkerPool(size=1))
-        return ask_worker(self._pool, function, payload, where)
+        return self._pool
+
+    def passes_of(self, host: HostSpec, accelerator: Accelerator, opener: Opener | None) -> Mapping[str, PassInfo]:
+        """The passes of another host by name and alias."""
+        from autoopt.engine.work.hosts import Hosts
+
+        if self._hosts is None:
+            self._hosts = Hosts(self._workers(), home=settings().home, opener=opener)
+            self._stack.callback(self._hosts.close)
+        return self._hosts.passes_of(host, accelerator)
 
     def describe_script(self, script: str, accelerator: Accelerator) -> DescribeReply:
         """Describe the passes and metrics that a user script defines."""

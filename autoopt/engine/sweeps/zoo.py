@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from autoopt.dag import check_dag, read_dag
+from autoopt.engine.work.model_folders import unpacked
 from autoopt.errors import InputError, Mistakes
 from autoopt.json_codec import JsonValue, without_nulls
 from autoopt.model.archive import MODELS, is_archive
-from autoopt.model.fetch import fetch, innermost, shown_source
-from autoopt.model.files import digest_file
+from autoopt.model.fetch import innermost, shown_source
 from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, root_of_data, without_password
 from autoopt.spec import DagSpec
 from autoopt.spec.data import WHICH, DataSpec
 from autoopt.spec.file_model import Written
 from autoopt.spec.zoo import ZooEntry, ZooModel, ZooSpec, load_zoo, name_of
-from autoopt.workers import call_once
-from autoopt.working_folder import working_folder
 
-UNPACK_SECONDS: Final = 600.0
 ZooSource: TypeAlias = Written | ZooSpec
 """A zoo.yaml, its content, or the zoo itself."""
 
@@ -222,26 +219,11 @@ def _list_remote(path: str) -> list[str]:
 
 
 def _unpacked(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
-    """Yield the models in an archive, which is unpacked once for each content."""
-    file = fetch(entry.path, home / "downloads")
-    folder = home / "unpacked" / digest_file(file)
-    if not folder.is_dir():
-        _unpack(file, folder)
+    """Yield the models in an archive."""
+    folder = unpacked(entry.path, home)
     models = sorted(path for path in folder.rglob("*") if path.suffix in MODELS)
     if not models:
         raise InputError("no models in this archive", where=shown_source(entry.path))
     for model in models:
         name = entry.name if len(models) == 1 else name_of(str(model.relative_to(folder)))
         yield ZooItem(name, str(model), entry)
-
-
-def _unpack(file: Path, folder: Path) -> None:
-    with working_folder(folder.parent) as scratch:
-        new = scratch / folder.name
-        new.mkdir()
-        payload = {"source": str(file), "dest": str(new)}
-        unpacked = call_once("autoopt.model.archive:unpack", payload, timeout=UNPACK_SECONDS)
-        if not unpacked.outcome.good:
-            raise unpacked.to_exception()
-        if not folder.exists():  # another process may have unpacked the same archive meanwhile
-            new.rename(folder)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from autoopt.errors import InputError
+from autoopt.registry import DescribeReply, PassInfo
 from autoopt.script import check_allowed
 from autoopt.spec import DagSpec
 from autoopt.spec.targets import HostSpec
+from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
 from autoopt.workers.hosts import Host, PoolHost, open_host
 
@@ -40,8 +43,9 @@ class Hosts:
         self._opener = opener
         self._open: dict[HostSpec, Host] = {}
         self._runtimes: dict[HostSpec, Runtime] = {}
+        self._passes: dict[tuple[HostSpec, Accelerator], Mapping[str, PassInfo]] = {}
         self._open_lock = threading.Lock()
-        self._runtime_lock = threading.Lock()
+        self._asking_lock = threading.Lock()
 
     def of(self, host: HostSpec) -> Host:
         """The host that a DAG names.
@@ -73,7 +77,7 @@ class Hosts:
         if host.type == "local":
             return {}
         opened = self.of(host)
-        with self._runtime_lock:
+        with self._asking_lock:
             if host not in self._runtimes:
                 result = opened.runtime()
                 if result.value is None:
@@ -82,9 +86,27 @@ class Hosts:
                 self._runtimes[host] = result.value
             return self._runtimes[host]
 
+    def passes_of(self, host: HostSpec, accelerator: Accelerator) -> Mapping[str, PassInfo]:
+        """The passes of a host by name and alias, for an accelerator; the host is asked once.
+
+        Raises:
+            InputError: It does not tell.
+        """
+        if host.type == "local":
+            return {}
+        opened = self.of(host)
+        with self._asking_lock:
+            if (host, accelerator) not in self._passes:
+                answer = opened.passes(accelerator)
+                if answer.reply is None:
+                    reason = f"it does not say which passes it has ({answer.result.message or answer.result.outcome})"
+                    raise InputError(reason, where=opened.name)
+                self._passes[host, accelerator] = _by_name(answer.reply)
+            return self._passes[host, accelerator]
+
     def runtimes_of(self, spec: DagSpec) -> dict[str, Runtime]:
         """`runtime_of` every other host that runs passes or measures for the first target, by the host's name."""
-        hosts = {spec.all_targets[0].where, *(node.host or spec.host for node in spec.passes.values())}
+        hosts = {spec.all_targets[0].where, *map(spec.host_of, spec.passes)}
         others = {self.of(host).name: self.runtime_of(host) for host in hosts if host.type != "local"}
         return dict(sorted(others.items()))
 
@@ -93,3 +115,15 @@ class Hosts:
         with self._open_lock:
             for host in self._open.values():
                 host.close()
+
+
+def _by_name(reply: DescribeReply) -> dict[str, PassInfo]:
+    """The passes of a host by name and alias, each marked with the versions of its libraries there."""
+    passes: dict[str, PassInfo] = {}
+    aliases: dict[str, PassInfo] = {}
+    for info in reply.passes:
+        libraries = [f"{name} {reply.versions[name]}" for name in info.libraries if name in reply.versions]
+        marked = replace(info, source_digest=", ".join(filter(None, [info.source_digest, *libraries])))
+        passes[info.name] = marked
+        aliases.update(dict.fromkeys(info.aliases, marked))
+    return aliases | passes

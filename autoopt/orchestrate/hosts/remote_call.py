@@ -18,6 +18,7 @@ from autoopt.json_codec import to_json
 from autoopt.measure.meters import CUSTOM, METERS
 from autoopt.outcome import Outcome
 from autoopt.passes.request import RUN_PASSES
+from autoopt.registry import DESCRIBE
 from autoopt.script import only_allowed_scripts
 from autoopt.settings import settings
 from autoopt.workers import CallResult, Gate, WorkerPool
@@ -25,7 +26,7 @@ from autoopt.workers.exchange import CallBegun, Exchange, RemoteAnswer, RemoteCa
 from autoopt.workers.hosts import RUNTIME
 from autoopt.working_folder import working_folder
 
-FUNCTIONS: Final = frozenset((RUN_PASSES, RUNTIME, CUSTOM.function, *(meter.function for meter in METERS)))
+FUNCTIONS: Final = frozenset((RUN_PASSES, RUNTIME, DESCRIBE, CUSTOM.function, *(meter.function for meter in METERS)))
 """The functions that a call may name. Whoever may start flow runs also chooses the exchange and what is in it."""
 
 

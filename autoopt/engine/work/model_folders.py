@@ -1,0 +1,102 @@
+"""Models that come as a folder or an archive: those that belong together, or a single one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from autoopt.errors import InputError
+from autoopt.model.archive import is_archive
+from autoopt.model.fetch import fetch, shown_source
+from autoopt.model.files import digest_file
+from autoopt.model.mlflow import is_packaged
+from autoopt.spec import DagSpec, load_dag
+from autoopt.spec.document import Document, Json
+from autoopt.spec.model_parts import models_in, parse_models
+from autoopt.working_folder import working_folder
+
+UNPACK_SECONDS: Final = 600.0
+
+
+def holds_models(path: str | Path) -> bool:
+    """True for an archive and for a folder, unless MLflow put a model there."""
+    return is_archive(str(path)) or (Path(path).is_dir() and not is_packaged(Path(path)))
+
+
+def read_models(arguments: Sequence[str], home: Path) -> tuple[str, dict[str, str]]:
+    """Read what a command names as `parse_models` does; of an archive, the models that are in it.
+
+    Raises:
+        InputError: as in `parse_models`, or an archive that cannot be read.
+    """
+    if len(arguments) > 1 or not is_archive(arguments[0]):
+        return parse_models(arguments)
+    models = models_of(arguments[0], home)
+    return next(iter(models.values())), models if len(models) > 1 else {}
+
+
+def models_of(path: str, home: Path) -> dict[str, str]:
+    """The models of a folder or an archive, by name.
+
+    Raises:
+        InputError: it cannot be read, or has no model.
+    """
+    if not is_archive(path):
+        return models_in(Path(path))
+    folder = unpacked(path, home)
+    try:
+        return models_in(folder)
+    except InputError:
+        raise InputError("no .onnx file in this archive", where=shown_source(path)) from None
+
+
+def with_models(spec: DagSpec, home: Path, model: str | Path | None = None) -> DagSpec:
+    """The DAG with the models of the folder or archive that is its model, or that `model` names instead.
+
+    Raises:
+        ConfigError: the folder or archive has no models, or not several where the DAG connects them.
+    """
+    path = str(model or spec.model_path or "")
+    if not path or not holds_models(path):
+        return spec
+    try:
+        models = models_of(path, home)
+    except InputError as error:
+        if model is not None:
+            raise
+        raise spec.error(("model",), error.what, error.remedy) from None
+    value: Json = {**models}
+    if len(models) == 1:
+        (value,) = models.values()
+    assert isinstance(spec.document.value, dict), "a DAG is a mapping"
+    return load_dag(Document({**spec.document.value, "model": value}, spec.source))
+
+
+def unpacked(archive: str, home: Path) -> Path:
+    """The folder with the files of an archive, a path or URL, which is unpacked once for each content.
+
+    Raises:
+        InputError: it cannot be fetched or unpacked.
+    """
+    file = fetch(archive, home / "downloads")
+    if not file.is_file():
+        raise InputError("no such file", where=shown_source(archive))
+    folder = home / "unpacked" / digest_file(file)
+    if not folder.is_dir():
+        _unpack(file, folder)
+    return folder
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    from autoopt.workers import call_once  # plans of other models start no worker
+
+    with working_folder(folder.parent) as scratch:
+        new = scratch / folder.name
+        new.mkdir()
+        payload = {"source": str(file), "dest": str(new)}
+        unpacked = call_once("autoopt.model.archive:unpack", payload, timeout=UNPACK_SECONDS)
+        if not unpacked.outcome.good:
+            raise unpacked.to_exception()
+        if not folder.exists():  # another process may have unpacked the same archive meanwhile
+            new.rename(folder)
