@@ -16,6 +16,7 @@ from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
     from autoopt.results import RunResult
+    from autoopt.results.operator_times import OperatorTimes
     from autoopt.store import Store
 
 
@@ -41,7 +42,14 @@ def runs(
     print_json(documents)
 
 
-def best(run: RunName = "latest", target: TargetName = None, as_json: AsJson = False) -> int:
+def best(
+    run: RunName = "latest",
+    target: TargetName = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Profile the source and the best model now, and compare their operators.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
     """Show the result of a run, also of one that still runs or was cancelled: the best model and the Pareto front.
 
     A multi-target run shows them for each target, and the best single model for all.
@@ -53,16 +61,38 @@ def best(run: RunName = "latest", target: TargetName = None, as_json: AsJson = F
 
     with existing_store() as store:
         result = result_of(store.runs.get(run))
-    document = result.to_json
-    if target is not None:
-        selected = target_of(result, target)
-        result = selected.result
-        document = selected.to_json
+        document = result.to_json()
+        if target is not None:
+            selected = target_of(result, target)
+            result = selected.result
+            document = selected.to_json()
+        times = _operator_times(store, result) if why else None
     if as_json:
-        print_json(document())
-    else:
-        write_run(result, sys.stdout, verbose=is_verbose(), next_step=_next_step(result))
+        if why:
+            document["operator_times"] = to_json(times)
+        print_json(document)
+        return exit_code(result.best is not None)
+    write_run(result, sys.stdout, verbose=is_verbose(), next_step=_next_step(result))
+    if why:
+        _write_operator_times(times)
     return exit_code(result.best is not None)
+
+
+def _operator_times(store: Store, result: RunResult) -> OperatorTimes | None:
+    from autoopt.engine.tools.run_report import profiled_operators
+
+    return profiled_operators(store, store.runs.get(result.run), result)
+
+
+def _write_operator_times(times: OperatorTimes | None) -> None:
+    from autoopt.report.run_page import operator_table
+    from autoopt.report.table import write_table
+
+    if times is None:
+        typer.echo("no times of operators: the source is best, another machine measured, or this one is busy")
+    else:
+        typer.echo()
+        write_table(operator_table(times), sys.stdout)
 
 
 def compare(first: RunName, second: RunName = "latest", as_json: AsJson = False) -> int:

@@ -103,12 +103,14 @@ def _of_kind(kind: Kind) -> tuple[str, ...]:
     return tuple(metric.name for metric in METRICS.values() if metric.kind == kind)
 
 
+LATENCY: Final = "latency"
+"""Name of the meter of times."""
 METERS: Final[tuple[Meter, ...]] = (
     Meter("size", _of_kind("size"), "autoopt.measure.worker:size"),
     Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", data=("evaluation",), version=4),
     Meter("task", _of_kind("task"), "autoopt.measure.worker:task", data=("evaluation",), sequential=True, version=3),
     Meter(
-        "latency",
+        LATENCY,
         _of_kind("latency"),
         "autoopt.measure.worker:latency",
         exclusive=True,
@@ -128,6 +130,9 @@ METERS: Final[tuple[Meter, ...]] = (
     ),
 )
 """In the order in which a trial uses them: cheap ones first."""
+
+EXECUTED_GRAPH_METER: Final = Meter("executed_graph", (), "autoopt.measure.worker:executed_graph")
+"""Measures nothing: it tells which candidates are equally fast without a measurement."""
 
 CUSTOM: Final = Meter("custom", (), "autoopt.measure.worker:custom", data=("evaluation",), version=2)
 """Metrics of a user script; `meters_for` fills in their names."""

@@ -13,7 +13,7 @@ from autoopt.data.config import DataConfig
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.metrics import Estimate
+from autoopt.metrics import START_UP, Estimate
 from autoopt.model.candidate import digest_json
 from autoopt.model.storage import content_digest
 from autoopt.target import Target
@@ -21,6 +21,8 @@ from autoopt.target import Target
 EXECUTED_GRAPH, SAME_GRAPH = "executed_graph", "same_graph"
 """Entries of a latency reply's details: the digest of the graph that the runtime executes, empty if unknown, and
 True if it is the source's."""
+SOURCE_GRAPH = "source_graph"
+"""Entry with the digest of the source's graph in the reply to a request for the digests alone."""
 
 
 class Unmeasurable(InputError):
@@ -72,6 +74,8 @@ class MeasureRequest:
     settings: MeasurementSettings = field(default_factory=MeasurementSettings)
     user_script: str | None = None
     """Python file that defines the custom metrics."""
+    executed_graphs: tuple[str, str] | None = None
+    """The digests of the graphs that the runtime executes for candidate and source; None if nobody asked for them."""
 
     @property
     def models(self) -> tuple[ModelFile, ...]:
@@ -81,6 +85,16 @@ class MeasureRequest:
     def alone(self, number: int) -> MeasureRequest:
         """The request for one of the models without the others."""
         return replace(self, candidate=self.models[number], rivals=())
+
+    @property
+    def compares_graphs(self) -> bool:
+        """True if models for which the runtime executes the same graph have the same metrics.
+
+        Opening a model that was optimized before is faster, and other devices than the CPU are not known well enough.
+        """
+        if self.source is None or self.rivals or set(START_UP) & set(self.metrics):
+            return False
+        return self.target.execution_provider == "CPUExecutionProvider"
 
     @property
     def is_source(self) -> bool:

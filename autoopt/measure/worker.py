@@ -52,6 +52,14 @@ def latency(request: MeasureRequest) -> MeasureReply:
 
 
 @_worker_function
+def executed_graph(request: MeasureRequest) -> MeasureReply:
+    """Compute the digests of the graphs that the runtime executes for candidate and source."""
+    from autoopt.measure.latency import executed_graph
+
+    return executed_graph.measure(request)
+
+
+@_worker_function
 def fidelity(request: MeasureRequest) -> MeasureReply:
     """Measure the distance of the outputs from the source model's."""
     from autoopt.measure.quality import source_comparison

@@ -151,6 +151,8 @@ def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
     cells = [_numbered(trial), *_result_cells(result, metrics)]
     if result.executed == 0:
         cells.append("reused")
+    if result.note:
+        cells.append(result.note)
     if not width:
         return f"{'  '.join(cells)}  {steps_text(trial.short_chain, result.point)}"
     room = width - 2 - FEWEST_STEPS if width < WIDE else width - 2 - STEPS_WIDTH

@@ -58,6 +58,8 @@ class TrialResult:
     steps: tuple[str, ...] = ()
     """Nodes of the chain that changed the candidate, in order, without inserted ones and those that only rename or
     convert the file format; empty for a failure."""
+    note: str = ""
+    """The model whose latency counts for this trial too, in words; empty if its own was measured."""
 
     @property
     def feasible(self) -> bool:
@@ -66,8 +68,8 @@ class TrialResult:
 
     @property
     def explanation(self) -> str:
-        """The message of a failure, else the reasons from the constraints."""
-        return self.message or "; ".join(self.reasons)
+        """The message of a failure, else the reasons from the constraints and the note."""
+        return self.message or "; ".join(filter(None, (*self.reasons, self.note)))
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,13 @@ class History:
             return
         nodes = self.by_id[trial.proposal.chain].nodes
         self.transitions.add(steps_of(nodes, trial.proposal.point), feedback.path)
-        if feedback.artifact is not None:
-            self.repeats += feedback.artifact == self.transitions.source or feedback.artifact in self._first_of
-            self._first_of.setdefault(feedback.artifact, number)
+        identities = [identity for identity in (feedback.artifact, feedback.twin) if identity is not None]
+        self.repeats += any(map(self._is_known, identities))
+        for identity in identities:
+            self._first_of.setdefault(identity, number)
+
+    def _is_known(self, candidate: str) -> bool:
+        return candidate == self.transitions.source or candidate in self._first_of
 
     def known(self, steps: Steps) -> Known | None:
         """Tell what is known of a point that was not asked, from its steps; None if it may give a new candidate."""

@@ -56,6 +56,8 @@ class Feedback:
     """The trial produced no candidate."""
     artifact: str | None = None
     """Key of the final candidate; equal keys are the same candidate."""
+    twin: str | None = None
+    """Another identity of the candidate: one that is equal in it has the same values."""
     path: tuple[str, ...] = ()
     """Keys of the candidates after each of the chain's passes in turn, as far as known; `FAILED` where one failed."""
     seconds: float = 0.0

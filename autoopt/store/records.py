@@ -263,6 +263,7 @@ class TrialRecord:
             transient=bool(details.get(TRANSIENT)),
             intermediate=tuple(from_json(IntermediateResult, item) for item in details.get("intermediate", ())),
             steps=tuple(details.get("steps", ())),
+            note=str(details.get("note", "")),
         )
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.search record|report|stop|first|cost`; see README.md beside this file."""
+"""`python -m benchmarks.search record|report|stop|first|front|cost`; see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -48,9 +48,15 @@ def main() -> None:
     beginning.add_argument("--seeds", type=int, default=50)
     beginning.add_argument("--only", nargs="*", default=(), help="ways to begin, by name")
     beginning.add_argument("--out", type=Path, default=HERE / "results")
+    fronts = commands.add_parser("front", help="replay searches with several objectives, beside Optuna's samplers")
+    fronts.add_argument("--seeds", type=int, default=6)
+    fronts.add_argument("--first", type=int, default=1000, help="first seed of the synthetic tables")
+    fronts.add_argument("--only", nargs="*", default=(), help="samplers, by name")
+    fronts.add_argument("--tables", nargs="*", default=(), help="tables, by name")
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()
-    {"record": record, "report": report, "stop": stop, "first": first, "cost": cost}[options.command](options)
+    functions = {"record": record, "report": report, "stop": stop, "first": first, "front": front, "cost": cost}
+    functions[options.command](options)
 
 
 def record(options: argparse.Namespace) -> None:
@@ -162,6 +168,23 @@ def first(options: argparse.Namespace) -> None:
             lines.append(transfer.line(table.name, beginning, starts, control))
             (options.out / "first_points.md").write_text(transfer.markdown(lines))
             print(lines[-1], flush=True)
+
+
+def front(options: argparse.Namespace) -> None:
+    from benchmarks.search.front import SAMPLERS, THREE, TWO, line, volumes
+    from benchmarks.search.report import recorded
+    from benchmarks.search.synthetic import FAMILIES, make
+
+    seeds = range(options.seeds)
+    sets = {**recorded(), "synthetic S": [make(FAMILIES[0], options.first + seed) for seed in seeds]}
+    names = options.tables or list(sets)
+    for objectives in (TWO, THREE):
+        print(f"{len(objectives)} objectives: sampler, share after 10, 20, 40 trials, mean over the trials")
+        for sampler in options.only or SAMPLERS:
+            shares: list[list[float]] = []
+            for tables in (sets[name] for name in names):
+                shares += [volumes(tables[seed % len(tables)], sampler, seed, objectives) for seed in seeds]
+            print(line(sampler, shares), flush=True)
 
 
 def cost(options: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from autoopt.metrics import Objective
 from autoopt.search import SearchConfig, create_study
 from autoopt.search.study import Study
+from benchmarks.search.hypervolume import hypervolume
 from benchmarks.search.table import OBJECTIVE, Row, Table
 from benchmarks.search.uniform import UniformSampler
 
@@ -90,21 +91,10 @@ def replay(
     return Replay(hit, tuple(curve), tuple(regret), asking / max(1, len(rows)), volume)
 
 
-def hypervolume(rows: list[tuple[float, float]], reference: tuple[float, ...]) -> float:
-    """The area between points of two losses and a reference point."""
-    end, height = reference
-    area = 0.0
-    for left, low in sorted(rows):
-        if left < end and low < height:
-            area += (end - left) * (height - low)
-            height = low
-    return area
-
-
 def front_volumes(table: Table, rows: list[Row]) -> tuple[float, ...]:
     """Hypervolume of the (latency, size) front after each row, as a fraction of the whole table's."""
     good = [(math.log(r.value), math.log(r.size)) for rs in table.rows for r in rs if r.feasible]
-    reference = tuple(max(c) + 1e-9 for c in zip(*good, strict=True))
+    reference = [max(c) + 1e-9 for c in zip(*good, strict=True)]
     whole = hypervolume(good, reference)
     volumes: list[float] = []
     seen: list[tuple[float, float]] = []

@@ -32,6 +32,13 @@ def test_best_shows_the_result_as_it_was(call: Callable[..., Any], filled: dict[
     assert json.loads(out) == RunResult.from_json(filled).to_json()
 
 
+def test_best_says_why_there_are_no_times_of_operators(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    assert "no times of operators: the source is best, another machine measured" in call("best", "--why").out
+    document = json.loads(call("best", "--why", "--json").out)
+    assert document.pop("operator_times") is None
+    assert document == RunResult.from_json(filled).to_json()
+
+
 def test_a_verbose_result_counts_the_work(call: Callable[..., Any], filled: dict[str, Any]) -> None:
     assert "pass runs" not in call("best").out
     logger = logging.getLogger("autoopt")

@@ -28,6 +28,8 @@ from autoopt.engine.work.hosts import Hosts
 from autoopt.engine.work.problem import DataSets, DataSource, Goal, Problem
 from autoopt.engine.work.resources import Resources
 from autoopt.json_codec import from_json, to_json
+from autoopt.measure.meters import EXECUTED_GRAPH_METER
+from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
@@ -45,7 +47,7 @@ from autoopt.workers import CallResult, Gate, WorkerPool
 from autoopt.workers.quarantine import Deaths
 
 Model = dict[str, Any]
-"""Latency in ms, size in bytes, accuracy, and the names of the passes that changed it."""
+"""Latency in ms, size in bytes, accuracy, the names of the passes that changed it; and the executed graph if known."""
 SOURCE: Model = {"latency": 10.0, "size": 1000.0, "accuracy": 0.9, "passes": []}
 
 
@@ -120,6 +122,8 @@ class SimulatedPool(WorkerPool):
         payload = json.loads(json.dumps(payload))
         if function == STORE_INPUTS:
             return CallResult(Outcome.REFUSED, message="simulated data")
+        if function == EXECUTED_GRAPH_METER.function:
+            return CallResult(Outcome.OK, _graphs(payload))
         try:
             if function == "autoopt.passes.runner:run":
                 return CallResult(Outcome.OK, self._run_passes(from_json(PassRequest, payload)), seconds=0.1)
@@ -178,7 +182,11 @@ class SimulatedPool(WorkerPool):
             ratios = {name: _interval(values[name] / source_values[name], self.spread) for name in values}
         if "size" in values:
             ratios["size"] = _exact(values["size"] / source_values["size"])
-        details: dict[str, object] = {"disturbed": self.disturbed, "pairs": 10}
+        details: dict[str, object] = {
+            "disturbed": self.disturbed,
+            "pairs": 10,
+            EXECUTED_GRAPH: candidate.get("graph", ""),
+        }
         if self.on_one_thread and "latency_p50" in ratios:
             ratio = from_json(Estimate, ratios["latency_p50"])
             details[DETAIL] = to_json(
@@ -231,6 +239,12 @@ class ReadingPool(SimulatedPool):
         if isinstance(answer, CallResult):
             return answer
         return CallResult(Outcome.OK, dict(answer))
+
+
+def _graphs(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The reply to a request for the executed graphs; a model that names none has none that is known."""
+    candidate, source = (read_model(Path(payload[side]["path"])) for side in ("candidate", "source"))
+    return {"details": {EXECUTED_GRAPH: candidate.get("graph", ""), SOURCE_GRAPH: source.get("graph", "")}}
 
 
 def _value(name: str, model: Model) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from autoopt.engine.work.equal_graphs import SHARED
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
@@ -53,8 +54,13 @@ class Evidence:
         return self.rounds.measure(candidates, settings)
 
     def records(self, candidate: str) -> list[EvaluationRecord]:
-        """The successful measurements of the candidate with this key."""
-        return self.rounds.good(candidate)
+        """The successful measurements of the candidate with this key, and of those that run the same graph."""
+        subject = self._subject(candidate)
+        twins = [key for key in self.rounds.records if key != candidate and self._subject(key) == subject]
+        records: list[EvaluationRecord] = []
+        for key in (*twins, candidate):
+            records += self.rounds.good(key)
+        return _distinct(records)
 
     def rounds_of(self, candidate: str) -> int:
         """Number of rounds that measured this candidate, without its trial."""
@@ -101,7 +107,7 @@ class Evidence:
 
     def _subject(self, candidate: str) -> str:
         """The name under which measurements count together: that of what the runtime executes, if it is known."""
-        for record in self.records(candidate):
+        for record in self.rounds.good(candidate):
             graph = record.details.get(EXECUTED_GRAPH)
             if graph:
                 return str(graph)
@@ -147,10 +153,13 @@ class Evidence:
         from autoopt.measure.intervals.pooling import pool  # imports numpy
 
         if metric not in self._pooled:
-            observations: list[Observation] = []
+            subjects: dict[str, list[EvaluationRecord]] = {}
             for key, records in self.rounds.records.items():
-                for record in records:
-                    observations += _observations(self._subject(key), record, metric)
+                subjects.setdefault(self._subject(key), []).extend(records)
+            observations: list[Observation] = []
+            for subject, records in subjects.items():
+                for record in _distinct(records):
+                    observations += _observations(subject, record, metric)
             self._pooled[metric] = pool(observations, self._usual_scale())
         return self._pooled[metric]
 
@@ -207,6 +216,18 @@ def pooled_value(estimates: Sequence[Estimate]) -> Estimate:
     return pool([observation("", str(number), value) for number, value in enumerate(estimates)]).estimate("")
 
 
+def _distinct(records: Sequence[EvaluationRecord]) -> list[EvaluationRecord]:
+    """The records without those that share the figures of another one of them."""
+    keys = {record.key for record in records}
+    distinct: list[EvaluationRecord] = []
+    for record in records:
+        original = record.details.get(SHARED, record.key)
+        if original == record.key or original not in keys:
+            distinct.append(record)
+            keys.add(original)
+    return distinct
+
+
 def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list[Observation]:
     """Read what a measurement says about a candidate's ratio: nothing, or one or two ratios."""
     from autoopt.measure.intervals.pooling import observation  # imports numpy
@@ -214,7 +235,7 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
     ratio = record.ratios.get(metric)
     if not record.outcome.good or ratio is None or not _is_positive(ratio):
         return []
-    measurement = str(record.details.get(MEASUREMENT, record.key))
+    measurement = str(record.details.get(MEASUREMENT, record.details.get(SHARED, record.key)))
     shared = float(record.details.get("shared_variance", 0.0))
     both = _two_ratios(record, metric)
     if both is None:

@@ -24,6 +24,8 @@ from autoopt.engine.run.trial import (
     trial_details,
 )
 from autoopt.engine.work.context import RunContext
+from autoopt.measure.meters import LATENCY
+from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
 from autoopt.metrics import Estimate, Objective, latency_objective
 from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
@@ -39,6 +41,8 @@ HEAD_START = 1.0
 the first result sooner."""
 TIME_SPENT = "time spent"
 """Kind of the events with the time that a run has taken so far, so that its time limit survives a kill."""
+KINDS_OF_GRAPH: Final = ("latency", "task", "fidelity")
+"""Kinds of metrics that are the same for models for which the runtime executes the same graph; files may differ."""
 TOLERANCE: Final = 0.1
 """Relative difference from the expected ratio that counts as the same: the width to which trials are measured."""
 
@@ -173,8 +177,27 @@ class SearchLoop:
         path = self._path(result)
         if result.outcome is not Outcome.OK:
             return Feedback({}, result.violation, failed=True, artifact=artifact, path=path, seconds=seconds)
-        values = objective_values(result, self.baseline)
-        return Feedback(values, result.violation, artifact=artifact, path=path, seconds=seconds)
+        return Feedback(
+            objective_values(result, self.baseline),
+            result.violation,
+            artifact=artifact,
+            twin=self._twin(result),
+            path=path,
+            seconds=seconds,
+        )
+
+    def _twin(self, result: TrialResult) -> str | None:
+        """The key of the source or the digest of the graph that the runtime executes, if nothing else counts."""
+        goal = self.ctx.problem.goal
+        names = [*(objective.metric for objective in goal.objectives), *(c.metric for c in goal.constraints)]
+        if not all(goal.metric(name).kind in KINDS_OF_GRAPH for name in names):
+            return None
+        for record in self.ctx.store.results.evaluations(result.evaluations).values():
+            if record.meter == LATENCY and record.details.get(SAME_GRAPH):
+                return self.ctx.problem.source.key
+            if record.meter == LATENCY and record.details.get(EXECUTED_GRAPH):
+                return str(record.details[EXECUTED_GRAPH])
+        return None
 
     def _path(self, result: TrialResult) -> tuple[str, ...]:
         """Keys of the candidates that the trial's passes left, up to a failure that would repeat."""

@@ -9,9 +9,11 @@ from typing import Any, Final
 from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.engine.run.evidence import product
 from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.equal_graphs import TWIN
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.json_codec import to_json
+from autoopt.measure.meters import LATENCY
 from autoopt.metrics import STEADY_STATE, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -75,10 +77,24 @@ def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRec
         options = EvaluationOptions(incumbent=trial.details.get("incumbent"), screened=True)
         measurements = evaluate(ctx, progress.candidate, options)
         result = with_measurements(replace(result, candidate=progress.candidate), measurements)
+        result = replace(result, note=_note(ctx, measurements))
         result = replace(result, executed=progress.executed + measurements.executed)
     record = completed_record(trial, replace(result, seconds=ctx.attempt.clock() - began))
     ctx.store.trials.finish(record)
     return record
+
+
+def _note(ctx: RunContext, measurements: Measurements) -> str:
+    """Say whose latency counts for the candidate too; nothing if its own was measured."""
+    twin = measurements.details.get(LATENCY, {}).get(TWIN)
+    if twin is None:
+        return ""
+    if twin == ctx.problem.source.key:
+        return "runs the same graph as the source"
+    for trial in ctx.store.trials.all(ctx.run):
+        if trial.candidate is not None and trial.candidate.key == twin:
+            return f"runs the same graph as trial {trial.number}"
+    return "runs the same graph as a candidate measured before"
 
 
 def _steps(nodes: Sequence[ChainNode], changing: Collection[str]) -> tuple[str, ...]:
@@ -179,6 +195,8 @@ def completed_record(trial: TrialRecord, result: TrialResult) -> TrialRecord:
         details["intermediate"] = to_json(result.intermediate)
     if result.steps:
         details["steps"] = list(result.steps)
+    if result.note:
+        details["note"] = result.note
     return replace(
         trial,
         status="done",

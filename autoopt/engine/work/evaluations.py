@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from autoopt.data import DataConfig
+from autoopt.engine.work import equal_graphs
 from autoopt.engine.work.calls import CallTerms, guarded_call, is_setup_failure
 from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
 from autoopt.engine.work.context import RunContext
@@ -16,7 +18,7 @@ from autoopt.engine.work.problem import DataSource, Goal
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue
 from autoopt.measure.constraints import Observation, Verdict, judge
-from autoopt.measure.meters import Meter, meters_for
+from autoopt.measure.meters import EXECUTED_GRAPH_METER, LATENCY, Meter, meters_for
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
@@ -146,6 +148,8 @@ class MeterRun:
     settings: Mapping[str, JsonValue]
     data: DataSource
     key: str
+    graph_key: Callable[[str], str]
+    """Make the key that the evaluations of all candidates have for which the runtime executes the graph of a digest."""
     incumbent: float | None
 
 
@@ -200,8 +204,20 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
             script=problem.script.digest,
             runtime=_measuring_runtime(ctx),
         )
-        key = evaluation_key(meter, work)
-        yield MeterRun(meter, metrics, candidate, settings, data, key, options.incumbent)
+        yield MeterRun(
+            meter=meter,
+            metrics=metrics,
+            candidate=candidate,
+            settings=settings,
+            data=data,
+            key=evaluation_key(meter, work),
+            graph_key=partial(_graph_key, meter, work),
+            incumbent=options.incumbent,
+        )
+
+
+def _graph_key(meter: Meter, work: EvaluationInput, graph: str) -> str:
+    return evaluation_key(meter, replace(work, candidate=Candidate(graph)))
 
 
 def _data_for(ctx: RunContext, meter: Meter) -> DataSource:
@@ -236,17 +252,62 @@ def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[Evaluatio
             attempt.counts.add_reused("evaluations")
             return record, False
         with released_on_timeout(store, "evaluation", key):
-            record = _measure(ctx, meter_run, limit)
-        if MEDIAN_LATENCY in record.source_metrics:
-            attempt.source_latencies.add(record.source_metrics[MEDIAN_LATENCY].value)
+            if meter_run.meter.name == LATENCY:
+                record, executed = _measure_graph(ctx, meter_run, limit)
+            else:
+                record, executed = _measure(ctx, _request(ctx, meter_run), meter_run, limit), True
         store.results.finish_evaluation(record)
-        attempt.counts.add_executed("evaluations")
+        if executed:
+            attempt.counts.add_executed("evaluations")
+        else:
+            attempt.counts.add_reused("evaluations")
+        return record, executed
+
+
+def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[EvaluationRecord, bool]:
+    """The latency of a candidate, and True if it was measured: not if that of an equal graph is known."""
+    request = _request(ctx, meter_run)
+    if meter_run.candidate.key == ctx.problem.source.key or not request.compares_graphs:
+        return _measure(ctx, request, meter_run, limit), True
+    graphs = _executed_graphs(ctx, request, meter_run, limit)
+    request = replace(request, executed_graphs=graphs)
+    graph, source_graph = graphs
+    if not graph:
+        return _measure(ctx, request, meter_run, limit), True
+    graph_key = meter_run.graph_key(graph)
+    # Of two such candidates at a time, the second one waits for the first one's record.
+    with ctx.resources.locks.holding(graph_key):
+        twin = _source_latency(ctx) if graph == source_graph else equal_graphs.measured(ctx, graph_key)
+        if twin is not None and twin.outcome.good:
+            return equal_graphs.shared_record(ctx, twin, meter_run.key, meter_run.candidate), False
+        record = _measure(ctx, request, meter_run, limit)
+        ctx.store.results.finish_evaluation(record)
+        equal_graphs.remember(ctx, graph_key, record)
         return record, True
 
 
-def _measure(ctx: RunContext, meter_run: MeterRun, limit: float) -> EvaluationRecord:
-    answer = call_meter(ctx, meter_run, limit)
-    return evaluation_record(ctx, meter_run, answer.result, answer.reply or MeasureReply())
+def _executed_graphs(ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit: float) -> tuple[str, str]:
+    """The digests of the graphs that the runtime executes for candidate and source, made while others may work."""
+    host = ctx.resources.hosts.of(ctx.problem.host)
+    terms = CallTerms(_subject(ctx, meter_run, ()), limit, phase="measuring")
+    answer = guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(EXECUTED_GRAPH_METER, request, limits))
+    return equal_graphs.graphs_in(answer.reply)
+
+
+def _source_latency(ctx: RunContext) -> EvaluationRecord | None:
+    """The latency of the source model, if it was measured."""
+    for meter_run in meter_runs(ctx, ctx.problem.source, EvaluationOptions(judged=False)):
+        if meter_run.meter.name == LATENCY:
+            return ctx.store.results.evaluation(meter_run.key)
+    return None
+
+
+def _measure(ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit: float) -> EvaluationRecord:
+    answer = _call_meter(ctx, request, meter_run, limit, ())
+    record = evaluation_record(ctx, meter_run, answer.result, answer.reply or MeasureReply())
+    if MEDIAN_LATENCY in record.source_metrics:
+        ctx.attempt.source_latencies.add(record.source_metrics[MEDIAN_LATENCY].value)
+    return record
 
 
 def call_meter(
@@ -260,12 +321,16 @@ def call_meter(
         limit: Seconds.
         rivals: Further candidates, for a meter that measures several at once.
     """
-    problem, attempt, meter = ctx.problem, ctx.attempt, meter_run.meter
-    hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": attempt.source_latencies.typical()}
+    return _call_meter(ctx, _request(ctx, meter_run, rivals), meter_run, limit, rivals)
+
+
+def _request(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Candidate] = ()) -> MeasureRequest:
+    """The request to a meter, with hints from what was measured so far."""
+    problem, meter = ctx.problem, meter_run.meter
+    hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": ctx.attempt.source_latencies.typical()}
     settings = {**meter.hints_from(hints), **meter_run.settings}
-    attempt.observer.on_measure_start(meter.name)
     data = meter_run.data.config
-    request = MeasureRequest(
+    return MeasureRequest(
         candidate=_model_file(ctx, meter_run.candidate),
         source=_model_file(ctx, problem.source),
         rivals=tuple(_model_file(ctx, rival) for rival in rivals),
@@ -275,13 +340,20 @@ def call_meter(
         settings=MeasurementSettings.parse(settings),
         user_script=problem.script.path,
     )
+
+
+def _call_meter(
+    ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit: float, rivals: Sequence[Candidate]
+) -> HostReply[MeasureReply]:
+    meter, attempt = meter_run.meter, ctx.attempt
+    attempt.observer.on_measure_start(meter.name)
     terms = CallTerms(
         subject=_subject(ctx, meter_run, rivals),
         limit=limit,
         phase="measuring" if meter.exclusive else "quality",
         exclusive=meter.exclusive,
     )
-    host = ctx.resources.hosts.of(problem.host)
+    host = ctx.resources.hosts.of(ctx.problem.host)
     answer = guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(meter, request, limits))
     attempt.observer.on_measure_end(meter.name, answer.result.outcome, answer.result.seconds)
     return answer

@@ -14,8 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from autoopt.measure.request import MeasureRequest, ModelFile
-from autoopt.metrics import START_UP
+from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest, ModelFile
 from autoopt.model import io
 from autoopt.model.session import write_optimized
 from autoopt.model.session_options import plain_options
@@ -39,15 +38,17 @@ more go to a file of their own, which is much cheaper to write and read than a p
 def executed_graphs(request: MeasureRequest) -> tuple[str, str]:
     """The digests of the graphs that the runtime executes for candidate and source, and of the options it does it with.
 
-    A digest is empty if it is not known. None is computed where equal graphs need not mean equal metrics (opening a
-    model that was optimized before is faster), where the source is not compared, and on other devices than the CPU.
+    A digest is empty if it is not known, or if equal graphs need not mean equal metrics.
     """
-    candidate, source = request.candidate, request.source
-    if source is None or request.is_source or request.rivals or set(START_UP) & set(request.metrics):
+    if request.source is None or request.is_source or not request.compares_graphs:
         return "", ""
-    if request.target.execution_provider != "CPUExecutionProvider":
-        return "", ""
-    return _executed_graph_of(candidate), _executed_graph_of(source)
+    return _executed_graph_of(request.candidate), _executed_graph_of(request.source)
+
+
+def measure(request: MeasureRequest) -> MeasureReply:
+    """Compute only the digests of the executed graphs, in the reply's details."""
+    graph, source_graph = executed_graphs(request)
+    return MeasureReply(details={EXECUTED_GRAPH: graph, SOURCE_GRAPH: source_graph})
 
 
 def _executed_graph_of(model: ModelFile) -> str:
@@ -68,7 +69,9 @@ def _executed_graph(path: str, session_options: str) -> str:
         except Exception:  # onnxruntime's exceptions share no class; opening the model again says what is wrong
             return ""
         opsets = sorted((opset.domain, opset.version) for opset in model.opset_import)
-        return _digest(repr(other_options), repr(opsets), _graph_digest(model.graph, {}, Path(folder)))
+        functions = [function.SerializeToString(deterministic=True).hex() for function in model.functions]
+        graph = _graph_digest(model.graph, {}, Path(folder))
+        return _digest(repr(other_options), repr(opsets), *functions, graph)
 
 
 def _graph_digest(graph: GraphProto, outer: Mapping[str, str], folder: Path) -> str:
@@ -102,7 +105,7 @@ def _node_digest(node: NodeProto, values: Mapping[str, str], folder: Path) -> st
     """The digest of an operator and all that it is computed from."""
     from onnx import AttributeProto
 
-    parts = [node.domain, node.op_type, *[values.get(name, "") for name in node.input]]
+    parts = [node.domain, node.op_type, *[values.get(name, name) for name in node.input]]
     for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
         if attribute.type == AttributeProto.GRAPH:
             parts.append(f"{attribute.name} {_graph_digest(attribute.g, values, folder)}")

@@ -55,7 +55,7 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
         InputError: the settings or the data do not fit the model.
         Exception: onnxruntime's, where it refuses the candidate or a rival.
     """
-    graph, source_graph = executed_graphs(request)
+    graph, source_graph = request.executed_graphs or executed_graphs(request)
     same_graph = graph != "" and graph == source_graph
     if same_graph and request.source is not None:
         settings = replace(request.settings, seconds=min(request.settings.seconds, BRIEF_SECONDS))

@@ -13,7 +13,7 @@ from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, 
 from autoopt.measure.contention import DETAIL as CONTENTION
 from autoopt.measure.latency import meter
 from autoopt.measure.latency.meter import is_slow, pace_of
-from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, MeasureRequest
 from autoopt.metrics import Estimate
 
 SUMS = (
@@ -165,8 +165,9 @@ def _joint_details(request: MeasureRequest, parts: Sequence[JsonObject], weights
         "shared_variance": float(weights**2 @ np.array(columns["shared_variance"], np.float64)),
         "pace": None if pace is None else round(pace, 3),
     }
-    if "identical" in columns:
-        details["identical"] = True
+    for name in ("identical", EXECUTED_GRAPH, SAME_GRAPH):
+        if name in columns:
+            details[name] = columns[name][0]
     return details
 
 

@@ -15,7 +15,7 @@ from prefect.states import Completed
 from autoopt.engine.work.environment import cpu, environment
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
-from autoopt.measure.meters import CUSTOM, METERS
+from autoopt.measure.meters import CUSTOM, EXECUTED_GRAPH_METER, METERS
 from autoopt.outcome import Outcome
 from autoopt.passes.request import RUN_PASSES
 from autoopt.registry import DESCRIBE
@@ -26,7 +26,8 @@ from autoopt.workers.exchange import CallBegun, Exchange, RemoteAnswer, RemoteCa
 from autoopt.workers.hosts import RUNTIME
 from autoopt.working_folder import working_folder
 
-FUNCTIONS: Final = frozenset((RUN_PASSES, RUNTIME, DESCRIBE, CUSTOM.function, *(meter.function for meter in METERS)))
+_METERS: Final = (*METERS, CUSTOM, EXECUTED_GRAPH_METER)
+FUNCTIONS: Final = frozenset((RUN_PASSES, RUNTIME, DESCRIBE, *(meter.function for meter in _METERS)))
 """The functions that a call may name. Whoever may start flow runs also chooses the exchange and what is in it."""
 
 

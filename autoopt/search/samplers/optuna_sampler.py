@@ -52,8 +52,12 @@ class OptunaSampler:
     def study(self) -> optuna.Study:
         """The study, made at its first use: a run that needs no suggestion imports no optuna."""
         study = new_study(self._objectives)
-        study.sampler = create_optuna_sampler(self._name, self._seed)
+        study.sampler = self.create(self._seed)
         return study
+
+    def create(self, seed: int) -> optuna.samplers.BaseSampler:
+        """Create the Optuna sampler that suggests."""
+        return create_optuna_sampler(self._name, seed)
 
     def next(self, history: History, rng: Random) -> Decision:
         """Suggest the sampler's next new point; a random one if it keeps repeating itself."""
@@ -65,7 +69,7 @@ class OptunaSampler:
         self.sync(history)
         if self._name != SEQUENCE:
             # A new seed for each trial: what is suggested then depends only on the study and the trial's number.
-            self.study.sampler = create_optuna_sampler(self._name, rng.getrandbits(31))
+            self.study.sampler = self.create(rng.getrandbits(31))
         for _ in range(MAX_ASKS):
             with quiet():
                 trial = self.study.ask()
