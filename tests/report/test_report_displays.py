@@ -28,6 +28,12 @@ def test_a_trial_is_one_line_with_its_figures() -> None:
     )
 
 
+def test_a_trial_that_shares_a_latency_says_whose() -> None:
+    assert line(ratios=FASTER, note="runs the same graph as trial 1") == (
+        "trial 3:   2.0x faster (1.7 to 2.5)     runs the same graph as trial 1  4.0x smaller  a -> b(x=1)"
+    )
+
+
 def test_objectives_and_constraints_come_first() -> None:
     metrics = {"throughput": Estimate.exact(100), "accuracy": Estimate.exact(0.99), "latency_p50": Estimate.exact(1)}
     ratios = {**FASTER, "throughput": Estimate.exact(2.0)}
