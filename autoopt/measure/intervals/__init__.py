@@ -1,1 +1,5 @@
-"""95 % confidence intervals: `items` over the items of a data set, `replicas` over independent measurements."""
+"""95 % confidence intervals.
+
+Read `items` first: intervals over the items of a data set, for quality. `replicas` has those over independent
+measurements, for latency, and `pooling` joins all measurements of several candidates in one model.
+"""

@@ -1,1 +1,4 @@
-"""Removal of what computes nothing, constant folding, and whole-graph simplifiers."""
+"""Removal of what computes nothing, constant folding, and whole-graph simplifiers.
+
+Read `graph_cleanup` first: single steps. `simplifiers` calls libraries that combine them.
+"""

@@ -1,4 +1,5 @@
-"""Runs in the form of other tools: Optuna studies, MLflow runs, OpenLineage events.
+"""Runs and releases in the form of other tools: Optuna, MLflow, OpenLineage, object stores, OCI images.
 
-Read `content` first: it collects what all of them show of a run.
+Read `content` first: it collects what studies, MLflow runs and events show of a run. `release_places` publishes the
+model of a release; `object_store` and `oci_layout` are two of its places.
 """
