@@ -52,9 +52,14 @@ class InputSpec:
         """The numpy type; None if numpy has none."""
         return _DTYPES.get(self.element)
 
+    @property
+    def fixed_sizes(self) -> tuple[int | None, ...]:
+        """The sizes of its dimensions; None for an open one."""
+        return tuple(size if isinstance(size, int) else None for size in self.shape or ())
+
     def zeros(self) -> Array:
         """The zeros that it takes, as a recurrent state begins; open dimensions have size 1."""
-        sizes = [size if isinstance(size, int) else 1 for size in self.shape or ()]
+        sizes = [1 if size is None else size for size in self.fixed_sizes]
         return np.zeros(sizes, self.dtype or np.float32)
 
 
@@ -134,17 +139,19 @@ def _with_prompt(feed: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Mapp
         feed = {decoder.tokens: next(iter(feed.values()))}
     if decoder.tokens not in feed:
         return feed
-    specs = {spec.name: spec for spec in inputs}
-    complete = {**feed, decoder.tokens: _fit_one(feed[decoder.tokens], specs[decoder.tokens])}
+    missing = {spec.name: spec for spec in inputs if spec.name not in feed}
+    tokens = next(spec for spec in inputs if spec.name == decoder.tokens)
+    complete = {**feed, decoder.tokens: _fit_one(feed[decoder.tokens], tokens)}
     batch = len(complete[decoder.tokens])
     for name, axis in decoder.cache.items():
-        spec = specs[name]
-        if name not in complete and spec.dtype is not None:
+        spec = missing.get(name)
+        if spec is not None and spec.dtype is not None:
             complete[name] = empty_cache(spec.shape or (), axis, batch, spec.dtype)
+    # After the cache, because the mask and the positions count the tokens in it too.
     for name in decoder.derived:
-        dtype = specs[name].dtype
-        if name not in complete and dtype is not None:
-            complete[name] = decoder.derive(name, complete, dtype)
+        spec = missing.get(name)
+        if spec is not None and spec.dtype is not None:
+            complete[name] = decoder.derive(name, complete, spec.dtype)
     return complete
 
 

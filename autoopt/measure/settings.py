@@ -80,31 +80,40 @@ class MeasurementSettings:
             settings = from_json(MeasurementSettings, without_nulls(values))
         except JsonTypeError as error:
             raise InputError(str(error), where="measurement") from None
+        settings._check_numbers()
+        settings._check_lists()
+        settings._check_synthetic_inputs()
+        return settings
+
+    def _check_numbers(self) -> None:
         for name in ("seconds", "target_width", "replicas", "max_pairs", "margin"):
-            value = getattr(settings, name)
+            value = getattr(self, name)
             _check(value > 0, f"{name!r} must be above 0, not {value!r}")
         for name in ("concurrency", "new_tokens"):
-            value = getattr(settings, name)
+            value = getattr(self, name)
             _check(value >= 1, f"{name!r} must be at least 1, not {value!r}")
-        for case in settings.throughput:
+        for name in ("rounds", "quiet_seconds", "batch_size", "samples"):
+            value = getattr(self, name)
+            _check(value >= 0, f"{name!r} must be at least 0, not {value!r}")
+
+    def _check_lists(self) -> None:
+        for case in self.throughput:
             problem = "'throughput': batch_size and concurrency must be at least 1"
             numbers = (case.batch_size, case.concurrency)
             _check(min(numbers) >= 1, f"{problem}, not {numbers[0]} and {numbers[1]}")
-        sides = settings.image_size
+        _check(min(self.affinity, default=0) >= 0, f"'affinity' must be numbers of cores, not {self.affinity}")
+
+    def _check_synthetic_inputs(self) -> None:
+        sides = self.image_size
         is_size = len(sides) in (0, 2) and min(sides, default=1) >= 1
         _check(is_size, f"'image_size' must be [height, width], not {sides}")
-        for name in ("rounds", "quiet_seconds", "batch_size", "samples"):
-            value = getattr(settings, name)
-            _check(value >= 0, f"{name!r} must be at least 0, not {value!r}")
-        _check(min(settings.affinity, default=0) >= 0, f"'affinity' must be numbers of cores, not {settings.affinity}")
-        for name, size in (settings.dimensions or {}).items():
+        for name, size in (self.dimensions or {}).items():
             _check(size >= 1, f"'dimensions': {name!r} must be at least 1, not {size}")
-        for name, sizes in (settings.shapes or {}).items():
+        for name, sizes in (self.shapes or {}).items():
             _check(min(sizes, default=1) >= 1, f"'shapes': the sizes of {name!r} must be at least 1, not {sizes}")
-        for name, bounds in (settings.ranges or {}).items():
+        for name, bounds in (self.ranges or {}).items():
             is_range = len(bounds) == 2 and bounds[0] <= bounds[1]
             _check(is_range, f"'ranges': {name!r} must be [low, high], not {bounds}")
-        return settings
 
 
 def _check(is_valid: bool, problem: str) -> None:

@@ -111,15 +111,19 @@ def _sound_axis(spec: InputSpec, is_streamed: bool) -> int | None:
     if not _is_float(spec) or len(shape) not in (1, 2, 3):
         return None
     may_be_piece = is_streamed and len(shape) == 2
-    axes = [axis for axis, size in enumerate(shape) if isinstance(size, int) and size > MOST_CHANNELS]
-    if axes:
+    fixed_axes = {axis: size for axis, size in enumerate(shape) if isinstance(size, int) and size > MOST_CHANNELS}
+    if fixed_axes:
         shortest = SHORTEST_PIECE if may_be_piece else SHORTEST_SOUND
-        is_sound = int(shape[axes[0]] or 0) >= shortest
-    else:
-        axes = [axis for axis in _open_axes(spec) if axis or len(shape) == 1]
-        is_piece = may_be_piece and not state_names([spec])
-        is_sound = is_piece or bool(_SOUND.search(spec.name.lower()))
-    return axes[0] if is_sound and len(axes) == 1 else None
+        axis, size = next(iter(fixed_axes.items()))
+        return axis if len(fixed_axes) == 1 and size >= shortest else None
+    # Nothing tells an open sound from other open floats but its name, or the state that a streamed model takes.
+    is_piece = may_be_piece and not state_names([spec])
+    if not is_piece and not _SOUND.search(spec.name.lower()):
+        return None
+    open_axes = _open_axes(spec)
+    if len(shape) > 1 and 0 in open_axes:
+        open_axes.remove(0)
+    return open_axes[0] if len(open_axes) == 1 else None
 
 
 def _is_spectrum(spec: InputSpec) -> bool:

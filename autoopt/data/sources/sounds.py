@@ -39,12 +39,22 @@ class WaveformInput:
 
     @property
     def channels(self) -> int:
-        others = [size or 1 for axis, size in enumerate(self.shape) if axis not in (0, self.axis)]
-        return math.prod(others)
+        count = 1
+        for axis, size in enumerate(self.shape):
+            if axis not in (0, self.axis):
+                count *= size or 1
+        return count
+
+    def of_length(self, samples: int) -> WaveformInput:
+        """This form with a fixed number of samples."""
+        shape = list(self.shape)
+        shape[self.axis] = samples
+        return replace(self, shape=tuple(shape))
 
     def item(self, sound: Array) -> Array:
         """An array of samples, or of samples and channels, as the complete input of one inference."""
-        sizes = [1 if axis == 0 else size or 1 for axis, size in enumerate(self.shape)]
+        sizes = [size or 1 for size in self.shape]
+        sizes[0] = 1
         sizes[self.axis] = len(sound)
         is_last = self.axis == len(sizes) - 1
         return np.ascontiguousarray(sound.T if is_last else sound).reshape(sizes)
@@ -76,19 +86,13 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     """
     if sample_rate is not None and not 0 < sample_rate <= HIGHEST_RATE:
         raise InputError(f"sample_rate must be 1 to {HIGHEST_RATE} Hz, not {sample_rate}", where=path)
-    root = Path(path)
-    files = files_below(root, SOUNDS)
-    if not files:
-        raise InputError("holds no WAV files", where=path, remedy="convert others: ffmpeg -i a.flac a.wav")
-    truth = classes_by_folder(root, files) if labels is None else _labels(labels_by_name(root, files, labels))
-    data = DataSet({"file": np.array(files, object)}, truth, name=path)
+    data = _files(path, labels)
     if choose is not None:
         data = data.take(choose(len(data)))
     specs = _specs(model)
     target = _waveform_input(specs, path) if model is not None else WaveformInput()
     if samples is not None:
-        shape = tuple(samples if axis == target.axis else size for axis, size in enumerate(target.shape))
-        target = replace(target, shape=shape)
+        target = target.of_length(samples)
     sounds, rate = _read_all(list(data.columns["file"]), sample_rate, target.channels, path)
     lengths = [len(sound) for sound in sounds]
     if target.samples is not None:
@@ -96,6 +100,16 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     items = [target.item(sound * np.float32(scale)) for sound in sounds]
     data = replace(data, columns={}, reading=_reading(target, lengths, rate, is_resampled=sample_rate is not None))
     return _with_other_inputs(_with_items(data, target, items), specs, [len(sound) for sound in sounds], rate)
+
+
+def _files(path: str, labels: str | None) -> DataSet:
+    """The WAV files below a folder as a column `file`, with their labels."""
+    root = Path(path)
+    files = files_below(root, SOUNDS)
+    if not files:
+        raise InputError("holds no WAV files", where=path, remedy="convert others: ffmpeg -i a.flac a.wav")
+    truth = classes_by_folder(root, files) if labels is None else _labels(labels_by_name(root, files, labels))
+    return DataSet({"file": np.array(files, object)}, truth, name=path)
 
 
 def _specs(model: str | None) -> tuple[InputSpec, ...]:
@@ -121,9 +135,7 @@ def _waveform_input(specs: Sequence[InputSpec], path: str) -> WaveformInput:
         raise InputError(
             message, where=path, remedy="give the pieces as arrays in an .npz file, and state: in the data"
         )
-    axes = sound_axes(specs)
-    if not axes:
-        axes = {spec.name: axis for spec in specs if (axis := _long_axis(spec)) is not None}
+    axes = sound_axes(specs) or _long_axes(specs)
     if len(axes) != 1:
         shapes = ", ".join(f"{one_line(spec.name)} {_shape_text(spec)}" for spec in specs)
         raise InputError(
@@ -132,8 +144,18 @@ def _waveform_input(specs: Sequence[InputSpec], path: str) -> WaveformInput:
             remedy="compute what it takes, such as a spectrum, and give an .npz file or a load_dataset of your own",
         )
     ((name, axis),) = axes.items()
-    shape = next(spec.shape or () for spec in specs if spec.name == name)
-    return WaveformInput(name, tuple(size if isinstance(size, int) else None for size in shape), axis)
+    (spec,) = [spec for spec in specs if spec.name == name]
+    return WaveformInput(name, spec.fixed_sizes, axis)
+
+
+def _long_axes(specs: Sequence[InputSpec]) -> dict[str, int]:
+    """The inputs that can be a sound by their shapes alone, and the axis of its samples."""
+    axes = {}
+    for spec in specs:
+        axis = _long_axis(spec)
+        if axis is not None:
+            axes[spec.name] = axis
+    return axes
 
 
 def _long_axis(spec: InputSpec) -> int | None:

@@ -167,11 +167,13 @@ def _point_size(items: Sequence[np.ndarray]) -> int | None:
     shapes = {item.shape for item in items}
     if len(shapes) != 1:
         return None
-    sizes = [size for size in shapes.pop() if size > 1]
-    if len(sizes) == 2 and sizes[1] in (2, 3) and sizes[0] >= FEWEST_POINTS:
-        return int(sizes[1])
-    if len(sizes) == 1 and sizes[0] >= 2 * FEWEST_POINTS:
-        return next((size for size in (3, 2) if sizes[0] % size == 0), None)
+    match [size for size in shapes.pop() if size > 1]:
+        case [points, (2 | 3) as size] if points >= FEWEST_POINTS:
+            return size
+        case [numbers] if numbers >= 2 * FEWEST_POINTS and numbers % 3 == 0:
+            return 3
+        case [numbers] if numbers >= 2 * FEWEST_POINTS and numbers % 2 == 0:
+            return 2
     return None
 
 

@@ -54,30 +54,35 @@ def measure(request: MeasureRequest) -> MeasureReply:
     if len(items[0]) != len(source_items[0]):
         raise InputError(f"the candidate has {len(items[0])} outputs, the source {len(source_items[0])}")
     signature = _signature(request, request.source)
-    names, shapes = signature.names, signature.shapes
     source, candidate = _by_output(source_items), _by_output(items)
     agreements = compare_parts(signature.parts(source, subset(request, data, len(items))), candidate, source)
     are_same = same_outputs(items, source_items)
-    per_output: dict[str, dict[str, Estimate]] = {name: {} for name in names}
-    metrics: dict[str, Estimate] = {}
+    per_output: dict[str, dict[str, Estimate]] = {name: {} for name in signature.names}
+    of_model: dict[str, Estimate] = {}
     kinds: dict[str, JsonValue] = {}
     if AGREEMENT in request.metrics:
-        metrics[AGREEMENT] = estimate(agreements, len(items), same=are_same)
+        of_model[AGREEMENT] = estimate(agreements, len(items), same=are_same)
         for agreement in agreements:
             of_part = estimate([agreement], len(items), same=are_same)
             for index in agreement.part.outputs:
-                kinds[names[index]] = agreement.kind
-                per_output[names[index]][AGREEMENT] = of_part
-    for index, name in enumerate(names):
-        per_output[name].update(_distances(request.metrics, candidate[index], source[index], shapes[index]))
-    metrics.update(_of_model(request.metrics, list(per_output.values()), agreements))
+                name = signature.names[index]
+                kinds[name] = agreement.kind
+                per_output[name][AGREEMENT] = of_part
+    for index, (name, shape) in enumerate(zip(signature.names, signature.shapes, strict=True)):
+        per_output[name].update(_distances(request.metrics, candidate[index], source[index], shape))
+    of_model.update(_of_model(request.metrics, list(per_output.values()), agreements))
+    metrics: dict[str, Estimate] = {}
+    for name in request.metrics:
+        if name in of_model:
+            metrics[name] = of_model[name]
+    shares = [name for name in DECISIONS if name in metrics]
     details: dict[str, JsonValue] = {
         "items": len(items),
         "outputs": to_json(per_output),
         "kinds": kinds,
-        "resolutions": {name: share_resolution(len(items)) for name in DECISIONS if name in metrics},
+        "resolutions": dict.fromkeys(shares, share_resolution(len(items))),
     }
-    return MeasureReply({name: metrics[name] for name in request.metrics if name in metrics}, details=details)
+    return MeasureReply(metrics, details=details)
 
 
 def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
