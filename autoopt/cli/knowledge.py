@@ -12,7 +12,7 @@ from autoopt.cli.output import AsJson, example_text, print_json, print_result
 from autoopt.cli.store_access import existing_store
 
 if TYPE_CHECKING:
-    from autoopt.engine.planning.lessons import OwnLesson
+    from autoopt.engine.planning.lessons import NamedLesson
     from autoopt.engine.tools.knowledge import KnownEffect, KnownEffects
     from autoopt.report.table import Table
 
@@ -89,7 +89,7 @@ def show_(
         imported = imported_knowledge(store)
     if as_json:
         files = [{"file": item.file, "digest": item.knowledge.digest} for item in imported]
-        rows = [{"name": own.model, **own.lesson.model_dump(mode="json")} for own in lessons]
+        rows = [{"name": named.model, **named.lesson.model_dump(mode="json")} for named in lessons]
         print_json({"imported": files, "lessons": rows})
         return
     for item in imported:
@@ -108,31 +108,31 @@ def _show_effects(model: str, as_json: bool) -> None:
     from autoopt.target import Target
 
     with existing_store() as store, Probe() as probe:
-        known = known_effects(store, probe.inspect(Path(model)), Target())
+        knowledge = known_effects(store, probe.inspect(Path(model)), Target())
     if as_json:
         from autoopt.json_codec import to_json
 
-        lessons = [own.lesson.id for own in known.used]
-        print_json({"lessons": lessons, "left_out": known.left_out, "effects": to_json(known.effects)})
+        lessons = [named.lesson.id for named in knowledge.used]
+        print_json({"lessons": lessons, "left_out": knowledge.left_out, "effects": to_json(knowledge.effects)})
         return
-    typer.echo(_sources_text(known))
-    if known.effects:
-        write_table(_effects_table(known.effects), sys.stdout)
+    typer.echo(_sources_text(knowledge))
+    if knowledge.effects:
+        write_table(_effects_table(knowledge.effects), sys.stdout)
 
 
-def _sources_text(known: KnownEffects) -> str:
-    left_out = f"left out as less similar or for other targets: {known.left_out}"
-    if not known.used:
+def _sources_text(knowledge: KnownEffects) -> str:
+    left_out = f"left out as less similar or for other targets: {knowledge.left_out}"
+    if not knowledge.used:
         return f"nothing is known about similar models; {left_out}"
-    return f"from {', '.join(own.model for own in known.used)}; {left_out}"
+    return f"from {', '.join(named.model for named in knowledge.used)}; {left_out}"
 
 
-def _lessons_table(lessons: list[OwnLesson]) -> Table:
+def _lessons_table(lessons: list[NamedLesson]) -> Table:
     from autoopt.report.table import Table
 
     rows: list[tuple[str, ...]] = []
-    for own in lessons:
-        lesson = own.lesson
+    for named in lessons:
+        lesson = named.lesson
         best = "source"
         if lesson.best is not None:
             ratio = lesson.best.ratios.get(lesson.goal.metric)
@@ -140,7 +140,7 @@ def _lessons_table(lessons: list[OwnLesson]) -> Table:
             if ratio is not None:
                 best += f": {ratio:.2f} of {lesson.goal.metric}"
         machine = ", ".join(filter(None, (lesson.machine.cpu, lesson.machine.runtime)))
-        rows.append((own.model, lesson.goal.metric, str(lesson.trials), machine, best))
+        rows.append((named.model, lesson.goal.metric, str(lesson.trials), machine, best))
     return Table(("model", "objective", "trials", "CPU and runtime", "best"), tuple(rows), right=frozenset((2,)))
 
 

@@ -226,9 +226,9 @@ def _model_lines(result: RunResult) -> list[str]:
     if result.targets or result.parts:
         return []
     _, *rows = labelled(result)
-    found = [row for row in rows if row.label in ("best", "lossy")]
-    lines = [f"{row.label}: {steps_text(row.model.short_chain, row.model.point)}" for row in found]
-    others = [row.model.trial for row in rows if row not in found and row.model.trial is not None]
+    best_rows = [row for row in rows if row.label in ("best", "lossy")]
+    lines = [f"{row.label}: {steps_text(row.model.short_chain, row.model.point)}" for row in best_rows]
+    others = [row.model.trial for row in rows if row not in best_rows and row.model.trial is not None]
     if others:
         lines.append(f"to use another row: autoopt export {short(result.run)} {others[0]}")
     return lines

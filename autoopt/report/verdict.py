@@ -41,9 +41,9 @@ def verdict_lines(result: RunResult) -> list[str]:
     if lossy is None:
         return _answer_lines(result)
     first, *others = _answer_lines(result)
-    found = ", ".join(gains(result, lossy)) or lossy.short_chain
+    gain = ", ".join(gains(result, lossy)) or lossy.short_chain
     lossless = f"{first[:1].lower()}{first[1:]}".replace(": ", ", ", 1)
-    lines = [f"Lossless: {lossless}", *others, f"Lossy: {found}."]
+    lines = [f"Lossless: {lossless}", *others, f"Lossy: {gain}."]
     return [*lines, "The lossy model is unverified: it was compared on generated inputs only."]
 
 

@@ -63,11 +63,11 @@ def imported_lessons(store: Store) -> Iterator[Lesson]:
     items = imported_knowledge(store)
     if not items:
         return
-    known = {lesson_id(run.id) for run in store.runs.all()}
+    ids = {lesson_id(run.id) for run in store.runs.all()}
     for item in items:
         for lesson in item.knowledge.lessons:
-            if lesson.id not in known:
-                known.add(lesson.id)
+            if lesson.id not in ids:
+                ids.add(lesson.id)
                 yield lesson
 
 

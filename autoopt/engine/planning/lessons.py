@@ -45,34 +45,34 @@ _INSTRUCTION_SETS: Final = re.compile(r"(?:avx|amx|asimd|sve)\w*|fma|f16c|i8mm|b
 
 
 @dataclass(frozen=True)
-class OwnLesson:
-    """A lesson with what only this store knows."""
+class NamedLesson:
+    """A lesson and the name of its model, which knowledge for other stores leaves out."""
 
     model: str
     """Name of the model."""
     lesson: Lesson
 
 
-def own_lessons(store: Store) -> Iterator[OwnLesson]:
+def own_lessons(store: Store) -> Iterator[NamedLesson]:
     """The lessons of the finished runs of this store, newest first: one for each model and goal."""
     models = {model.artifact: model for model in store.models.all() if model.inspection}
-    seen: set[tuple[object, ...]] = set()
+    taught: set[tuple[object, ...]] = set()
     for run in store.runs.all(status="finished"):
         model, goal = models.get(run.model), goal_of(run)
-        if model is None or goal is None or run.imported or (run.model, goal) in seen:
+        if model is None or goal is None or run.imported or (run.model, goal) in taught:
             continue
         if known_metric(goal.metric) is None:
             continue
-        seen.add((run.model, goal))
+        taught.add((run.model, goal))
         name = run.name.partition(" · ")[0] or model.name
-        yield OwnLesson(name, _lesson(store, run, Inspection.from_json(model.inspection)))
+        yield NamedLesson(name, _lesson(store, run, Inspection.from_json(model.inspection)))
 
 
-def all_lessons(store: Store) -> Iterator[OwnLesson]:
+def all_lessons(store: Store) -> Iterator[NamedLesson]:
     """The lessons of this store, then the imported ones, whose models are called by their ids."""
     yield from own_lessons(store)
     for lesson in imported_lessons(store):
-        yield OwnLesson(f"{lesson.name} (imported)", lesson)
+        yield NamedLesson(f"{lesson.name} (imported)", lesson)
 
 
 def _lesson(store: Store, run: RunRecord, inspection: Inspection) -> Lesson:

@@ -241,8 +241,8 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
     if both is None:
         lasting = _contention_error(_details_of(record, metric), ratio)
         by_clock = observation(candidate, measurement, ratio, shared)
-        own = math.sqrt(max(0.0, by_clock.deviation**2 - lasting**2))
-        return [replace(by_clock, deviation=own, bias=lasting)]
+        unbiased = math.sqrt(max(0.0, by_clock.deviation**2 - lasting**2))
+        return [replace(by_clock, deviation=unbiased, bias=lasting)]
     on_one_thread = observation(candidate, f"{measurement} on one thread", both.on_one_thread)
     by_clock = observation(candidate, measurement, both.by_clock, shared)
     by_clock = replace(by_clock, deviation=math.hypot(by_clock.deviation, both.disturbance))

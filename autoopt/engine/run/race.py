@@ -203,8 +203,8 @@ def measure_repeatedly(ctx: RunContext, candidate: Candidate, occasion: str = ""
     if not metrics:
         return evidence
     evidence.load([candidate])
-    wanted = ctx.problem.measurement_settings.rounds
-    while evidence.rounds_of(candidate.key) < wanted and ctx.attempt.remaining() > 0:
+    most_rounds = ctx.problem.measurement_settings.rounds
+    while evidence.rounds_of(candidate.key) < most_rounds and ctx.attempt.remaining() > 0:
         number = evidence.rounds_of(candidate.key)
         if number >= FEWEST_ROUNDS and evidence.is_narrow(candidate.key, metrics[0]):
             break

@@ -68,13 +68,13 @@ def newest_entries(store: Store, name: str, zoo: str | None = None) -> dict[str,
     Returns:
         The sweep's id and the model's entry, by zoo.
     """
-    found: dict[str, tuple[str, SweepEntry]] = {}
+    newest: dict[str, tuple[str, SweepEntry]] = {}
     searched: Counter[str] = Counter()
     for record in store.sweeps.all(zoo):
-        if record.name in found or record.status != "finished" or searched[record.name] == DEFAULT_NIGHTS:
+        if record.name in newest or record.status != "finished" or searched[record.name] == DEFAULT_NIGHTS:
             continue
         searched[record.name] += 1
         for document in (record.result or {}).get("models", ()):
             if document.get("name") == name:
-                found[record.name] = (record.id, SweepEntry.from_json(document))
-    return found
+                newest[record.name] = (record.id, SweepEntry.from_json(document))
+    return newest

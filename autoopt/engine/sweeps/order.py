@@ -47,16 +47,16 @@ def night_order(
         newest: The newest entry of each known model, by name.
         left_out: How many of the newest nights had no time for a model, by name.
     """
-    known = {name: Prospect(_gain(entry), entry.seconds) for name, entry in newest.items()}
+    prospects = {name: Prospect(_gain(entry), entry.seconds) for name, entry in newest.items()}
     usual = Prospect(0.0, LEAST_SECONDS)
-    if known:
-        gains = [prospect.gain for prospect in known.values()]
-        usual = Prospect(median(gains), median(prospect.seconds for prospect in known.values()))
+    if prospects:
+        gains = [prospect.gain for prospect in prospects.values()]
+        usual = Prospect(median(gains), median(prospect.seconds for prospect in prospects.values()))
     improved = sum(entry.compared.improved for entry in newest.values())
     share = (improved + 1) / (len(newest) + 2)  # Laplace's rule of succession
 
     def rank(item: ZooItem) -> tuple[int, float]:
-        rate = known[item.name].rate * share if item.name in known else usual.rate
+        rate = prospects[item.name].rate * share if item.name in prospects else usual.rate
         return -left_out.get(item.name, 0), -rate
 
     return sorted(models, key=rank)

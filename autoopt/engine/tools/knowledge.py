@@ -17,7 +17,7 @@ from autoopt.engine.planning.imported_knowledge import (
     imported_knowledge,
     remove_knowledge,
 )
-from autoopt.engine.planning.lessons import LATENCY, QUALITY, OwnLesson, all_lessons, own_lessons
+from autoopt.engine.planning.lessons import LATENCY, QUALITY, NamedLesson, all_lessons, own_lessons
 from autoopt.engine.work.environment import library_version
 from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
@@ -51,7 +51,7 @@ def export_knowledge(store: Store, file: Path) -> Exported:
     _check_suffix(file)
     if file.is_dir() or not file.absolute().parent.is_dir():
         raise InputError("must be a file in a folder that exists", where=str(file))
-    lessons = [own.lesson for own in own_lessons(store)]
+    lessons = [named.lesson for named in own_lessons(store)]
     if not lessons:
         raise InputError("the store has no finished run to learn from", remedy="run 'autoopt run model.onnx' first")
     knowledge = Knowledge.of(_fitting(lessons), library_version("autoopt"))
@@ -126,30 +126,30 @@ class KnownEffects:
     """The effects that lessons tell about a model."""
 
     effects: tuple[KnownEffect, ...]
-    used: tuple[OwnLesson, ...]
+    used: tuple[NamedLesson, ...]
     left_out: int
     """Lessons about less similar models or other targets."""
 
 
 def known_effects(store: Store, inspection: Inspection, target: Target) -> KnownEffects:
     """The effects of passes and values on similar models, the most certain gains first."""
-    used: list[tuple[float, OwnLesson]] = []
+    used: list[tuple[float, NamedLesson]] = []
     left_out = 0
-    for own in all_lessons(store):
-        alike = similarity(inspection, own.lesson.model.inspection)
-        goal = own.lesson.goal
+    for named in all_lessons(store):
+        alike = similarity(inspection, named.lesson.model.inspection)
+        goal = named.lesson.goal
         if alike < MIN_SIMILARITY or (goal.device, goal.execution_provider) != (
             target.device,
             target.execution_provider,
         ):
             left_out += 1
             continue
-        here = Machine.of({})
-        if (own.lesson.machine.cpu, own.lesson.machine.runtime) != (here.cpu, here.runtime):
+        this_machine = Machine.of({})
+        if (named.lesson.machine.cpu, named.lesson.machine.runtime) != (this_machine.cpu, this_machine.runtime):
             alike *= TRUST_ELSEWHERE
-        used.append((alike, own))
-    lessons = [(weight, own.lesson) for weight, own in used]
-    return KnownEffects(tuple(_pooled(lessons)), tuple(own for _, own in used), left_out)
+        used.append((alike, named))
+    lessons = [(weight, named.lesson) for weight, named in used]
+    return KnownEffects(tuple(_pooled(lessons)), tuple(named for _, named in used), left_out)
 
 
 def _pooled(lessons: Sequence[tuple[float, Lesson]]) -> list[KnownEffect]:
@@ -159,10 +159,10 @@ def _pooled(lessons: Sequence[tuple[float, Lesson]]) -> list[KnownEffect]:
     for _, lesson in lessons:
         for effect in lesson.effects:
             effects_by_factor.setdefault(_factor(effect), []).append(effect)
-    known: list[KnownEffect] = []
+    effects: list[KnownEffect] = []
     for factor, mine in effects_by_factor.items():
         ratio = _interval(latency.get(factor))
-        known.append(
+        effects.append(
             KnownEffect(
                 pass_name=factor.pass_name,
                 parameter=factor.parameter or None,
@@ -174,7 +174,7 @@ def _pooled(lessons: Sequence[tuple[float, Lesson]]) -> list[KnownEffect]:
                 quality=_interval(quality.get(factor)),
             )
         )
-    return sorted(known, key=lambda effect: effect.ratio[2] if effect.ratio else math.inf)
+    return sorted(effects, key=lambda effect: effect.ratio[2] if effect.ratio else math.inf)
 
 
 def _pooled_by(lessons: Sequence[tuple[float, Lesson]], kind: str, scale: Scale) -> dict[Factor, Effect]:

@@ -72,7 +72,7 @@ def _model(store: Store, run: RunRecord, result: RunResult, trial: int | None) -
             raise InputError(f"run {run.id} found no model that meets the constraints", remedy="name a trial")
         return result.best
     model = recorded_model(store, run.id, trial)
-    for known in result.models:
-        if known.candidate.key == model.candidate.key:
-            return known
+    for row in result.models:
+        if row.candidate.key == model.candidate.key:
+            return row
     return model

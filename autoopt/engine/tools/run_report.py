@@ -169,9 +169,9 @@ def _model_facts(store: Store, lineages: Sequence[Json]) -> dict[str, ModelFacts
     digests: dict[str, None] = {}
     for lineage in lineages:
         steps = lineage.get("steps") or ()
-        made = dict.fromkeys(str(step[name]) for step in steps for name in ("input", "output"))
-        if len(made) > 1:
-            digests |= made
+        models = dict.fromkeys(str(step[name]) for step in steps for name in ("input", "output"))
+        if len(models) > 1:
+            digests |= models
     if not digests:
         return {}
     facts = {}

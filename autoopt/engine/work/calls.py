@@ -121,10 +121,10 @@ def _gated_call(
     until = time.monotonic() + attempt.remaining()
     gate = resources.gate.measuring(until) if terms.exclusive else resources.gate.working(until)
     # A remote machine has a gate of its own, which its worker takes.
-    asked = time.monotonic()
+    waiting_since = time.monotonic()
     with nullcontext() if host.remote else gate as passage:
         began = time.monotonic()
-        _report(attempt, terms, "waiting", asked, began)
+        _report(attempt, terms, "waiting", waiting_since, began)
         seconds = attempt.call_seconds(terms.limit)
         reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive))
         ended = time.monotonic()

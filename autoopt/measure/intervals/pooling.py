@@ -129,7 +129,7 @@ class _Data:
     logs: np.ndarray
     design: np.ndarray
     """[observations, candidates]: 1 for the candidate of the observation."""
-    own: np.ndarray
+    unshared: np.ndarray
     """Variance of each observation that it does not share."""
     shared: np.ndarray
     """[observations, observations]: covariance of observations of one measurement, and of one candidate's bias."""
@@ -138,19 +138,19 @@ class _Data:
 
     @staticmethod
     def of(observations: Sequence[Observation]) -> _Data:
-        candidates = tuple(dict.fromkeys(seen.candidate for seen in observations))
-        columns = np.array([candidates.index(seen.candidate) for seen in observations])
-        measurements = np.array([seen.measurement for seen in observations])
-        errors = np.array([seen.deviation**2 for seen in observations])
-        shared = np.minimum([seen.shared_variance for seen in observations], errors)
+        candidates = tuple(dict.fromkeys(item.candidate for item in observations))
+        columns = np.array([candidates.index(item.candidate) for item in observations])
+        measurements = np.array([item.measurement for item in observations])
+        errors = np.array([item.deviation**2 for item in observations])
+        shared = np.minimum([item.shared_variance for item in observations], errors)
         same = (measurements[:, None] == measurements).astype(np.float64)
-        biases = np.array([seen.bias for seen in observations])
+        biases = np.array([item.bias for item in observations])
         bias = np.outer(biases, biases) * (columns[:, None] == columns)
         return _Data(
             candidates,
-            logs=np.array([seen.log for seen in observations]),
+            logs=np.array([item.log for item in observations]),
             design=np.eye(len(candidates))[columns],
-            own=errors - shared,
+            unshared=errors - shared,
             shared=same * np.sqrt(np.outer(shared, shared)) + bias,
             same=same,
         )
@@ -159,7 +159,7 @@ class _Data:
         """Compute the posteriors for a standard deviation of u and each of several of w."""
         diagonal = np.arange(len(self.logs))
         noise = np.tile(self.shared + self.same * together_scale**2, (len(own_scales), 1, 1))
-        noise[:, diagonal, diagonal] += self.own + own_scales[:, None] ** 2
+        noise[:, diagonal, diagonal] += self.unshared + own_scales[:, None] ** 2
         centre = float(self.logs.mean())
         residual = self.logs - centre
         sides = np.column_stack([self.design, residual])

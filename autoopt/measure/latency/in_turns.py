@@ -144,6 +144,6 @@ def measure_round(
 
 def pooled_ratios(rounds: Sequence[Round]) -> dict[str, Estimate]:
     """Pool the ratios of each model over the rounds, as they are to hold in other processes too."""
-    observations = [seen for one in rounds for seen in one.observations]
+    observations = [item for one in rounds for item in one.observations]
     posterior = pool(observations)
     return {name: posterior.estimate(name, BEYOND) for name in posterior.candidates}

@@ -62,10 +62,10 @@ class Environments:
                 venv.append("--without-pip")
                 pip = [sys.executable, "-m", "pip", "--python", python]
             _run(venv, "cannot make a virtual environment", "install Python's module venv")
-            wanted = [f"{name}=={version}" for name, version in libraries.items()]
+            requirements = [f"{name}=={version}" for name, version in libraries.items()]
             remedy = "check the network, or point PIP_INDEX_URL or PIP_FIND_LINKS to a place that has it"
-            command = [*pip, "install", "--quiet", "--disable-pip-version-check", "--no-deps", *wanted]
-            _run(command, f"cannot install {', '.join(wanted)}", remedy)
+            command = [*pip, "install", "--quiet", "--disable-pip-version-check", "--no-deps", *requirements]
+            _run(command, f"cannot install {', '.join(requirements)}", remedy)
             (new / "libraries.json").write_text(json.dumps(dict(libraries)), encoding="utf-8")
             if not folder.exists():  # another process may have made the same one meanwhile
                 new.rename(folder)
@@ -74,10 +74,10 @@ class Environments:
 def _run(command: list[str], failure: str, remedy: str) -> None:
     """Run a command."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise SystemFailure(f"{failure} within {INSTALL_SECONDS} s", remedy=remedy) from None
-    if done.returncode:
-        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    if process.returncode:
+        lines = [line for line in (process.stderr or process.stdout).splitlines() if line.strip()]
         reason = f" ({one_line(lines[-1])})" if lines else ""
         raise SystemFailure(f"{failure}{reason}", remedy=remedy)

@@ -86,10 +86,10 @@ class Stopwatch:
             SystemFailure: The reference does not run.
         """
         models = {REFERENCE: reference, **others}
-        wanted = max(1, min(ROUNDS, self.settings.rounds))
+        most_rounds = max(1, min(ROUNDS, self.settings.rounds))
         failures: dict[str, str] = {}
         rounds: list[Round] = []
-        while len(rounds) < wanted and len(models) > 1 and not (rounds and time.monotonic() > until):
+        while len(rounds) < most_rounds and len(models) > 1 and not (rounds and time.monotonic() > until):
             try:
                 rounds.append(self._round(models, len(rounds), until))
             except _Failed as failure:
@@ -105,8 +105,8 @@ class Stopwatch:
         return Timed(ratios, failures, any(one.disturbed for one in rounds))
 
     def _round(self, models: Mapping[str, VariantModel], number: int, until: float) -> Round:
-        left = max(0.0, until - time.monotonic()) / (ROUNDS - number)
-        seconds = min(self.settings.seconds * len(models), max(left, self.settings.seconds))
+        seconds_left = max(0.0, until - time.monotonic()) / (ROUNDS - number)
+        seconds = min(self.settings.seconds * len(models), max(seconds_left, self.settings.seconds))
         settings = replace(
             self.settings,
             seconds=seconds,
