@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import combinations, product
 from typing import Any
 
 import networkx as nx
+import pytest
 from children import HANG_SECONDS
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autoopt.dag.graph.pass_graph import END, START, build_graph
+from autoopt.errors import ConfigError
 from autoopt.spec import load_dag
 
 
@@ -66,3 +71,56 @@ def test_planning_does_without_networkx_which_takes_longer_to_import_than_planni
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert shown.stdout.strip() == "[]", shown.stdout + shown.stderr
+
+
+@st.composite
+def links(draw: st.DrawFn) -> list[str]:
+    """Edges of a random DAG over the nodes a to e: each leads to a later letter."""
+    pairs = [f"{one} -> {other}" for one, other in combinations("abcde", 2)]
+    return draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
+
+
+@given(links())
+def test_edges_give_the_same_paths_as_networkx(edges: list[str]) -> None:
+    expected = nx.DiGraph([tuple(edge.split(" -> ")) for edge in edges])
+    roots = [node for node in expected if not expected.in_degree(node)]
+    leaves = [node for node in expected if not expected.out_degree(node)]
+    chains = set()
+    for root, leaf in product(roots, leaves):
+        chains |= set(map(tuple, nx.all_simple_paths(expected, root, leaf)))
+    built_paths, built = paths(edges=edges)
+    assert built_paths == chains
+    assert built.edge_count == expected.number_of_edges()
+
+
+@given(links())
+def test_the_order_has_every_key_once_parents_first(edges: list[str]) -> None:
+    _, built = paths(edges=edges)
+    places = {key: place for place, key in enumerate(built.order)}
+    assert len(places) == len(built.order) == len(built.successors)
+    assert (built.order[0], built.order[-1]) == (START, END)
+    assert all(places[key] < places[after] for key, after in built.edges)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True).map(tuple), min_size=1, max_size=5)
+)
+def test_listed_chains_are_the_only_ones(chains: list[tuple[str, ...]]) -> None:
+    built_paths, built = paths(chains=[list(chain) for chain in dict.fromkeys(chains)])
+    assert built_paths == set(chains)
+    prefixes = {chain[:length] for chain in chains for length in range(1, len(chain) + 1)}
+    assert len(built.node_of) == len(prefixes)
+
+
+@pytest.mark.parametrize(
+    ("edges", "cycle"),
+    [
+        (["a -> b", "b -> a"], {"a -> b -> a", "b -> a -> b"}),
+        (["a -> b -> c", "c -> b"], {"b -> c -> b", "c -> b -> c"}),
+    ],
+)
+def test_a_cycle_is_shown_at_the_edge_that_closes_it(edges: list[str], cycle: set[str]) -> None:
+    with pytest.raises(ConfigError, match=r"is part of a cycle") as error:
+        paths(edges=edges)
+    assert error.value.field == f"edges[{len(edges) - 1}]"
+    assert any(text in str(error.value) for text in cycle)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autoopt.engine.model_sets.connections import connect, set_inputs
 from autoopt.model.inspection import Inspection, ValueSpec
@@ -84,3 +86,64 @@ def test_other_models_connect_by_equal_names_or_by_what_the_user_says() -> None:
 def test_what_does_not_connect_is_named(parts: dict[str, Inspection], given: dict[str, str], reason: str) -> None:
     with pytest.raises(FieldError, match=reason):
         connect(dict.fromkeys(parts, ""), parts, given)
+
+
+def test_a_cache_that_the_prompts_decoder_does_not_return_makes_no_generation() -> None:
+    first = model("input_ids", "logits present.1.key")
+    further = model("input_ids past_key_values.0.key", "logits present.0.key")
+    with pytest.raises(FieldError, match="takes nothing from the other models"):
+        connected(prompt=first, step=further)
+
+
+def test_a_decoder_without_a_cache_runs_again_over_all_tokens() -> None:
+    plain = model("input_ids encoder_hidden_states", "logits")
+    generation = connected(encoder=ENCODER, decoder=plain).generation
+    assert generation is not None
+    assert (generation.first, generation.further, generation.cache) == ("decoder", "decoder", {})
+    assert generation.own_inputs == {"input_ids"}
+
+
+def test_the_users_connection_replaces_that_by_name() -> None:
+    parts = {"a": model("x", "y z"), "b": model("y", "w")}
+    by_name = connect(dict.fromkeys(parts, ""), parts, {})
+    assert by_name.connections["b.y"] == "a.y"
+    chosen = connect(dict.fromkeys(parts, ""), parts, {"b.y": "a.z"})
+    assert chosen.connections["b.y"] == "a.z"
+
+
+def test_an_ambiguous_value_is_settled_by_a_connection() -> None:
+    parts = {"a": model("x", "y"), "b": model("x", "y"), "c": model("y", "z")}
+    given = {"c.y": "b.y", "a.x": "shared", "b.x": "shared"}
+    with pytest.raises(FieldError, match="'a' takes nothing"):
+        connect(dict.fromkeys(parts, ""), parts, given)
+    chosen = connect(dict.fromkeys(parts, ""), parts, {"c.y": "b.y", "b.x": "a.y"})
+    assert list(chosen.parts) == ["a", "b", "c"]
+
+
+def test_inputs_of_the_set_are_listed_once_with_the_first_part_that_takes_them() -> None:
+    parts = {"front": model("image size", "features"), "back": model("features size", "scores")}
+    inputs = set_inputs(connect(dict.fromkeys(parts, ""), parts, {}))
+    assert inputs == {"image": "front.image", "size": "front.size"}
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ({"b.yy": "a.y"}, "did you mean 'b.y'"),
+        ({"b.y": "a.yy"}, "did you mean 'a.y'"),
+        ({"q.q": "a.y"}, "inputs: a.x, b.y"),
+    ],
+)
+def test_a_connection_of_nothing_has_its_place_and_a_suggestion(given: dict[str, str], remedy: str) -> None:
+    parts = {"a": model("x", "y"), "b": model("y", "w")}
+    with pytest.raises(FieldError) as error:
+        connect(dict.fromkeys(parts, ""), parts, given)
+    assert error.value.place == ("connections", *given)
+    assert remedy in error.value.remedy
+
+
+@given(st.permutations(["front", "middle", "back"]))
+def test_parts_run_after_those_that_feed_them_in_whatever_order_they_are_named(names: list[str]) -> None:
+    models = {"front": model("image", "a"), "middle": model("a", "b"), "back": model("b", "scores")}
+    parts = {name: models[name] for name in names}
+    assert list(connected(**parts).parts) == ["front", "middle", "back"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from autoopt.measure.quality.fidelity import compare_output, cosine, kl
+from autoopt.measure.quality.fidelity import compare_output, cosine, kl, largest_error, same_class
 from autoopt.metrics import WORST
 
 VECTOR = hnp.arrays(np.float32, 6, elements=st.floats(-100, 100, width=32))
@@ -71,3 +72,62 @@ def test_intervals_come_from_the_items():
     ours = [t + 0.1 * (i % 3) for i, t in enumerate(theirs)]
     found = compare_output("cosine", ours, theirs)
     assert found.low < found.value < found.high <= 1.0
+
+
+@given(VECTOR, VECTOR)
+def test_distances_are_the_same_both_ways_and_within_their_range(one, other):
+    assert cosine(one, other) == pytest.approx(cosine(other, one))
+    assert largest_error(one, other) == pytest.approx(largest_error(other, one))
+    assert -1 <= cosine(one, other) <= 1
+    assert 0 <= same_class(one, other) <= 1
+    assert kl(one, other) >= -1e-9
+
+
+@given(VECTOR, VECTOR)
+def test_scores_and_their_probabilities_have_the_same_divergence(one, other):
+    exponentials = [np.exp(scores.astype(float) - scores.max()) for scores in (one, other)]
+    probabilities = [values / values.sum() for values in exponentials]
+    assert kl(*probabilities) == pytest.approx(kl(one.astype(float), other.astype(float)), abs=1e-9)
+
+
+@given(hnp.arrays(np.float32, (3, 4), elements=st.floats(-10, 10, width=32)), st.permutations(range(4)))
+def test_the_order_of_the_classes_changes_no_agreement(scores, order):
+    other = scores[::-1]
+    assert same_class(scores[:, order], other[:, order]) == pytest.approx(agreement_without_ties(scores, other))
+
+
+def agreement_without_ties(scores, other):
+    """The share of equal best classes; rows with several best ones count by their first in either order."""
+    best = np.sort(scores, axis=1)[:, -2:]
+    best_of_other = np.sort(other, axis=1)[:, -2:]
+    if np.any(best[:, 0] == best[:, 1]) or np.any(best_of_other[:, 0] == best_of_other[:, 1]):
+        hypothesis.reject()
+    return float(np.mean(scores.argmax(1) == other.argmax(1)))
+
+
+def test_the_axis_of_the_classes_decides_what_agrees():
+    source = np.array([[[0.9, 0.2], [0.1, 0.8]]])  # classes along axis 1
+    candidate = np.array([[[0.8, 0.9], [0.2, 0.1]]])
+    assert compare_output("top1_agreement", [candidate], [source], axis=1).value == 0.5
+    assert compare_output("top1_agreement", [source], [source], axis=1).value == 1.0
+    assert compare_output("kl", [candidate], [source], axis=1).value > 0
+
+
+def test_a_divergence_needs_more_than_one_class():
+    single = [np.array([[0.7]])]
+    assert compare_output("kl", single, single) is None
+    assert compare_output("kl", [np.array(0.7)], [np.array(0.7)]) is None
+
+
+def test_values_that_are_broken_in_the_same_places_are_equal():
+    broken = np.array([[np.nan, 1.0, np.inf]])
+    assert largest_error(broken, broken) == 0.0
+    assert cosine(broken, broken) == 1.0
+    assert cosine(np.array([[np.nan, 1.0, 2.0]]), broken) == 0.0
+
+
+def test_nothing_agrees_with_nothing():
+    empty = np.zeros((0,), np.int64)
+    assert same_class(empty, empty) == 1.0
+    assert cosine(np.zeros(3), np.zeros(3)) == 1.0
+    assert cosine(np.zeros(3), np.ones(3)) == 0.0

@@ -140,3 +140,20 @@ def test_a_detector_that_finds_nothing_is_compared_by_its_values() -> None:
     silent = [yolo() * np.array([1, 1, 1, 1, 0, 0])[:, None] for _ in range(ITEMS)]
     (part,) = parts_of([silent], ["output"], [None])
     assert part.kind == "values"
+
+
+@pytest.mark.parametrize(
+    ("shape", "points"),
+    [
+        ((1, 17, 3), (17, 2)),
+        ((1, 17, 2), (17, 2)),
+        ((1, 30), (10, 2)),  # triples before pairs
+        ((1, 20), (10, 2)),
+        ((1, 11), (11, 1)),  # neither pairs nor triples
+        ((1, 8), (8, 1)),  # too few
+        ((1, 4, 3), (12, 1)),
+        ((1, 17, 4), (68, 1)),
+    ],
+)
+def test_points_are_pairs_or_triples_of_numbers(shape: tuple[int, ...], points: tuple[int, int]) -> None:
+    assert points_of(np.zeros(shape)).shape == points

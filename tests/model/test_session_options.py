@@ -1,9 +1,28 @@
 """Session options: everything unknown is refused."""
 
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autoopt.errors import InputError
-from autoopt.model.session_options import check_session_options, plain_options
+from autoopt.model.session import make_session
+from autoopt.model.session_options import (
+    CONFIG_DEFAULTS,
+    CONFIG_VALUES,
+    EXECUTION_MODES,
+    OPTIMIZATION_LEVELS,
+    OPTIMIZERS,
+    RUNTIME_DEFAULTS,
+    check_session_options,
+    plain_options,
+    session_config,
+)
+
+CPU = "CPUExecutionProvider"
 
 
 @pytest.mark.parametrize(
@@ -35,3 +54,70 @@ def test_plain_options_leave_out_the_defaults_of_the_runtime() -> None:
         "io_binding": True,
     }
     assert plain_options(options) == {"io_binding": True}
+
+
+NAMED_OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "execution_mode": st.sampled_from(sorted(EXECUTION_MODES)),
+        "graph_optimization_level": st.sampled_from(sorted(OPTIMIZATION_LEVELS)),
+        "inter_op_num_threads": st.integers(0, 8),
+        "intra_op_num_threads": st.integers(0, 8),
+        "enable_mem_pattern": st.booleans(),
+        "enable_cpu_mem_arena": st.booleans(),
+        "config": st.dictionaries(
+            st.sampled_from([name for name, values in CONFIG_VALUES.items() if values]), st.sampled_from(["0", "1"])
+        ),
+        "disabled_optimizers": st.lists(st.sampled_from(sorted(OPTIMIZERS)), unique=True),
+        "io_binding": st.booleans(),
+    },
+)
+"""Every option that the runtime has on a CPU, with values that it accepts."""
+
+
+@given(NAMED_OPTIONS)
+def test_known_options_pass_as_they_are_and_have_a_typed_form(options: dict[str, Any]) -> None:
+    assert check_session_options(options) == options
+    config = session_config(options, CPU)
+    for name, value in options.items():
+        assert getattr(config, name) == value
+
+
+@given(NAMED_OPTIONS)
+def test_plain_options_are_stable_and_sorted_and_still_accepted(options: dict[str, Any]) -> None:
+    plain = plain_options(options)
+    assert plain_options(plain) == plain
+    assert list(plain) == sorted(plain)
+    assert check_session_options(plain) == plain
+
+
+@given(NAMED_OPTIONS)
+def test_defaults_that_are_written_out_make_no_other_session(options: dict[str, Any]) -> None:
+    explicit = {**RUNTIME_DEFAULTS, **options, "config": {**CONFIG_DEFAULTS, **options.get("config", {})}}
+    assert plain_options(explicit) == plain_options(options)
+
+
+def test_each_session_of_a_runtime_has_its_optimizers_and_entries_accepted(model_path: Path) -> None:
+    options = {"disabled_optimizers": sorted(OPTIMIZERS), "config": dict(CONFIG_DEFAULTS)}
+    outputs = make_session(model_path, options).run(None, {"x": np.ones((2, 3), np.float32)})
+    assert len(outputs) == 1
+
+
+@pytest.mark.parametrize("threads", [1.0, None, [1]])
+def test_a_number_of_threads_is_a_whole_number(threads: object) -> None:
+    with pytest.raises(InputError, match="'intra_op_num_threads' must be int"):
+        session_config({"intra_op_num_threads": threads}, CPU)
+
+
+def test_the_options_of_a_provider_are_known_for_this_provider_only() -> None:
+    options = {"provider_options": {"use_tf32": "0"}}
+    assert session_config(options, "CUDAExecutionProvider").provider_options == {"use_tf32": "0"}
+    with pytest.raises(InputError, match="unknown option of TensorrtExecutionProvider 'use_tf32'"):
+        session_config(options, "TensorrtExecutionProvider")
+
+
+def test_lists_and_entries_of_another_type_are_named() -> None:
+    with pytest.raises(InputError, match=r"session option disabled_optimizers\.0: expected str"):
+        session_config({"disabled_optimizers": [1]}, CPU)
+    with pytest.raises(InputError, match="'config' must be dict"):
+        session_config({"config": ["session.disable_prepacking"]}, CPU)

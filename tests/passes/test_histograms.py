@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from micro_models import made, normal
 from onnxruntime.quantization.calibrate import HistogramCollector
 
-from autoopt.passes.quantize.histograms import Histogram, entropy_ranges, percentile_range
+from autoopt.model.session import make_session
+from autoopt.passes.quantize.histograms import Histogram, collect, entropy_ranges, percentile_range
 
 
 def histogram(values: np.ndarray, bins: int = 4096) -> Histogram:
@@ -51,3 +58,58 @@ def test_fewer_bins_count_the_same_values() -> None:
     assert np.array_equal(counts, histogram(VALUES["normal"], 512).counts)
     assert (len(edges), edges[0], edges[-1]) == (513, -fine.bound, fine.bound)
     assert fine.folded(1024)[0].sum() == counts.sum() == 20_000
+
+
+FINITE = st.floats(-100, 100, width=32)
+ARRAYS = st.lists(FINITE, min_size=1, max_size=200).map(lambda values: np.array([*values, 1.0], np.float32))
+
+
+@given(ARRAYS, st.sampled_from([1, 64, 512, 4096]))
+def test_no_value_is_lost_in_fewer_bins(values: np.ndarray, bins: int) -> None:
+    one = histogram(values)
+    counts, edges = one.rebinned(bins)
+    assert (counts.sum(), len(edges)) == (values.size, bins + 1)
+    assert (edges[0], edges[-1]) == (-one.bound, one.bound)
+
+
+@given(ARRAYS, st.sampled_from([64, 512, 2048]))
+def test_folding_counts_the_absolute_values(values: np.ndarray, bins: int) -> None:
+    one = histogram(values)
+    counts, edges = one.folded(bins)
+    assert (counts.sum(), edges[0], edges[-1]) == (values.size, 0, one.bound)
+
+
+@given(ARRAYS, st.booleans(), st.lists(st.floats(50, 100), min_size=2, max_size=2).map(sorted))
+def test_a_larger_percentile_has_no_narrower_range(
+    values: np.ndarray, symmetric: bool, percentiles: list[float]
+) -> None:
+    one = histogram(values)
+    narrow = percentile_range(one, percentiles[0], 2048, symmetric)
+    wide = percentile_range(one, percentiles[1], 2048, symmetric)
+    assert wide[0] <= narrow[0]
+    assert narrow[1] <= wide[1]
+    assert values.min() <= wide[0]
+    assert wide[1] <= values.max()
+
+
+@given(st.lists(ARRAYS, min_size=1, max_size=3))
+@settings(max_examples=20)
+def test_ranges_of_several_tensors_at_once_are_those_of_each_alone(arrays: list[np.ndarray]) -> None:
+    together = {str(number): histogram(values, 512) for number, values in enumerate(arrays)}
+    ranges = entropy_ranges(together, 512)
+    for name, one in together.items():
+        assert ranges[name] == entropy_ranges({name: one}, 512)[name]
+
+
+def test_items_are_counted_like_one_array_and_infinite_values_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    onnx.save(made("g (float[N, 4] x) => (float[N, 4] y) { y = Neg (x) }"), file)
+    items = [normal(3, 4, seed=seed) for seed in range(5)]
+    items[2][0, 0] = np.inf
+    values = -np.concatenate(items).ravel()
+    values = values[np.isfinite(values)]
+    extremes = {"y": (np.float32(values.min()), np.float32(values.max()))}
+    feeds = [{"x": item} for item in items]
+    collected = collect(make_session(file), feeds, extremes, len(feeds), bins=512)["y"]
+    assert collected.counts.tolist() == histogram(values, 512).counts.tolist()
+    assert (collected.low, collected.high) == extremes["y"]

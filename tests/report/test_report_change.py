@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autoopt.metrics import Estimate
-from autoopt.report.change import change_text, estimate_text, quality_change, ratio_change
-from autoopt.results import ModelResult
+from autoopt.outcome import Outcome
+from autoopt.report.change import (
+    EQUAL,
+    change_text,
+    estimate_text,
+    figure_text,
+    improvement,
+    metric_cells,
+    quality_change,
+    ratio_change,
+    trial_change,
+)
+from autoopt.results import ModelResult, TrialResult
+
+NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 @pytest.mark.parametrize(
@@ -67,3 +84,77 @@ def test_an_estimate_is_a_change_a_value_or_unmeasured() -> None:
     assert estimate_text("latency_p50", Estimate(0.5, 0.4, 0.6)) == "2.0x faster (1.7 to 2.5)"
     assert estimate_text("accuracy", Estimate.exact(0.75)) == "75.00 %"
     assert estimate_text("accuracy", None) == "-"
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> Estimate:
+    """A ratio with an interval of any width."""
+    value = draw(st.floats(0.02, 50))
+    return Estimate(value, value / draw(st.floats(1.0001, 5)), value * draw(st.floats(1.0001, 5)))
+
+
+@given(intervals())
+def test_an_interval_that_holds_one_is_no_change(ratio: Estimate) -> None:
+    text = ratio_change("latency_p50", ratio)
+    claims_change = "faster" in text or "slower" in text
+    assert claims_change == ratio.excludes_one
+
+
+@given(intervals())
+def test_the_range_of_a_change_does_not_seem_to_hold_one(ratio: Estimate) -> None:
+    text = ratio_change("latency_p50", ratio)
+    bounds = re.search(r"\((\d+\.?\d*) to (\d+\.?\d*)\)$", text)
+    if bounds is None:
+        return
+    low, high = float(bounds[1]), float(bounds[2])
+    assert low <= high
+    exact = max(ratio.low, 1 / ratio.high)
+    if exact > 1.001:  # below, three decimals do not tell it from 1
+        assert low > 1
+
+
+@given(intervals())
+def test_a_higher_rate_and_a_shorter_time_are_the_same_change(ratio: Estimate) -> None:
+    of_rate = NUMBER.sub("#", ratio_change("throughput", ratio))
+    of_time = NUMBER.sub("#", ratio_change("latency_p50", ratio.inverse()))
+    words = {"higher throughput": "faster", "lower throughput": "slower", "throughput": "speed"}
+    for rate, time in words.items():
+        of_rate = of_rate.replace(rate, time)
+    assert of_rate == of_time
+
+
+@given(intervals())
+def test_improvements_turn_times_around_and_keep_rates(ratio: Estimate) -> None:
+    assert improvement("throughput", ratio) == ratio
+    twice = improvement("size", improvement("size", ratio))
+    assert (twice.low, twice.value, twice.high) == pytest.approx((ratio.low, ratio.value, ratio.high))
+
+
+def test_a_ratio_that_may_be_zero_has_an_unbounded_factor() -> None:
+    assert improvement("latency_p50", Estimate(0.5, 0.0, 1.0)) == Estimate(2.0, 1.0, float("inf"))
+    assert improvement("latency_p50", Estimate.exact(0.0)) == Estimate.exact(0.0)
+
+
+@given(st.floats(0.01, 100))
+def test_exact_sizes_are_smaller_larger_or_the_same(ratio: float) -> None:
+    text = ratio_change("size", Estimate.exact(ratio))
+    if text == "same size":
+        assert abs(1 / ratio - 1) <= EQUAL
+    else:
+        assert text.endswith("smaller" if ratio < 1 else "larger")
+
+
+def test_a_trial_says_its_change_in_fewer_words() -> None:
+    ratios = {"latency_p50": Estimate(0.98, 0.8, 1.3), "latency_p99": Estimate(0.5, 0.45, 0.55)}
+    result = TrialResult("c", {}, Outcome.OK, metrics={"accuracy": Estimate.exact(0.752)}, ratios=ratios)
+    assert trial_change("latency_p50", result) == "undecided (0.77x to 1.25x)"
+    assert trial_change("latency_p99", result) == "latency_p99 2.0x faster (1.8 to 2.2)"
+    assert trial_change("accuracy", result) == "accuracy 75.2 %"
+    assert trial_change("size", result) == trial_change("f1", result) == ""
+
+
+def test_cells_of_a_table_show_the_value_and_the_change_of_what_has_a_ratio() -> None:
+    cells = metric_cells("size", {"size": 250.0}, {"size": Estimate.exact(0.25)})
+    assert cells == {"size": figure_text("size", 250.0), "size change": "4.0x smaller"}
+    assert metric_cells("accuracy", {"accuracy": 0.5}, {}) == {"accuracy": "50.00 %"}
+    assert metric_cells("latency_p50", {}, {}) == {"latency_p50": "", "latency_p50 change": ""}

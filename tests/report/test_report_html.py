@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from page_checks import is_balanced, needs_nothing_else
 
 from autoopt.report import html
-from autoopt.report.html import charts, code, definitions, page, section, table_html
+from autoopt.report.html import (
+    charts,
+    code,
+    definitions,
+    page,
+    paragraphs,
+    section,
+    subsection,
+    table_html,
+    write_page,
+)
 from autoopt.report.table import Table
 
 
@@ -44,3 +58,35 @@ def test_a_page_brings_style_and_script_itself() -> None:
 def test_without_the_extra_there_is_a_hint_instead_of_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "can_draw", lambda: False)
     assert "pip install &#x27;autoopt[plots]&#x27;" in charts(lambda: pytest.fail("drawn"))
+
+
+TEXTS = st.text(max_size=20)
+
+
+@given(TEXTS, st.lists(TEXTS, max_size=3), st.lists(st.tuples(TEXTS, TEXTS), max_size=3))
+def test_no_text_can_leave_its_element(title: str, lines: list[str], rows: list[tuple[str, str]]) -> None:
+    table = table_html(Table(("a", "b"), tuple(rows), title), identity=title, links={first: "#x" for first, _ in rows})
+    parts = [
+        section(title, paragraphs(lines, "note"), title),
+        subsection(title, code(title)),
+        definitions(dict(rows)),
+        table,
+    ]
+    text = page(title, parts)
+    assert is_balanced(text)
+    assert needs_nothing_else(text)
+    assert text.count("<tr") == (1 + len(rows) if rows else 0)
+
+
+def test_a_section_has_its_id_and_a_paragraph_its_class() -> None:
+    assert section("A & B", "<p></p>", "x") == '<h2 id="x">A &amp; B</h2>\n<p></p>'
+    assert subsection("A", "") == ""
+    assert paragraphs(["a", "b"], "muted") == '<p class="muted">a</p>\n<p class="muted">b</p>'
+
+
+def test_a_page_replaces_the_one_before_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    write_page(file, "old")
+    write_page(file, "new \udc80")
+    assert file.read_text(encoding="utf-8") == "new \\udc80"
+    assert list(tmp_path.iterdir()) == [file]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
 from progress_cases import latency, trial
 
 from autoopt.metrics import Estimate
@@ -53,3 +55,61 @@ def test_after_a_resume_trials_count_on_and_the_pace_is_that_of_new_ones() -> No
     assert search.texts(0.0) == ["8/10 trials", "2.0x faster (1.9 to 2.1)", "0:00"]
     search.add(trial())
     assert search.time_text(7.0) == "0:07, about 0:07 left"
+
+
+OUTCOMES = st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 3), st.booleans()), max_size=20)
+"""Chain, latency ratio, and whether the trial meets the constraints."""
+
+
+@given(OUTCOMES)
+def test_the_best_trial_is_the_fastest_of_the_feasible_ones(trials: list[tuple[str, float, bool]]) -> None:
+    search = SearchProgress(("latency_p50",), goal="minimize", planned=len(trials), began=0.0)
+    records = 0
+    for chain, ratio, feasible in trials:
+        records += search.add(trial(chain=chain, ratios=latency(ratio), violation=0.0 if feasible else 1.0))
+    feasible_ratios = [ratio for _, ratio, feasible in trials if feasible]
+    assert (search.best is None) == (not feasible_ratios)
+    if search.best is not None:
+        assert search.best.value == min(feasible_ratios)
+        assert search.best == search.best_chains()[0].best
+    assert records <= len(feasible_ratios)
+    assert sum(chain.trials for chain in search.chains.values()) == search.trials == len(trials)
+
+
+@given(OUTCOMES, st.integers(0, 30))
+def test_the_count_of_trials_never_exceeds_the_total_that_it_shows(
+    trials: list[tuple[str, float, bool]], planned: int
+) -> None:
+    search = SearchProgress(("latency_p50",), goal="minimize", planned=planned, began=0.0)
+    for chain, ratio, _ in trials:
+        search.add(trial(chain=chain, ratios=latency(ratio)))
+    count, slash, total = search.count_text().partition(" ")[0].partition("/")
+    assert int(count) == len(trials)
+    assert bool(slash) == (planned > 0)
+    if slash:
+        assert int(total) == max(planned, len(trials))
+
+
+def test_equal_failures_refer_to_the_first_of_them() -> None:
+    search = SearchProgress(("latency_p50",), goal="minimize", planned=5, began=0.0)
+    numbers = []
+    for number, message in ((1, "no kernel"), (2, "too large"), (3, "no kernel"), (4, "too large")):
+        failure = trial(number, outcome=Outcome.FAILED, message=message)
+        numbers.append(search.first_failure_like(failure))
+    assert numbers == [1, 2, 1, 2]
+
+
+def test_a_gain_is_one_beyond_the_interval() -> None:
+    search = SearchProgress(("latency_p50",), goal="minimize", planned=5, began=0.0)
+    assert not search.has_gain
+    search.add(trial(ratios={"latency_p50": Estimate(0.98, 0.9, 1.05)}))
+    assert not search.has_gain
+    search.add(trial(ratios={"latency_p50": Estimate(0.9, 0.85, 0.95)}))
+    assert search.has_gain
+
+
+def test_after_the_planned_trials_no_time_is_left_to_tell() -> None:
+    search = SearchProgress(("latency_p50",), goal="minimize", planned=1, began=0.0)
+    search.add(trial())
+    assert search.seconds_left(10.0) is None
+    assert search.time_text(10.0) == "0:10"

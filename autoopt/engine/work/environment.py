@@ -29,8 +29,6 @@ LIBRARIES = (
     "scikit-learn",
     "torch",
 )
-
-
 """Distributions that make or measure models."""
 
 
