@@ -167,7 +167,8 @@ def _point_size(items: Sequence[np.ndarray]) -> int | None:
     shapes = {item.shape for item in items}
     if len(shapes) != 1:
         return None
-    match [size for size in shapes.pop() if size > 1]:
+    sizes: list[int] = [size for size in shapes.pop() if size > 1]
+    match sizes:
         case [points, (2 | 3) as size] if points >= FEWEST_POINTS:
             return size
         case [numbers] if numbers >= 2 * FEWEST_POINTS and numbers % 3 == 0:
