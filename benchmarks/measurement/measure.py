@@ -143,7 +143,7 @@ def _measure(case: Case, work: Path, args: argparse.Namespace, results: Path) ->
     for level in args.levels.split(","):
         for _ in range(args.repeat):
             number = sum(run["level"] == level for run in entry["runs"])
-            seed = 1000 * (1 + list(LEVELS).index(level)) + 100 * number
+            seed = 100_000 * (1 + list(LEVELS).index(level)) + 100 * number
             truth = _truth(case, work, args) if args.truth == "each" else None
             with _load(level):
                 began = time.monotonic()

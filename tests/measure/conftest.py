@@ -9,6 +9,7 @@ from fake_machine import Machine
 from measure_helpers import run
 
 from autoopt.measure.latency import timing
+from autoopt.measure.latency.machine import Load
 from autoopt.model import io
 
 
@@ -41,6 +42,7 @@ def machine(monkeypatch) -> Machine:
     monkeypatch.setattr("time.thread_time_ns", machine.thread_time)
     monkeypatch.setattr("time.monotonic", lambda: machine.now / 1e9)
     monkeypatch.setattr(timing.ThreadUsage, "now", machine.usage)
+    monkeypatch.setattr(Load, "between", lambda before, after: machine.load)
     for name in ("can_time_on_core", "_has_fine_core_clock"):
         monkeypatch.setattr(timing, name, lambda: True)
     for name in ("timer_overhead", "_core_overhead"):

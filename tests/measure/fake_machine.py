@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from autoopt.measure.latency.machine import QUIET
 from autoopt.measure.latency.timing import ThreadUsage
 
 MakeSession = Callable[[int], Callable[[], None]]
@@ -25,6 +26,8 @@ class Machine:
         self.waits = 0
         self.slowdown = 1.0
         """Factor by which all models are slower now, because of something outside the machine."""
+        self.load = QUIET
+        """What other programs do meanwhile."""
         self.rng = np.random.default_rng(seed)
 
     def clock(self) -> int:

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from autoopt.measure.latency import machine
-from autoopt.measure.latency.machine import BUSY, QUIET, Load, Reading, describe, frequency, wait_for_quiet
+from autoopt.measure.latency.machine import BUSY, QUIET, Load, QuietWait, Reading, describe, frequency
 
 
 def test_the_load_of_others_is_all_work_less_our_own() -> None:
@@ -47,25 +47,36 @@ def load(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
 
 def test_waiting_ends_when_the_machine_is_quiet(load: list[float | None]) -> None:
     load += [3.0, 1.0, BUSY, 9.0]
-    assert wait_for_quiet(1000.0)["quiet"] is True
+    assert QuietWait().wait(1000.0)["quiet"] is True
     assert load == [9.0]
 
 
 def test_waiting_ends_at_its_limit(load: list[float | None]) -> None:
     load += [3.0] * 50
-    result = wait_for_quiet(6.0)
+    result = QuietWait().wait(6.0)
     assert result["quiet"] is False
     assert len(load) > 40
 
 
+def test_waits_become_shorter_on_a_machine_that_is_always_busy(load: list[float | None]) -> None:
+    load += [3.0] * 50
+    wait = QuietWait()
+    seconds = [wait.wait(16.0)["waited"] for _ in range(5)]
+    assert seconds == sorted(seconds, reverse=True)
+    assert seconds[4] < seconds[0] / 4
+    load[:] = [BUSY]
+    assert wait.wait(16.0)["quiet"] is True
+    assert wait.in_vain == 0
+
+
 def test_an_unknown_load_is_not_waited_for(load: list[float | None]) -> None:
     load += [None, 1.0]
-    assert wait_for_quiet(6.0)["quiet"] is None
+    assert QuietWait().wait(6.0)["quiet"] is None
     assert load == [1.0]
 
 
 def test_a_limit_of_zero_skips_the_check(load: list[float | None]) -> None:
-    assert wait_for_quiet(0.0)["quiet"] is None
+    assert QuietWait().wait(0.0)["quiet"] is None
 
 
 def test_a_description_is_json_with_the_cores() -> None:

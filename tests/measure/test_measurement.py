@@ -13,6 +13,7 @@ from measure_helpers import compared, measured
 from autoopt.errors import InputError
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.machine import Load
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 
@@ -42,6 +43,17 @@ def test_sessions_that_differ_are_not_measured_to_the_end_for_nothing(machine: M
 def test_noise_is_measured_until_it_is_averaged_out(machine: Machine) -> None:
     noisy = machine.model(1000, noise=0.1)
     assert measured([noisy], noisy, target_width=0.05).stopped == "narrow"
+
+
+def test_an_interval_that_other_programs_make_wide_is_not_measured_to_the_last_percent(machine: Machine) -> None:
+    candidate, source = machine.model(500, noise=0.05), machine.model(1000, noise=0.05)
+    quiet = measured([candidate], source)
+    machine.load = Load(2.0, runnable=8.0)
+    beside_others = measured([candidate], source)
+    assert beside_others.stopped == quiet.stopped == "narrow"
+    assert beside_others.rounds < quiet.rounds
+    alone = measured([candidate], None)
+    assert relative_width(alone.comparisons[0].estimate()) <= 0.04
 
 
 def test_a_clearly_worse_candidate_stops_after_a_few_rounds(machine: Machine) -> None:

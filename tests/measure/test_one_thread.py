@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import builders
 import pytest
 
+from autoopt.measure.contention import error_of
 from autoopt.measure.inference.batches import sized
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.latency import meter, one_thread
@@ -17,7 +19,7 @@ from autoopt.measure.latency.machine import QUIET, Load
 from autoopt.measure.latency.measurement import Measurement, StopReason
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model import io
 from autoopt.target import Target
@@ -109,7 +111,8 @@ def test_only_the_ratio_of_the_median_changes(request_on_two_threads: MeasureReq
     by_clock, on_one_thread = Estimate(0.8, 0.4, 1.6), Estimate(0.6, 0.59, 0.61)
     reply = MeasureReply(ratios={MEDIAN_LATENCY: by_clock, "latency_p99": by_clock})
     changed = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, BUSY)
-    both = TwoRatios(by_clock, on_one_thread)
+    difference = math.hypot(DIFFERENCE, error_of(0.6, BUSY.contention))
+    both = TwoRatios(by_clock, on_one_thread, difference=difference)
     assert changed.ratios == {MEDIAN_LATENCY: both.combined(), "latency_p99": by_clock}
     assert TwoRatios.of(changed.details) == both
     assert one_thread.with_one_thread(request_on_two_threads, reply, None, BUSY) == reply

@@ -75,24 +75,36 @@ class Load:
 QUIET: Final = Load(0.0)
 
 
-def wait_for_quiet(limit: float) -> dict[str, JsonValue]:
-    """Wait until other processes are quiet, at most `limit` seconds; a limit of 0 skips the check.
+@dataclass
+class QuietWait:
+    """Waits for a quiet machine, with less patience each time that it was in vain: some machines are never quiet."""
 
-    Returns:
-        `{"waited": seconds, "quiet": bool or None}`; None if the load is unknown.
-    """
-    began = time.monotonic()
-    quiet: bool | None = None
-    while limit > 0:
-        before = Reading.now()
-        time.sleep(SAMPLE_SECONDS)
-        cores = Load.between(before, Reading.now()).cores
-        if cores is None:
-            break
-        quiet = cores < 2 * BUSY
-        if quiet or time.monotonic() - began > limit:
-            break
-    return {"waited": round(time.monotonic() - began, 3), "quiet": quiet}
+    in_vain: int = 0
+    """Number of waits, up to the last one, that ended on a busy machine."""
+
+    def wait(self, limit: float) -> dict[str, JsonValue]:
+        """Wait until other processes are quiet.
+
+        Args:
+            limit: Seconds, halved for each wait in vain since the machine was last quiet; 0 skips the check.
+
+        Returns:
+            `{"waited": seconds, "quiet": bool or None}`; None if the load is unknown.
+        """
+        began = time.monotonic()
+        patience = limit / 2**self.in_vain
+        quiet: bool | None = None
+        while limit > 0:
+            before = Reading.now()
+            time.sleep(SAMPLE_SECONDS)
+            cores = Load.between(before, Reading.now()).cores
+            if cores is None:
+                break
+            quiet = cores < 2 * BUSY
+            if quiet or time.monotonic() - began > patience:
+                break
+        self.in_vain = self.in_vain + 1 if quiet is False else 0
+        return {"waited": round(time.monotonic() - began, 3), "quiet": quiet}
 
 
 def frequency() -> float | None:

@@ -13,13 +13,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from autoopt.json_codec import JsonValue
+from autoopt.measure.contention import error_of
 from autoopt.measure.intervals.replicas import FEW
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison, shared_variance
+from autoopt.measure.latency.machine import Load, Reading
 from autoopt.measure.latency.pairs import Pair, disturbed_share, preempted_share
 from autoopt.measure.latency.subjects import LEAD, LEAD_LONG, Subject
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
+from autoopt.metrics import NORMAL
 
 SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
 """Makes the subject of a model."""
@@ -28,6 +31,9 @@ GAIN = 0.2
 """Share of its width by which an interval that will not become narrow enough must shrink until the time is up, to make
 more repeats worthwhile. Where sessions differ, more repeats in them do not help: for a model of 0.06 ms on a shared
 machine the interval was about as wide after 24 pairs of blocks as after 180."""
+LASTING_SHARE = 0.5
+"""Width of an interval that is narrow enough beside other programs, relative to that of the error which more repeats do
+not reduce: less would make the whole interval narrower by a tenth at most."""
 FEWEST_PAIRS = 3
 FIRST_SHARE, NEXT_SHARE = 0.02, 0.01
 """Shares of the time for warming up the first and each further session."""
@@ -45,6 +51,7 @@ class Measurement:
     settings: MeasurementSettings
     stopped: StopReason = "time"
     seconds: float = 0.0
+    _first_reading: Reading = field(init=False, default_factory=Reading.now)
     _subjects: list[Subject] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -138,7 +145,8 @@ class Measurement:
             return None
         if self._is_worse():
             return "worse"
-        reasons = [self._width_reason(comparison) for comparison in self.comparisons]
+        load = Load.between(self._first_reading, Reading.now())
+        reasons = [self._width_reason(comparison, load) for comparison in self.comparisons]
         if None in reasons:
             return None
         return "no narrower" if "no narrower" in reasons else "narrow"
@@ -150,12 +158,15 @@ class Measurement:
             return False
         return self.comparisons[0].estimate().low > incumbent * self.settings.margin
 
-    def _width_reason(self, comparison: Comparison) -> StopReason | None:
+    def _width_reason(self, comparison: Comparison, load: Load) -> StopReason | None:
         if len(comparison.selected_pairs()) < max(FEWEST_PAIRS * self.replicas, 12):
             return None
         estimate = comparison.estimate()
         width = (estimate.high - estimate.low) / estimate.value
         target = self.settings.target_width
+        if comparison.source is not None:
+            lasting_width = 2 * NORMAL * error_of(estimate.value, load.contention)
+            target = max(target, LASTING_SHARE * lasting_width)
         if width <= target:
             return "narrow"
         longer = max(1.0, self.settings.seconds / max(self.seconds, 1e-9))

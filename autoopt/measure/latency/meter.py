@@ -42,6 +42,8 @@ PACE = 0.06
 """Largest slowdown of the source over a whole measurement, compared with its better times. On an idle machine it was up
 to 4 % slower; on one shared with other virtual machines, the ratio of an int8 LSTM was 8 % off in a process in which
 the source was 7 % slower."""
+_QUIET_WAIT = machine.QuietWait()
+"""Shared by all measurements of this worker."""
 
 
 def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply:
@@ -101,7 +103,7 @@ class _Measured:
 def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -> _Measured:
     """Measure a sized request."""
     data = evaluation_data(request)
-    waiting = machine.wait_for_quiet(request.settings.quiet_seconds)
+    waiting = _QUIET_WAIT.wait(request.settings.quiet_seconds)
     before = machine.Reading.now()
     settings = request.settings
     if with_source and one_thread:
