@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from autoopt.errors import InputError
 from autoopt.model.files import MODEL
-from autoopt.model.tensors import packed_bytes, tensors, weight_bytes
+from autoopt.model.tensors import copy_fields, packed_bytes, tensors, weight_bytes
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -97,9 +96,7 @@ def external_locations(model: ModelProto) -> set[str]:
     return locations
 
 
-def save(
-    model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None, restore: bool = True
-) -> Path:
+def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None) -> Path:
     """Write `folder/model.onnx` and, for large models or on request, `model.onnx.data`; return the model's path.
 
     Equal models give equal bytes.
@@ -108,8 +105,6 @@ def save(
         model: the model.
         folder: is created if it does not exist.
         external: write external data; by default, if the model is large.
-        restore: leave `model` as it was. Otherwise, weights that were written to `model.onnx.data` refer to this file,
-            which takes half the memory.
 
     Raises:
         ValueError: `model` refers to external data that was not loaded.
@@ -120,44 +115,52 @@ def save(
     path, data = Path(folder, MODEL), Path(folder, EXTERNAL_NAME)
     if external is None:
         external = weight_bytes(model) > EXTERNAL_ABOVE
-    large: list[TensorProto] = []
+    places: dict[int, _Place] = {}
     if external:
-        large = [tensor for tensor in tensors(model) if len(tensor.raw_data) >= SMALL]
-    if not large:
+        places = _write_weights(model, data)
+    if places:
+        model = _refer_to_data(model, places)
+    else:
         data.unlink(missing_ok=True)
-        path.write_bytes(model.SerializeToString(deterministic=True))
-        return path
-    with _moved_out(large, data, restore):
-        path.write_bytes(model.SerializeToString(deterministic=True))
+    path.write_bytes(model.SerializeToString(deterministic=True))
     return path
 
 
-@contextmanager
-def _moved_out(large: Sequence[TensorProto], data: Path, restore: bool) -> Iterator[None]:
-    """Move the tensors' bytes to the file `data`; with `restore`, read them back from there at the end."""
-    moved: list[tuple[TensorProto, int, int]] = []
-    with data.open("w+b") as file:
-        try:
-            for tensor in large:
-                raw = tensor.raw_data
-                offset = -(-file.tell() // PAGE) * PAGE
-                file.seek(offset)
-                file.write(raw)
-                moved.append((tensor, offset, len(raw)))
-                _point_to(tensor, offset, len(raw))
-            file.flush()
-            yield
-        finally:
-            if restore:
-                for tensor, offset, length in moved:
-                    file.seek(offset)
-                    tensor.raw_data = file.read(length)
-                    del tensor.external_data[:]
-                    tensor.ClearField("data_location")
+_Place: TypeAlias = tuple[int, int]
+"""Offset and length of a tensor in the file of external data."""
 
 
-def _point_to(tensor: TensorProto, offset: int, length: int) -> None:
-    tensor.ClearField("raw_data")
-    tensor.data_location = tensor.EXTERNAL
-    for key, value in (("location", EXTERNAL_NAME), ("offset", offset), ("length", length)):
-        tensor.external_data.add(key=key, value=str(value))
+def _write_weights(model: ModelProto, data: Path) -> dict[int, _Place]:
+    """Write the tensors that are not small to `data`; return their places, by their numbers among all tensors."""
+    places: dict[int, _Place] = {}
+    with data.open("wb") as file:
+        for number, tensor in enumerate(tensors(model)):
+            raw = tensor.raw_data
+            if len(raw) < SMALL:
+                continue
+            offset = -(-file.tell() // PAGE) * PAGE
+            file.seek(offset)
+            file.write(raw)
+            places[number] = (offset, len(raw))
+    return places
+
+
+def _refer_to_data(model: ModelProto, places: Mapping[int, _Place]) -> ModelProto:
+    """A copy of the model whose tensors with a place refer to the external data.
+
+    The model itself stays as it is: protobuf frees the bytes of a tensor only together with the whole model, so to move
+    them out and back would take the memory twice.
+    """
+    light = type(model)()
+    copy_fields(model, light, but="graph")
+    copy_fields(model.graph, light.graph, but="initializer")
+    for number, tensor in enumerate(model.graph.initializer):  # the first ones among all tensors
+        copy_fields(tensor, light.graph.initializer.add(), but="raw_data" if number in places else "")
+    for number, tensor in enumerate(tensors(light)):
+        if number in places:
+            offset, length = places[number]
+            tensor.ClearField("raw_data")
+            tensor.data_location = tensor.EXTERNAL
+            for key, value in (("location", EXTERNAL_NAME), ("offset", offset), ("length", length)):
+                tensor.external_data.add(key=key, value=str(value))
+    return light

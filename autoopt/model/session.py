@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _KERNEL: Final = "_kernel_time"
 """End of the names of the profiler's events that time a node."""
+OPTIMIZED_WEIGHTS: Final = "session.optimized_model_external_initializers_file_name"
+"""Configuration entry: the file for the weights of the model that a session writes."""
 
 
 def make_options(
@@ -96,8 +98,11 @@ def make_session(
 
 
 def make_plain_session(path: str | Path) -> InferenceSession:
-    """Open a session that runs a model as it is: without the runtime's graph optimization, on one thread of the CPU."""
-    return make_session(path, {"graph_optimization_level": "disable"})
+    """Open a session that runs a model as it is: without the runtime's graph optimization, on one thread of the CPU.
+
+    It allocates no memory ahead: the runtime doubles its reserve until it holds several times the model's weights.
+    """
+    return make_session(path, {"graph_optimization_level": "disable", "enable_cpu_mem_arena": False})
 
 
 def write_optimized(
@@ -119,6 +124,7 @@ def write_optimized(
 
     options = make_options(session_options)
     options.optimized_model_filepath = str(target)
+    options.add_session_config_entry("session.disable_prepacking", "1")  # a copy of all weights that only runs need
     for key, value in (entries or {}).items():
         options.add_session_config_entry(key, value)
     disabled = from_json(SessionConfig, session_options).disabled_optimizers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -95,6 +95,17 @@ def _tensors_of(attribute: AttributeProto) -> Iterator[TensorProto]:
         sparse_tensors.append(attribute.sparse_tensor)
     for sparse in sparse_tensors:
         yield from (sparse.values, sparse.indices)
+
+
+def copy_fields(source: Any, target: Any, but: str) -> None:  # noqa: ANN401  any message of protobuf
+    """Copy all fields of a message but one."""
+    for field, value in source.ListFields():
+        if field.name == but:
+            continue
+        if hasattr(value, "MergeFrom"):  # a message or a repeated field
+            getattr(target, field.name).MergeFrom(value)
+        else:
+            setattr(target, field.name, value)
 
 
 def return_values(graph: GraphProto, names: Iterable[str]) -> None:

@@ -14,6 +14,8 @@ from autoopt.outcome import Outcome
 from autoopt.target import Accelerator
 
 RUN_PASSES: Final = "autoopt.passes.runner:run"
+TOO_LARGE: Final = "too large for the memory of this worker"
+"""Opens the text of a refusal that holds for this machine and its limits only."""
 
 
 @dataclass(frozen=True)

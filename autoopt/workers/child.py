@@ -39,6 +39,7 @@ from typing import Any
 
 from autoopt.errors import ErrorRecord
 from autoopt.json_codec import from_json
+from autoopt.memory import data_size
 from autoopt.outcome import Outcome
 from autoopt.workers import environ, keeper, limits, protocol
 from autoopt.workers.protocol import CallRequest, Reply
@@ -216,7 +217,7 @@ def _finish(reply: Reply, started: float) -> bytes:
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-    return replace(reply, seconds=time.perf_counter() - started, data=limits.data_size()).encode()
+    return replace(reply, seconds=time.perf_counter() - started, data=data_size()).encode()
 
 
 if __name__ == "__main__":

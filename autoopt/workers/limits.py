@@ -1,4 +1,4 @@
-"""Memory of the machine and of a process, and its cap.
+"""The memory cap of a process, and the load of the machine.
 
 The cap applies to private writable memory (RLIMIT_DATA): onnxruntime and numpy reserve far more address space than they
 ever use, so a cap on address space would fail ordinary work. Shared memory is not counted by it; the pool sees that in
@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 KILL_SECONDS = 5.0
 """A worker is gone within this time after its limit or the end of its pool."""
@@ -23,35 +22,6 @@ FULL_IDLE_SHARE = 0.1
 """Share of idle CPU time below which the machine counts as full."""
 OTHERS_SHARE = 0.25
 """Share of the CPU time that others take on a full machine from which a call counts as slowed down by them."""
-_RESIDENT, _DATA = 1, 5
-"""Columns of /proc/PID/statm."""
-
-
-def machine_memory() -> int:
-    """Bytes of memory of this machine or of the control group of this process, whichever is smaller."""
-    amounts = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):
-            amounts.append(int(Path("/sys/fs/cgroup", name).read_text()))
-    return min(amounts)
-
-
-def resident(pid: int) -> int:
-    """The resident set of a process in bytes; 0 if unknown."""
-    return _statm(str(pid), _RESIDENT)
-
-
-def data_size() -> int:
-    """This process's private writable memory in bytes, as counted by RLIMIT_DATA; 0 if unknown."""
-    return _statm("self", _DATA)
-
-
-def _statm(process: str, column: int) -> int:
-    try:
-        with open(f"/proc/{process}/statm", encoding="ascii") as file:
-            return int(file.read().split()[column]) * resource.getpagesize()
-    except (OSError, IndexError, ValueError):
-        return 0
 
 
 def oom_kills() -> int:

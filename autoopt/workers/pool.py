@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from autoopt.errors import ErrorRecord, TimeUp
+from autoopt.memory import machine_memory
 from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
 from autoopt.workers.environ import child_environment
@@ -67,7 +68,7 @@ class WorkerPool:
         self.python = python or sys.executable
         self.memory = memory
         if memory is None:
-            self.memory = limits.machine_memory() // 2
+            self.memory = machine_memory() // 2
         self._env = child_environment(self.python, env, lend)
         self._idle: list[WorkerProcess] = []
         self._busy = 0

@@ -20,6 +20,7 @@ from typing import Any
 
 from autoopt.errors import AutooptError, ErrorRecord, InputError, SystemFailure
 from autoopt.json_codec import from_json
+from autoopt.memory import resident
 from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
 from autoopt.workers.fork_server import start_worker
@@ -126,7 +127,7 @@ class WorkerProcess:
         """True while keeper and worker live (the keeper notices the worker's end with a short delay)."""
         if self._process.poll() is not None:
             return False
-        return not self._pid or sys.platform != "linux" or limits.resident(self._pid) > 0
+        return not self._pid or sys.platform != "linux" or resident(self._pid) > 0
 
     def call(
         self, request: bytes, timeout: float | None, memory: int | None, cancelled: Callable[[], bool]
@@ -197,9 +198,9 @@ class WorkerProcess:
 
     def _exceeds(self, memory: int) -> bool:
         """True if the worker is known to use more than `memory` bytes."""
-        resident = limits.resident(self._pid) if self._pid else 0
-        self._peak = max(self._peak, resident)
-        return resident > memory * limits.RESIDENT_SLACK
+        used = resident(self._pid) if self._pid else 0
+        self._peak = max(self._peak, used)
+        return used > memory * limits.RESIDENT_SLACK
 
     def _transfer_ready(self, events: select.poll) -> None:
         """Wait for pipes that are ready, one tick at most, and serve them."""
@@ -259,7 +260,7 @@ class WorkerProcess:
 
     def _examine_death(self, seconds: float, memory: int | None, oom_kill: bool) -> CallResult:
         """Find out why the worker died; `oom_kill`: the kernel has killed some process meanwhile to free memory."""
-        is_ending = bool(self._pid) and limits.resident(self._pid) == 0
+        is_ending = bool(self._pid) and resident(self._pid) == 0
         self._process.wait(DEATH_SECONDS if is_ending else GRACE_SECONDS)
         with suppress(BlockingIOError):
             while data := os.read(self._err, READ_BYTES):

@@ -169,6 +169,7 @@ def test_a_subject_that_killed_two_workers_is_quarantined(simulation: Simulation
 
 KILLED = CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, transient=True)
 SET_UP = StepReply("name_fix", Outcome.FAILED, message="ModuleNotFoundError: No module named 'x'")
+NO_MEMORY = StepReply("name_fix", Outcome.REFUSED, message=f"{passes.TOO_LARGE}: a model of 9 GB")
 
 
 @dataclass
@@ -190,8 +191,9 @@ class RecoveringHost(FakeHost):
         HostReply(KILLED, None),
         HostReply(CallResult(Outcome.TIMEOUT, message="stopped", transient=True), None),
         HostReply(CallResult(Outcome.OK, {}), PassReply((SET_UP,))),
+        HostReply(CallResult(Outcome.OK, {}), PassReply((NO_MEMORY,))),
     ],
-    ids=["killed", "timeout on a busy machine", "set-up"],
+    ids=["killed", "timeout on a busy machine", "set-up", "memory"],
 )
 def test_what_the_machine_may_have_caused_is_tried_again_alone(
     simulation: Simulation, first: HostReply[PassReply]

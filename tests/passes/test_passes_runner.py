@@ -22,7 +22,7 @@ PROLOGUE = f"""
 import os
 from contextlib import suppress
 from autoopt.passes.runner import reused_memory
-from autoopt.workers.limits import resident
+from autoopt.memory import resident
 
 def added():
     return resident(os.getpid()) - before

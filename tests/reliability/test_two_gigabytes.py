@@ -1,4 +1,4 @@
-"""A model of 2.4 GB, above protobuf's 2 GiB: passes take it or refuse it in words. Needs 12 GB of memory."""
+"""Models that are large for protobuf, or for the memory of a worker: passes take them or refuse them in words."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ import pytest
 from builders import model, tensor, write
 from onnx import TensorProto, helper
 
+from autoopt.dag.compiler.pruning import Facts
+from autoopt.dag.compiler.requirements import Requirements, pass_infos
 from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass
+from autoopt.json_codec import from_json, to_json
+from autoopt.model.files import bytes_in
 from autoopt.outcome import Outcome
+from autoopt.passes.request import RUN_PASSES, TOO_LARGE, ModelFile, PassReply, PassRequest, PassStep
 from autoopt.registry import REQUIRED, registry
+from autoopt.target import Accelerator
+from autoopt.workers import WorkerPool
 
-WIDTH = 8192
 LAYERS = 9
 CPU = "CPUExecutionProvider"
+LIBRARIES = 400 << 20
+"""Memory for the code and the data of all libraries that passes import."""
 
 
 def passes() -> list[str]:
@@ -29,30 +37,35 @@ def passes() -> list[str]:
     return names
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Layers of MatMul, Add and Relu, whose weights are written one by one, with data beside the model."""
-    folder = tmp_path_factory.mktemp("large")
+def write_model(folder: Path, width: int) -> Path:
+    """Layers of MatMul and Relu, whose weights are written one by one, with data beside the model."""
     rng = np.random.default_rng(0)
     nodes, weights = [], []
     with (folder / "weights.bin").open("wb") as file:
         for layer in range(LAYERS):
-            weight = TensorProto(name=f"w{layer}", data_type=1, dims=[WIDTH, WIDTH], data_location=TensorProto.EXTERNAL)
+            weight = TensorProto(name=f"w{layer}", data_type=1, dims=[width, width], data_location=TensorProto.EXTERNAL)
             weight.external_data.add(key="location", value="weights.bin")
             weight.external_data.add(key="offset", value=str(file.tell()))
-            file.write((rng.standard_normal((WIDTH, WIDTH), np.float32) / WIDTH**0.5).tobytes())
+            file.write((rng.standard_normal((width, width), np.float32) / width**0.5).tobytes())
             weights.append(weight)
             nodes.append(helper.make_node("MatMul", [f"x{layer}", f"w{layer}"], [f"m{layer}"], f"matmul{layer}"))
             nodes.append(helper.make_node("Relu", [f"m{layer}"], [f"x{layer + 1}"], f"relu{layer}"))
-    made = model(nodes, [tensor("x0", ["batch", WIDTH])], [tensor(f"x{LAYERS}", ["batch", WIDTH])], {})
+    made = model(nodes, [tensor("x0", ["batch", width])], [tensor(f"x{LAYERS}", ["batch", width])], {})
     made.graph.initializer.extend(weights)
-    np.savez(folder / "data.npz", x0=np.abs(rng.standard_normal((16, WIDTH), np.float32)))
+    np.savez(folder / "data.npz", x0=np.abs(rng.standard_normal((16, width), np.float32)))
     return write(made, folder)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of 2.4 GB, above protobuf's 2 GiB."""
+    return write_model(tmp_path_factory.mktemp("large"), 8192)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", passes())
 def test_a_pass_takes_a_large_model_or_refuses_it_in_words(name: str, large: Path, tmp_path: Path) -> None:
+    """Needs 12 GB of memory."""
     outcome, message = Outcome.OK, ""
     try:
         apply_pass(name, large, tmp_path / "out", options=PassSettings(str(large.with_name("data.npz"))))
@@ -60,3 +73,31 @@ def test_a_pass_takes_a_large_model_or_refuses_it_in_words(name: str, large: Pat
         outcome, message = error.outcome, str(error)
     assert outcome in (Outcome.OK, Outcome.REFUSED), message
     assert "serialize" not in message
+
+
+@pytest.fixture(scope="module")
+def medium(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of 151 MB."""
+    return write_model(tmp_path_factory.mktemp("medium"), 2048)
+
+
+@pytest.mark.parametrize("copies", [1, *(pytest.param(copies, marks=pytest.mark.soak) for copies in range(2, 9))])
+def test_no_pass_runs_out_of_memory(copies: int, medium: Path, tmp_path: Path) -> None:
+    """The worker may use the bytes of so many copies of the model, besides what its libraries take."""
+    infos = pass_infos(Accelerator())
+    requirements = Requirements(infos, Facts(Accelerator()))
+    failures = []
+    with WorkerPool(size=1, memory=LIBRARIES + copies * bytes_in(medium.parent)) as pool:
+        for name in passes():
+            required, _ = requirements.missing(infos(name), frozenset())
+            steps = tuple(PassStep(info.name) for info in (*required, infos(name)))
+            data = str(medium.with_name("data.npz"))
+            request = PassRequest(ModelFile(medium), steps, tmp_path / name, data=data)
+            result = pool.call(RUN_PASSES, to_json(request), timeout=600)
+            if result.value is None:
+                failures.append(f"{name}: {result.message}")
+                continue
+            last = from_json(PassReply, result.value).steps[-1]
+            if not last.outcome.good and not last.message.startswith(TOO_LARGE):
+                failures.append(f"{name}: {last.pass_name} ended {last.outcome}: {last.message}")
+    assert not failures

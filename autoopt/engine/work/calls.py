@@ -17,7 +17,7 @@ from autoopt.engine.work.resources import Resources
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
-from autoopt.passes.request import PassReply, PassRequest
+from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest
 from autoopt.workers import CallResult, Gate, gated_call
 from autoopt.workers.gate import report_waiting
 from autoopt.workers.hosts import CallLimits, Host, HostReply, Reply
@@ -111,6 +111,8 @@ def guarded_call(
 
 def is_setup_failure(outcome: Outcome, message: str) -> bool:
     """True if a failure says more about this machine's set-up than about the work."""
+    if outcome is Outcome.REFUSED:
+        return message.startswith(TOO_LARGE)
     return outcome is Outcome.FAILED and bool(_SETUP_ERRORS.search(message))
 
 

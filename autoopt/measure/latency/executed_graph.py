@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest, ModelFile
 from autoopt.model import io
-from autoopt.model.session import write_optimized
+from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import plain_options
 from autoopt.model.storage import size_of
 
@@ -27,12 +27,9 @@ LARGEST: Final = 256 << 20
 """Bytes of a model with its external data up to which writing its graph takes less time than measuring it."""
 GRAPH_OPTIONS: Final = ("disabled_optimizers", "graph_optimization_level")
 """Session options whose effect the executed graph shows."""
-EXPORT_CONFIG: Final = {
-    "session.disable_prepacking": "1",
-    "session.optimized_model_external_initializers_file_name": "weights",
-}
-"""Configuration of a session that only writes its graph: kernels do not prepare their weights, and those of 1 kB or
-more go to a file of their own, which is much cheaper to write and read than a protobuf."""
+EXPORT_CONFIG: Final = {OPTIMIZED_WEIGHTS: "weights"}
+"""Configuration of a session that only writes its graph: weights of 1 kB or more go to a file of their own, which is
+much cheaper to write and read than a protobuf."""
 
 
 def executed_graphs(request: MeasureRequest) -> tuple[str, str]:

@@ -57,6 +57,8 @@ class Pass:
     layout: ClassVar[bool] = False
     """Keep the files of a `path` pass as written, external data included. Other models are stored in one
     deterministic form."""
+    memory_factor: ClassVar[float] = 4.5
+    """Memory that a run and the checks of its result need, as a multiple of the bytes of a large model."""
 
     context: PassContext
 

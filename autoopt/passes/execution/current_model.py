@@ -53,6 +53,13 @@ class CurrentModel:
             self.loaded = self._load()
         return self.loaded
 
+    @property
+    def signature(self) -> ModelProto:
+        """The model to read inputs from, without the weights if they are neither needed nor loaded."""
+        if self.loaded is None and not self.is_small and self.path.suffix == ".onnx":
+            return io.parse(self.path)
+        return self.model
+
     def copy(self) -> ModelProto:
         """A copy for a pass to change, the only one in memory if the model is not small."""
         if self.is_small:

@@ -22,6 +22,7 @@ from autoopt.passes.base.build import build_pass
 from autoopt.passes.base.config import full_config
 from autoopt.passes.base.lifecycle import LifecycleResult, describe_error, outcome_of, run_lifecycle
 from autoopt.passes.execution.current_model import CurrentModel
+from autoopt.passes.execution.memory_need import refuse_too_large
 from autoopt.passes.execution.user_code import UserCode
 from autoopt.passes.request import Attempt, PassStep, StepReply
 from autoopt.passes.verification.checker import verify
@@ -179,6 +180,7 @@ class PassExecutor:
         attempts = list(earlier_attempts)
         while True:
             pass_ = build_pass(info, params, self.script.objects, self.data_root)
+            refuse_too_large(pass_, self.current)
             context = PassContext(
                 model_path=self.current.path,
                 work=Path(tempfile.mkdtemp(dir=self.work)),
@@ -211,10 +213,10 @@ class PassExecutor:
             return None
 
         def feeds() -> Iterator[dict[str, np.ndarray]]:
-            # Late: most passes never read the data, and opening it loads the model.
+            # Late: most passes never read the data, and opening it reads the model.
             from autoopt.passes.execution.calibration import calibration_source
 
-            return calibration_source(self.data, self.current.model, self.current.path)()
+            return calibration_source(self.data, self.current.signature, self.current.path)()
 
         return feeds
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from autoopt.model import io
-from autoopt.model.session import write_optimized
+from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import check_session_options
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import ParameterInfo
@@ -55,7 +55,7 @@ class OrtGraphOptimization(Pass):
         target = self.context.work / "model.onnx"
         entries: dict[str, str] = {}
         if io.external_locations(io.parse(model)):
-            entries["session.optimized_model_external_initializers_file_name"] = "weights.data"
+            entries[OPTIMIZED_WEIGHTS] = "weights.data"
         try:
             write_optimized(model, target, options, entries, provider)
         except Exception as error:  # onnxruntime's exceptions share no class

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from autoopt.model.lazy_imports import helper, onnx
-from autoopt.model.tensors import packed_bytes, weight_bytes
+from autoopt.model.tensors import copy_fields, packed_bytes, weight_bytes
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools import graphs
 
@@ -83,8 +83,8 @@ def _with_inputs_for(large: Iterable[TensorProto], model: ModelProto) -> ModelPr
     """A copy of the model with inputs in place of some initializers, made without copying these."""
     names = {tensor.name for tensor in large}
     light = type(model)()
-    _copy_fields(model, light, but="graph")
-    _copy_fields(model.graph, light.graph, but="initializer")
+    copy_fields(model, light, but="graph")
+    copy_fields(model.graph, light.graph, but="initializer")
     light.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name not in names)
     inputs = {value.name for value in model.graph.input}
     for tensor in large:
@@ -92,16 +92,6 @@ def _with_inputs_for(large: Iterable[TensorProto], model: ModelProto) -> ModelPr
             value = helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             light.graph.input.append(value)
     return light
-
-
-def _copy_fields(source: Any, target: Any, but: str) -> None:  # noqa: ANN401  any message of protobuf
-    for field, value in source.ListFields():
-        if field.name == but:
-            continue
-        if hasattr(value, "MergeFrom"):  # a message or a repeated field
-            getattr(target, field.name).MergeFrom(value)
-        else:
-            setattr(target, field.name, value)
 
 
 def _put_back(large: Iterable[TensorProto], result: ModelProto) -> None:

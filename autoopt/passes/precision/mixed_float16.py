@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.model import io
@@ -35,6 +35,7 @@ class MixedFloat16(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("mixed_fp16", "float_to_mixed", "OrtMixedPrecision")
     version = 2
+    memory_factor = 5.0
 
     rtol: Annotated[
         float, Categorical(1e-3, 1e-2, 5e-2), "error allowed in an output, as a share of its largest magnitude"
@@ -49,10 +50,11 @@ class MixedFloat16(Pass):
         if has_subgraphs(model):
             raise Refused("the model has branches or loops, which mixed precision does not support; use float16")
         name_nodes(model)
-        feeds = list(CalibrationReader(self.context, self.samples))
-        expected = self._outputs_of(model, feeds)
-        best: ModelProto | None = None
         names = [node.name for node in model.graph.node]
+        source = io.save(model, self.context.work / "source")
+        feeds = list(CalibrationReader(self.context, self.samples))
+        expected = self._outputs_of(source, feeds)
+        best: ModelProto | None = None
         in_float32 = set(names)
         segments = [names]
         attempts = 0
@@ -60,7 +62,7 @@ class MixedFloat16(Pass):
             attempts += 1
             segment = segments.pop(0)
             remaining = in_float32.difference(segment)
-            converted = to_float16(deepcopy(model), "ort", [], sorted(remaining), keep_io_types=self.keep_io_types)
+            converted = to_float16(io.load(source), "ort", [], sorted(remaining), keep_io_types=self.keep_io_types)
             if converted is not None and self._is_accurate(converted, feeds, expected):
                 best, in_float32 = converted, remaining
             elif len(segment) > 1:
@@ -73,7 +75,7 @@ class MixedFloat16(Pass):
     ) -> bool:
         """Tell if the converted model runs and its outputs are within the tolerance."""
         try:
-            actual = self._outputs_of(model, feeds)
+            actual = self._outputs_of(io.save(model, self.context.work / "compared"), feeds)
         except Exception:  # the runtime rejects what the converter made
             return False
         for outputs, expected_outputs in zip(actual, expected, strict=True):
@@ -90,9 +92,8 @@ class MixedFloat16(Pass):
         error = float(np.abs(actual.astype(np.float64) - expected).max(initial=0.0))
         return error <= limit  # False if the error is NaN
 
-    def _outputs_of(self, model: ModelProto, feeds: Iterable[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
-        """The model's outputs for each feed, whose floats are cast to the types of the model's inputs."""
-        path = io.save(model, self.context.work / "compared")
+    def _outputs_of(self, path: Path, feeds: Iterable[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        """A model's outputs for each feed, whose floats are cast to the types of the model's inputs."""
         with quiet():
             session = make_plain_session(path)
         outputs = []

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from autoopt.model import io
+from autoopt.model.files import digest_folder
 from autoopt.model.session import make_plain_session
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large
@@ -64,14 +65,15 @@ def calibrate(
         Refused: there is no calibration data.
     """
     reader = CalibrationReader(context, limit or enough_items(context))
-    model_key = _cache_key(model, reader, op_types)
-    statistics = _statistics(model_key, op_types)
     path = context.work / "ranges.json"
     key = json.dumps([method, settings], sort_keys=True)
+    stored = io.save(model, context.work / "calibrate", external=is_large(model))
+    model_key = _cache_key(stored, reader, op_types)
+    statistics = _statistics(model_key, op_types)
     if key not in statistics.ranges:
         with shared(model_key, statistics):
             if key not in statistics.ranges:
-                collector = _Collector(model, reader, context.work / "calibrate", statistics)
+                collector = _Collector(stored, reader, is_large(model), statistics)
                 statistics.ranges[key] = _ranges_file(collector.tensors_data(method, settings), path)
     path.write_text(statistics.ranges[key])
     usable = {name for name, extremes in statistics.extremes.items() if _is_finite(extremes)}
@@ -105,10 +107,10 @@ def _collected_types(op_types: list[str]) -> list[str]:
 class _Collector:
     """Completes the statistics of a model as far as a method needs them."""
 
-    def __init__(self, model: ModelProto, reader: CalibrationReader, folder: Path, statistics: Statistics) -> None:
+    def __init__(self, model: Path, reader: CalibrationReader, large: bool, statistics: Statistics) -> None:
         self._model = model
         self._reader = reader
-        self._folder = folder
+        self._large = large
         self._statistics = statistics
 
     def tensors_data(self, method: str, settings: Mapping[str, Any]) -> TensorsData:
@@ -170,17 +172,16 @@ class _Collector:
         from onnxruntime.quantization import CalibrationMethod
         from onnxruntime.quantization.calibrate import create_calibrator
 
-        augmented = self._folder / "augmented.onnx"
-        large = is_large(self._model)
+        augmented = self._model.with_name("augmented.onnx")
         calibrator = create_calibrator(
-            io.save(self._model, self._folder),
+            self._model,
             self._statistics.op_types,
             augmented_model_path=str(augmented),
             calibrate_method=CalibrationMethod[method],
-            use_external_data_format=large,
+            use_external_data_format=self._large,
             extra_options=dict(settings),
         )
-        if not large:
+        if not self._large:
             # The library's session takes all cores, and its threads wait in busy loops beside the other workers.
             calibrator.infer_session = make_plain_session(augmented)
         return calibrator
@@ -229,9 +230,9 @@ def _distribution(histograms: Mapping[str, Histogram], bins: int, scenario: str)
     return distribution
 
 
-def _cache_key(model: ModelProto, reader: CalibrationReader, op_types: list[str]) -> str:
-    """The identity of a model, its data and the operators to collect statistics of."""
-    digest = hashlib.sha256(model.SerializeToString(deterministic=True))
+def _cache_key(model: Path, reader: CalibrationReader, op_types: list[str]) -> str:
+    """The identity of a stored model, its data and the operators to collect statistics of."""
+    digest = hashlib.sha256(digest_folder(model.parent).encode())
     for feed in reader:
         for name in sorted(feed):
             array = feed[name]

@@ -118,7 +118,7 @@ class DynamicQuantization(Pass):
         target = self.context.work / "dynamic.onnx"
         source: ModelProto | Path = model
         if is_large(model):  # onnxruntime would serialize it, and protobuf ends at 2 GiB
-            source = io.save(model, self.context.work / "source", external=True, restore=False)
+            source = io.save(model, self.context.work / "source", external=True)
         with quiet():
             quantize_dynamic(
                 source,

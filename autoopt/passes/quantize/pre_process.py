@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 from autoopt.json_codec import JsonObject
 from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
-from autoopt.model.session import write_optimized
+from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import OPTIMIZERS
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
@@ -61,6 +61,11 @@ class QuantPreProcess(Pass):
             model = io.save(at_least_opset(io.load(model), LOWEST_OPSET), self.context.work / "converted")
         elif not large and io.external_locations(source):
             model = io.save(io.load(model), self.context.work / "whole")  # the tool loses that of its optimizer
+        if large and not self.skip_optimization:
+            try:
+                model = self._optimized(model)
+            except Exception as error:  # onnxruntime's exceptions share no class
+                return Retry(f"onnxruntime cannot optimize the model: {error}", {"skip_optimization": True})
         prepared = self._prepare(model, target, large)
         if isinstance(prepared, Retry):
             return prepared
@@ -86,6 +91,14 @@ class QuantPreProcess(Pass):
             return self._run_tool(model, target, large=large, symbolic=True)
         except Exception as error:  # symbolic shape inference raises bare exceptions
             return Retry(f"symbolic shape inference failed: {error}", {"skip_symbolic_shape": True})
+
+    def _optimized(self, model: Path) -> Path:
+        """Write the optimized graph of a large model, which the tool would do with two more copies in memory."""
+        target = self.context.work / "optimized" / model.name
+        target.parent.mkdir()
+        with quiet():
+            write_optimized(model, target, {"graph_optimization_level": "basic"}, {OPTIMIZED_WEIGHTS: io.EXTERNAL_NAME})
+        return target
 
     def _with_joined_activations(self, model: ModelProto) -> ModelProto:
         """The model with GELU and SiLU as onnxruntime's operators; the same model if it has none."""
@@ -115,7 +128,7 @@ class QuantPreProcess(Pass):
             quant_pre_process(
                 str(model.absolute()),
                 str(target.absolute()),
-                skip_optimization=self.skip_optimization,
+                skip_optimization=self.skip_optimization or large,
                 skip_symbolic_shape=not symbolic,
                 auto_merge=True,
                 save_as_external_data=large,

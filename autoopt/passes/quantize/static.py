@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
+from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
@@ -169,11 +170,15 @@ class Static(Pass):
 
         types = self.types()
         target = self.context.work / "static.onnx"
+        large = is_large(model)
+        source: ModelProto | Path = model
+        if large:  # onnxruntime would copy it twice
+            source = io.save(model, self.context.work / "source", external=True)
         extra_options = {"ActivationSymmetric": self.activation_symmetric}
         if self.weight_symmetric is not None:
             extra_options["WeightSymmetric"] = self.weight_symmetric
         quantize_static(
-            model,
+            source,
             target,
             quant_format=QuantFormat[types.quant_format],
             op_types_to_quantize=self.quantized_op_types(),
@@ -182,7 +187,7 @@ class Static(Pass):
             activation_type=QuantType[types.activation],
             weight_type=QuantType[types.weight],
             nodes_to_exclude=list(self.nodes_to_exclude),
-            use_external_data_format=is_large(model),
+            use_external_data_format=large,
             calibrate_method=CalibrationMethod[self.calibrate_method],
             extra_options=extra_options,
             calibration_cache_path=ranges,

@@ -50,6 +50,7 @@ class SessionTuning(Pass):
     """
 
     session_only = True
+    memory_factor = 0.0
     conflicts = ("session_tuning", "fp8_quantization")
     libraries = ("onnxruntime",)
     aliases = ("OrtSessionParamsTuning", "OrtPerfTuning")

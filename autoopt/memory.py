@@ -1,0 +1,50 @@
+"""Memory of this machine, and what processes use of it."""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+_RESIDENT, _DATA = 1, 5
+"""Columns of /proc/PID/statm."""
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine or of the control group of this process, whichever is smaller."""
+    amounts = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            amounts.append(int(Path("/sys/fs/cgroup", name).read_text()))
+    return min(amounts)
+
+
+def free_memory() -> int | None:
+    """Bytes that this process may still allocate: within its limit, and before the machine is full; None if unknown."""
+    amounts = []
+    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    if limit >= 0:  # negative: unlimited
+        amounts.append(limit - data_size())
+    with suppress(OSError, ValueError, IndexError):
+        _, _, available = Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")
+        amounts.append(int(available.split()[0]) << 10)
+    return min(amounts, default=None)
+
+
+def resident(pid: int) -> int:
+    """The resident set of a process in bytes; 0 if unknown."""
+    return _statm(str(pid), _RESIDENT)
+
+
+def data_size() -> int:
+    """This process's private writable memory in bytes, as counted by RLIMIT_DATA; 0 if unknown."""
+    return _statm("self", _DATA)
+
+
+def _statm(process: str, column: int) -> int:
+    try:
+        with open(f"/proc/{process}/statm", encoding="ascii") as file:
+            return int(file.read().split()[column]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,48 @@
+"""An estimate of the memory that a pass needs, so that a model that is too large is refused before hours of work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from autoopt.memory import free_memory
+from autoopt.passes.base import Pass, Refused
+from autoopt.passes.execution.current_model import KEPT_FILES, CurrentModel
+from autoopt.passes.request import TOO_LARGE
+
+ESTIMATED_BYTES: Final = 128 << 20
+"""Memory is estimated for models of more bytes."""
+
+
+def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
+    """Compare what a pass will need for a model with what this process may still allocate.
+
+    Raises:
+        Refused: it needs more.
+    """
+    if pass_.makes_model:
+        return
+    size = _size_of(model.path)
+    room = free_memory()
+    if size <= ESTIMATED_BYTES or room is None:
+        return
+    if model.loaded is not None:
+        room += size
+    needed = int(size * pass_.memory_factor)
+    if needed > room:
+        raise Refused(
+            f"{TOO_LARGE}: a model of {_gigabytes(size)} needs about {_gigabytes(needed)}, and {_gigabytes(room)} are "
+            "free; raise limits.memory, leave the pass out, or use a machine with more memory"
+        )
+
+
+def _size_of(model: Path) -> int:
+    """Bytes of a model and its external data."""
+    files = [file for file in model.parent.iterdir() if file.is_file()]
+    if len(files) > KEPT_FILES:  # not the folder of an artifact
+        files = [model]
+    return sum(file.stat().st_size for file in files)
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

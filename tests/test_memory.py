@@ -1,0 +1,38 @@
+"""Memory of this machine and of processes."""
+
+from __future__ import annotations
+
+import os
+
+from autoopt.memory import data_size, free_memory, machine_memory, resident
+from autoopt.workers.limits import memory_cap, oom_kills
+
+MIB = 1 << 20
+
+
+def test_resident_grows_with_what_is_touched() -> None:
+    before = resident(os.getpid())
+    held = bytearray(b"x") * (64 * MIB)
+    assert resident(os.getpid()) - before > 60 * MIB
+    del held
+    assert resident(2**22 + 1) == 0
+
+
+def test_machine_memory_is_that_of_this_machine() -> None:
+    assert 64 * MIB < machine_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert oom_kills() >= 0
+
+
+def test_free_memory_is_what_the_limit_leaves() -> None:
+    unlimited = free_memory()
+    assert unlimited is not None
+    assert 0 < unlimited <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with memory_cap(data_size() + 50 * MIB):
+        left = free_memory()
+        held = bytearray(b"x") * (20 * MIB)
+        less = free_memory()
+        del held
+    assert left is not None
+    assert less is not None
+    assert 45 * MIB < left <= 50 * MIB
+    assert less < left - 15 * MIB
