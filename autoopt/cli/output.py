@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -21,26 +19,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 
 def print_json(value: object, stream: TextIO | None = None) -> None:
     """Write records and values as one JSON document; numbers that JSON cannot express become null."""
-    from autoopt.json_codec import to_json
+    from autoopt.cli.json_writer import write_json
 
-    stream = stream or sys.stdout
-    write = partial(json.dumps, _finite(to_json(value)), indent=2, allow_nan=False)
-    text = write(ensure_ascii=False)
-    try:
-        text.encode(stream.encoding or "utf-8")
-    except UnicodeEncodeError:
-        text = write(ensure_ascii=True)
-    stream.write(text + "\n")
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value
+    write_json(value, stream or sys.stdout)
 
 
 def print_result(document: object, text: str, as_json: bool) -> None:

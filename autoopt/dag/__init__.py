@@ -1,7 +1,7 @@
 """From a spec to chains and an immutable plan, and from a model to a proposed spec. Only this package imports networkx.
 
 `graph` holds the pass graph, the nodes' search spaces and the priors; `compiler` turns them into a plan with exact
-counts and a reason for each pruned chain; `proposal` writes a spec for a model; `warm_start` prefers what
+counts and a reason for each pruned chain; `proposal.propose` writes a spec for a model; `warm_start` prefers what
 earlier runs measured. Read `compiler.compile` first.
 """
 
@@ -11,17 +11,14 @@ from autoopt.dag.compiler.mistakes import check_dag, read_dag
 from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.compiler.pruning import Facts
 from autoopt.dag.compiler.requirements import pass_infos
-from autoopt.dag.proposal.propose import Proposal, propose
 
 __all__ = [
     "Chain",
     "ChainNode",
     "Facts",
     "Plan",
-    "Proposal",
     "check_dag",
     "compile_plan",
     "pass_infos",
-    "propose",
     "read_dag",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
 
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate
@@ -18,7 +18,7 @@ def dumps(value: object) -> str:
 
     Unlike `canonical_json` it allows infinities and NaN, which metrics may be.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_as_dict)
+    return _ENCODER.encode(value)
 
 
 def dumps_optional(value: object) -> str | None:
@@ -30,8 +30,11 @@ def _as_dict(value: object) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_as_dict)
 
 
 def loads(text: str | None) -> Any:  # noqa: ANN401  the caller knows the form of what it stored

@@ -1,10 +1,11 @@
 """Database times of the commands that read a store of a million trials, and finished trials a second.
 
-    python -m benchmarks.scale.million [--runs 10000] [--trials 100] [--url postgresql://...] [--home FOLDER]
+    python -m benchmarks.scale.million [--runs 10000] [--trials 100] [--one-model] [--url ADDRESS] [--home FOLDER]
 
-Fills the store with generated rows (a model for each run, an artifact and a pass run for each trial). Prints for each
-command its number of statements, their milliseconds in the database (best of 5), and the tables that a statement reads
-whole; then how many trials 8 processes finish a second. With `--home`, a store that is filled already is used again.
+Fills the store with generated rows: a model for each run, an artifact and a pass run for each trial. With
+`--one-model`, all pass runs start from the same model. Prints for each command its number of statements, their
+milliseconds in the database (best of 5), and the tables that a statement reads whole; then how many trials 8 processes
+finish a second, and the CPU time that they need for one. With `--home`, a store that is filled already is used again.
 """
 
 from __future__ import annotations
@@ -102,15 +103,16 @@ def run_id(number: int) -> str:
     return f"{number:012x}"[::-1]
 
 
-def fill(store: Store, folder: Path, runs: int, trials: int) -> None:
+def fill(store: Store, folder: Path, options: argparse.Namespace) -> None:
     """Add runs, each with its trials, and an artifact and a pass run for each trial."""
-    run = first_run(store, folder)
+    run, trials = first_run(store, folder), options.trials
     database = engine_of(store)
     with database.begin() as connection:
         one_run = dict(connection.execute(text("SELECT * FROM run")).mappings().one())
         one_trial = dict(connection.execute(text("SELECT * FROM trial")).mappings().one())
-    for number in range(1, runs):
+    for number in range(1, options.runs):
         id_, model = run_id(number), f"{number:032x}{'f' * 32}"
+        given = f"{1:032x}{'f' * 32}" if options.one_model else model
         artifacts = [f"{number:032x}{trial:032x}" for trial in range(trials)]
         best = {"artifact": artifacts[0], "chain": "a -> b0", "metrics": {"latency_p50": 0.5}, "ratios": {}}
         result = {"run": id_, "status": "finished", "best": best, "baseline": {"artifact": model}, "text": "x" * 4000}
@@ -129,7 +131,7 @@ def fill(store: Store, folder: Path, runs: int, trials: int) -> None:
             of_trial = {"run": id_, "number": trial, "chain": f"{trial % 20:016d}", "artifact": digest}
             rows["trial"].append({**one_trial, **of_trial, "session_options": "{}", "pass_runs": json.dumps([key])})
             work = {"key": key, "outcome": "ok", "pass_name": "b", "params": "{}", "seconds": 1.0, "message": ""}
-            work |= {"input_artifact": model, "input_key": model, "input_options": "{}", "output_options": "{}"}
+            work |= {"input_artifact": given, "input_key": given, "input_options": "{}", "output_options": "{}"}
             work |= {"output_artifact": digest, "output_key": digest, "attempts": "[]", "reports": "{}", "run": id_}
             rows["pass_run"].append(work)
         with database.begin() as connection:
@@ -138,31 +140,37 @@ def fill(store: Store, folder: Path, runs: int, trials: int) -> None:
                 columns, holders = ", ".join(f'"{name}"' for name in names), ", ".join(f":{name}" for name in names)
                 connection.execute(text(f"INSERT INTO {table} ({columns}) VALUES ({holders})"), values)
     store.trials.finish(trial_of(run, 1))
-    with database.begin() as connection:
-        connection.execute(text("ANALYZE"))
+    if database.dialect.name == "postgresql":  # by itself, sooner or later; nothing analyses a SQLite database
+        with database.begin() as connection:
+            connection.execute(text("ANALYZE"))
 
 
 def finish_trials(url: str | None, home: Path, run: str, first: int, queue: Any) -> None:
     """Finish trials in a process of its own; report when it began and ended."""
     with open_store(url, home) as store:
-        began = time.monotonic()
-        for number in range(first, first + FINISHED):
+        store.trials.finish(trial_of(run, first))  # connects
+        began, used = time.monotonic(), time.process_time()
+        for number in range(first + 1, first + 1 + FINISHED):
             store.trials.finish(trial_of(run, number))
-        queue.put((began, time.monotonic()))
+        cpu = time.process_time() - used
+        queue.put((began, time.monotonic(), cpu))
 
 
-def rate(url: str | None, home: Path, run: str) -> float:
-    """The number of trials that `PROCESSES` processes finish a second."""
+def rate(url: str | None, home: Path, run: str) -> tuple[float, float]:
+    """The number of trials that `PROCESSES` processes finish a second, and their own CPU seconds for each."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    firsts = [1000 + FINISHED * process for process in range(PROCESSES)]
+    new = 2 * FINISHED * (int(time.time()) % 1_000_000)  # numbers that no earlier measurement used
+    firsts = [new + 2 * FINISHED * process for process in range(PROCESSES)]
     processes = [context.Process(target=finish_trials, args=(url, home, run, first, queue)) for first in firsts]
     for process in processes:
         process.start()
     spans = [queue.get() for _ in processes]
     for process in processes:
         process.join()
-    return PROCESSES * FINISHED / (max(end for _, end in spans) - min(begin for begin, _ in spans))
+    seconds = max(end for _, end, _ in spans) - min(begin for begin, _, _ in spans)
+    count = PROCESSES * FINISHED
+    return count / seconds, sum(cpu for _, _, cpu in spans) / count
 
 
 def whole_tables(store: Store, statements: Sequence[tuple[str, Any]]) -> set[str]:
@@ -186,6 +194,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--one-model", action="store_true")
     parser.add_argument("--url")
     parser.add_argument("--home", type=Path)
     options = parser.parse_args()
@@ -194,7 +203,7 @@ def main() -> None:
         with open_store(options.url, home) as store:
             if not store.runs.newest(2):
                 began = time.monotonic()
-                fill(store, Path(name), options.runs, options.trials)
+                fill(store, Path(name), options)
                 print(f"{options.runs * options.trials} trials, written in {time.monotonic() - began:.0f} s")
             middle, latest = run_id(options.runs // 2), run_id(options.runs - 1)
             commands: dict[str, Callable[[], object]] = {
@@ -210,7 +219,8 @@ def main() -> None:
                 scans = ", ".join(sorted(whole_tables(store, best.texts))) or "none"
                 print(f"{command:<8}{len(best.texts):4} statements {1000 * best.seconds:8.1f} ms, read whole: {scans}")
             run = store.runs.all(status="running")[0].id
-        print(f"{rate(options.url, home, run):.0f} finished trials a second from {PROCESSES} processes")
+        finished, cpu = rate(options.url, home, run)
+        print(f"{finished:.0f} finished trials a second from {PROCESSES} processes, {1e6 * cpu:.0f} us of CPU for each")
 
 
 def measured(work: Callable[[], object]) -> Statements:

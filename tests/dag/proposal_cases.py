@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoopt.dag import Facts, Plan, Proposal, pass_infos, propose
+from autoopt.dag import Facts, Plan, pass_infos
 from autoopt.dag.proposal.exclusions import ProposalInputs
+from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.dag.warm_start import Example, warm_started
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions

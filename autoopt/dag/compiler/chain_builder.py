@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from autoopt.dag.compiler.chain import Chain, ChainNode, CutValue
 from autoopt.dag.compiler.pass_lookup import PassLookup
@@ -21,14 +20,33 @@ from autoopt.space import NodePoint, NodeSpace, Point, SearchSpace, Value, defin
 from autoopt.spec import DagSpec
 from autoopt.spec.nodes import OwnSearch, Searched
 
+if TYPE_CHECKING:
+    from _hashlib import HASH
+
 ARROW: Final = " -> "
 MAX_SEARCHED_FOR_PREFERRED: Final = 10_000
 """Points of one node that are searched for one with the preferred values."""
 
 
+@dataclass(frozen=True)
+class _Beginning:
+    """The first nodes of a path, with what all chains that begin with them share."""
+
+    state: State
+    nodes: tuple[str, ...] = ()
+    placed: tuple[ChainNode, ...] = ()
+    """The nodes and the passes inserted before them, without any cut."""
+    points: int = 1
+    """Points without any cut."""
+    withdrawn: tuple[CutValue, ...] = ()
+    """Values that this accelerator cannot use, without a chain."""
+    digest: HASH = field(default_factory=lambda: hashlib.sha256(b"["))
+    """Digest of the JSON list of the nodes' identities, which is still open."""
+
+
 @dataclass
 class ChainBuilder:
-    """Builds chains, one path at a time."""
+    """Builds chains from paths."""
 
     spec: DagSpec
     rules: PathRules
@@ -39,6 +57,11 @@ class ChainBuilder:
     priors: Sequence[Prior]
     lookup: PassLookup
     _identities: dict[str, JsonValue] = field(default_factory=dict)
+    _chain_nodes: dict[str, ChainNode] = field(default_factory=dict)
+    _identity_texts: dict[str, str] = field(default_factory=dict)
+    _withdrawn: dict[str, tuple[CutValue, ...]] = field(default_factory=dict)
+    _reduced: dict[tuple[str, tuple[int, ...]], NodeSpace] = field(default_factory=dict)
+    """Spaces without the values of single cuts, by node id and indexes of the cuts."""
 
     def nodes(self, path: Path) -> tuple[str, ...]:
         """The node ids of a path."""
@@ -47,32 +70,75 @@ class ChainBuilder:
     def name(self, path: Path) -> str:
         return ARROW.join(self.nodes(path))
 
-    def chain(self, path: Path) -> Chain:
-        """The chain of a kept path."""
-        nodes = self.nodes(path)
-        text = json.dumps([self.identity(node) for node in nodes], sort_keys=True, separators=(",", ":"))
-        chain_id = hashlib.sha256(text.encode()).hexdigest()[:16]
-        reduced = dict(self.spaces)
+    def chains(self, paths: Iterable[Path]) -> Iterator[Chain]:
+        """The chains of kept paths, lazily. What a path shares with the one before it is not built again."""
+        beginnings = [_Beginning(self.rules.start())]
+        before: Path = ()
+        for path in paths:
+            shared = _shared_length(before, path)
+            del beginnings[shared + 1 :]
+            for key in path[shared:]:
+                beginnings.append(self._extended(beginnings[-1], key))
+            before = path
+            yield self._chain(beginnings[-1])
+
+    def _extended(self, beginning: _Beginning, key: str) -> _Beginning:
+        """The beginning with one more node."""
+        node = self.rules.graph.node_of[key]
+        placed = list(beginning.placed)
+        inserted, _ = self.rules.inserted(node, beginning.state.present)
+        for info in inserted:
+            space = NodeSpace(defaults=info.defaults)
+            host = self.lookup.host_of_required(info.name)
+            placed.append(ChainNode(self.inserted_id(info), info.name, info, space, True, host))
+        placed.append(self._chain_node(node))
+        state = self.rules.advance(beginning.state, key)
+        assert isinstance(state, State), "a kept path has no pruned step"
+        digest = beginning.digest.copy()
+        digest.update(f"{',' if beginning.nodes else ''}{self._identity_text(node)}".encode())
+        return _Beginning(
+            state=state,
+            nodes=(*beginning.nodes, node),
+            placed=tuple(placed),
+            points=beginning.points * self.spaces[node].count,
+            withdrawn=beginning.withdrawn + self._withdrawn_values(node),
+            digest=digest,
+        )
+
+    def _chain_node(self, node: str) -> ChainNode:
+        """A node of the spec in any chain, without any cut."""
+        if node not in self._chain_nodes:
+            info = self.rules.infos[node]
+            self._chain_nodes[node] = ChainNode(node, info.name, info, self.spaces[node], host=self.spec.host_of(node))
+        return self._chain_nodes[node]
+
+    def _chain(self, whole: _Beginning) -> Chain:
+        nodes, placed = whole.nodes, whole.placed
+        digest = whole.digest.copy()
+        digest.update(b"]")
+        chain_id = digest.hexdigest()[:16]
+        single_cuts: dict[str, list[int]] = {}
         combinations: list[Point] = []
         cut_values: list[CutValue] = []
-        for cut in self.cuts:
+        for index, cut in enumerate(self.cuts):
             if not cut.scope.covers(nodes) or not set(cut.values) <= set(nodes):
                 continue
             cut_values.append(_cut_value(cut, chain_id))
             if cut.single is None:
                 combinations.append({node: dict(params) for node, params in cut.values.items()})
             else:
-                node, name, value = cut.single
-                reduced[node] = reduced[node].without_value(name, value)
-        placed = self._placed(path, reduced)
+                single_cuts.setdefault(cut.single[0], []).append(index)
+        if single_cuts:
+            placed = tuple(self._with_cuts(node, single_cuts.get(node.id, ())) for node in placed)
         space = SearchSpace({node.id: node.space for node in placed}, tuple(combinations))
+        cut_values += [replace(cut, chain=chain_id) for cut in whole.withdrawn]
         return Chain(
             id=chain_id,
             name=ARROW.join(nodes),
             nodes=placed,
             space=space,
-            points_before=math.prod(self.spaces[node].count for node in nodes),
-            cuts=(*cut_values, *self._withdrawn(nodes, chain_id)),
+            points_before=whole.points,
+            cuts=tuple(cut_values),
             weight=self._weight(nodes, chain_id),
             prior=tuple(self._preferred_points(nodes, space)),
         )
@@ -92,33 +158,40 @@ class ChainBuilder:
             node += ".inserted"
         return node
 
-    def _placed(self, path: Path, spaces: Mapping[str, NodeSpace]) -> tuple[ChainNode, ...]:
-        placed: list[ChainNode] = []
-        state = self.rules.start()
-        for key in path:
-            node = self.rules.graph.node_of[key]
-            inserted, _ = self.rules.inserted(node, state.present)
-            for info in inserted:
-                space = NodeSpace(defaults=info.defaults)
-                host = self.lookup.host_of_required(info.name)
-                placed.append(ChainNode(self.inserted_id(info), info.name, info, space, True, host))
-            info = self.rules.infos[node]
-            placed.append(ChainNode(node, info.name, info, spaces[node], host=self.spec.host_of(node)))
-            step = self.rules.advance(state, key)
-            assert isinstance(step, State), "a kept path has no pruned step"
-            state = step
-        return tuple(placed)
+    def _identity_text(self, node: str) -> str:
+        """`identity` as canonical JSON."""
+        if node not in self._identity_texts:
+            self._identity_texts[node] = json.dumps(self.identity(node), sort_keys=True, separators=(",", ":"))
+        return self._identity_texts[node]
 
-    def _withdrawn(self, nodes: Sequence[str], chain_id: str) -> Iterator[CutValue]:
-        """The values that user or pass would search and this accelerator cannot use."""
-        for node in nodes:
+    def _with_cuts(self, node: ChainNode, cuts: Sequence[int]) -> ChainNode:
+        """A node without the values that the cuts at these indexes exclude."""
+        if not cuts:
+            return node
+        key = node.id, tuple(cuts)
+        if key not in self._reduced:
+            space = node.space
+            for index in cuts:
+                single = self.cuts[index].single
+                assert single is not None, "cuts across nodes leave the nodes as they are"
+                _, name, value = single
+                space = space.without_value(name, value)
+            self._reduced[key] = space
+        return replace(node, space=self._reduced[key])
+
+    def _withdrawn_values(self, node: str) -> tuple[CutValue, ...]:
+        """The values that user or pass would search and this accelerator cannot use, without a chain."""
+        if node not in self._withdrawn:
             search = self.spaces[node].search
+            withdrawn: list[CutValue] = []
             for parameter in self.rules.infos[node].parameters:
                 name = parameter.name
                 remaining: tuple[Value, ...] = search[name].all_values() if name in search else ()
                 for value, reason in parameter.withdrawn:
                     if value not in remaining and self._is_requested(node, name, value):
-                        yield CutValue(chain_id, node, name, value, reason)
+                        withdrawn.append(CutValue("", node, name, value, reason))
+            self._withdrawn[node] = tuple(withdrawn)
+        return self._withdrawn[node]
 
     def _is_requested(self, node: str, name: str, value: Value) -> bool:
         """True if the spec would search this value of a parameter."""
@@ -159,6 +232,16 @@ class ChainBuilder:
             else:
                 if space.allows(point):
                     yield point
+
+
+def _shared_length(path: Path, other: Path) -> int:
+    """The number of keys that both paths begin with."""
+    length = 0
+    for key, other_key in zip(path, other, strict=False):
+        if key != other_key:
+            break
+        length += 1
+    return length
 
 
 def _first_with(space: NodeSpace, values: Mapping[str, Value]) -> NodePoint | None:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from itertools import islice
 from typing import Final
 
@@ -180,6 +179,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """The chains with their points and the reasons for pruned ones, for notebooks."""
+        from html import escape
+
         rows = [f"<tr><td>{escape(chain.name)}</td><td>{chain.points}</td></tr>" for chain in self.chains(HTML_ROWS)]
         if self.chain_count > HTML_ROWS:
             rows.append(f"<tr><td>... and {self.chain_count - HTML_ROWS} more</td><td></td></tr>")
@@ -190,7 +191,7 @@ class Plan:
 
     def chains(self, limit: int | None = None) -> Iterator[Chain]:
         """The kept chains, lazily, in the order of the spec; at most `limit`."""
-        return map(self._builder.chain, islice(self._tree.kept_paths(), limit))
+        return self._builder.chains(islice(self._tree.kept_paths(), limit))
 
     def pruned(self, limit: int | None = None) -> Iterator[Pruned]:
         """The pruned chains with their reasons, lazily; at most `limit`."""
@@ -234,7 +235,15 @@ class Plan:
 
     def to_json(self, limit: int | None = DEFAULT_LIMIT) -> dict[str, JsonValue]:
         """The plan as JSON, with at most `limit` chains and pruned chains; the counts include all of them."""
-        chains = list(self.chains(limit))
+        preferences = {preference.chain: preference for preference in self.learned}
+        chains: list[JsonValue] = []
+        cuts: list[JsonValue] = []
+        learned: list[JsonValue] = []
+        for chain in self.chains(limit):
+            chains.append(chain.to_json())
+            cuts += [cut.to_json() for cut in chain.cuts]
+            if preferences and chain.passes in preferences:
+                learned.append(_learned_json(chain, preferences[chain.passes]))
         data: dict[str, JsonValue] = {
             "dag": self.name,
             "digest": self.digest,
@@ -243,12 +252,12 @@ class Plan:
             "points_before": self.points_before,
             "prefix_nodes": self.prefix_nodes,
             "edges": self.graph.edge_count,
-            "chains": [chain.to_json() for chain in chains],
+            "chains": chains,
             "pruned": to_json(list(self.pruned(limit))),
             "pruned_count": self.pruned_count,
             "pruned_by_rule": dict(self.pruned_by_rule),
             "inserted": [inserted.to_json() for inserted in self.inserted],
-            "cut": [cut.to_json() for chain in chains for cut in chain.cuts],
+            "cut": cuts,
             "warnings": list(self.warnings),
             "nodes": {node: self.pass_info(node).name for node in self.spec.passes},
         }
@@ -260,16 +269,11 @@ class Plan:
         if self.goal:
             data["goal"] = list(self.goal)
         data["decided"] = [{"what": decision.what, "why": decision.why} for decision in self.decisions]
-        data["learned"] = self._learned_json(chains)
+        data["learned"] = learned
         return data
 
-    def _learned_json(self, chains: Sequence[Chain]) -> list[JsonValue]:
-        """The chains that earlier runs prefer, with their weights and the points to try first."""
-        preferences = {preference.chain: preference for preference in self.learned}
-        learned: list[JsonValue] = []
-        for chain in chains:
-            preference = preferences.get(chain.passes)
-            if preference is not None:
-                record: dict[str, JsonValue] = {"chain": chain.id, "name": chain.name, "weight": chain.weight}
-                learned.append({**record, "prior": list(chain.prior), "reason": preference.text})
-        return learned
+
+def _learned_json(chain: Chain, preference: Learned) -> dict[str, JsonValue]:
+    """A chain that earlier runs prefer, with its weight and the points to try first."""
+    record: dict[str, JsonValue] = {"chain": chain.id, "name": chain.name, "weight": chain.weight}
+    return {**record, "prior": list(chain.prior), "reason": preference.text}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from autoopt.dag.compiler.chain import Chain
+from autoopt.dag.compiler.chain import Chain, CutValue
 from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.graph.pass_graph import END, START
 from autoopt.errors import one_line
@@ -17,26 +17,29 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
 
     Lists at most `limit` chains of each kind.
     """
-    chains = list(plan.chains(limit))
+    branches, cuts, listed = _Branches(plan), list[tuple[str, CutValue]](), 0
+    for chain in plan.chains(limit):
+        branches.add(chain)
+        cuts += [(chain.name, cut) for cut in chain.cuts]
+        listed += 1
     before = _before_cuts(plan.point_count, plan.points_before)
     points = f"{_number(plan.point_count, 'point')}{before}"
     nodes = f"{_number(plan.prefix_nodes, 'node')} in the prefix tree"
     lines = [f"{plan.name}: {_number(plan.chain_count, 'chain')}, {points}, {nodes}"]
     if plan.goal:
         lines.append(f"goal: {', '.join(plan.goal)}")
-    labels = {node: _label(plan, node) for node in plan.spaces}
-    lines += _branches(labels, [(chain, chain.passes) for chain in chains], 0, "")
-    if plan.chain_count > len(chains):
-        lines.append(f"... and {_number(plan.chain_count - len(chains), 'more chain')}")
+    lines += branches.lines()
+    if plan.chain_count > listed:
+        lines.append(f"... and {_number(plan.chain_count - listed, 'more chain')}")
     lines += _aliases(plan)
     for inserted in plan.inserted:
         label = _named(inserted.node, inserted.pass_name, *_place(inserted.host))
         lines.append(f"inserted: {label} before {inserted.before}")
     if plan.decisions:
-        lines += _proposal(plan, chains)
+        lines += _proposal(plan, cuts)
     else:
         lines += _learned(plan)
-        lines += _cuts(chains)
+        lines += _cuts(cuts)
         lines += _pruned(plan, limit)
     lines += [f"warning: {text}" for text in plan.warnings]
     # Names are the user's: only their spaces may reach the terminal as they are, for the indentation.
@@ -82,25 +85,42 @@ def dot(plan: Plan) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _branches(
-    labels: Mapping[str, str], chains: Sequence[tuple[Chain, tuple[str, ...]]], depth: int, indent: str
-) -> list[str]:
-    """The lines of chains that share their first `depth` passes, each given with its passes."""
-    groups: dict[str, list[tuple[Chain, tuple[str, ...]]]] = {}
-    for chain, passes in chains:
-        if len(passes) > depth:
-            groups.setdefault(passes[depth], []).append((chain, passes))
-    lines = []
-    for index, (node, members) in enumerate(groups.items()):
-        corner, line_below = ("└─", "   ") if index == len(groups) - 1 else ("├─", "│  ")
-        line = f"{indent}{corner} {labels[node]}"
-        for chain, passes in members:
-            if len(passes) == depth + 1:
-                points = _number(chain.points, "point") + _before_cuts(chain.points, chain.points_before)
-                line += f"  = {points}  {chain.id}"
-        lines.append(line)
-        lines += _branches(labels, members, depth + 1, indent + line_below)
-    return lines
+class _Branches:
+    """The chains of a plan as lines of a tree. Chains that share a beginning are neighbours."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._labels = {node: _label(plan, node) for node in plan.spaces}
+        self._texts: list[str] = []
+        self._depths: list[int] = []
+        self._path: list[tuple[str, int]] = []
+        """The passes of the last chain, and the line of each."""
+
+    def add(self, chain: Chain) -> None:
+        """Add a line for each pass that the chain does not share with the one before it."""
+        passes, depth = chain.passes, 0
+        while depth < min(len(passes), len(self._path)) and passes[depth] == self._path[depth][0]:
+            depth += 1
+        if depth < len(passes):
+            del self._path[depth:]
+        for node in passes[depth:]:
+            self._path.append((node, len(self._texts)))
+            self._depths.append(len(self._path) - 1)
+            self._texts.append(self._labels[node])
+        points = _number(chain.points, "point") + _before_cuts(chain.points, chain.points_before)
+        self._texts[self._path[len(passes) - 1][1]] += f"  = {points}  {chain.id}"
+
+    def lines(self) -> list[str]:
+        """The lines with the branches drawn before them."""
+        lines = []
+        has_later: list[bool] = []
+        # From the end: by then it is known which passes have a later neighbour, to which a branch leads.
+        for text, depth in zip(reversed(self._texts), reversed(self._depths), strict=True):
+            del has_later[depth + 1 :]
+            has_later += [False] * (depth + 1 - len(has_later))
+            indent = "".join("│  " if later else "   " for later in has_later[:depth])
+            lines.append(f"{indent}{'├─' if has_later[depth] else '└─'} {text}")
+            has_later[depth] = True
+        return lines[::-1]
 
 
 def _label(plan: Plan, node: str) -> str:
@@ -134,28 +154,26 @@ def _learned(plan: Plan) -> Iterator[str]:
         yield f"learned: {preference.text}"
 
 
-def _proposal(plan: Plan, chains: Sequence[Chain]) -> Iterator[str]:
+def _proposal(plan: Plan, listed_cuts: Sequence[tuple[str, CutValue]]) -> Iterator[str]:
     """Decisions of a proposal; cuts and pruned chains by reason, because its graph is the same for most models."""
     for decision in plan.decisions:
         yield f"decided: {decision.what}: {decision.why}"
     yield from _learned(plan)
     cuts: dict[str, None] = {}
-    for chain in chains:
-        for cut in chain.cuts:
-            cuts[f"cut: {cut.node}.{cut.param}={cut.value!r}: {cut.reason}"] = None
+    for _, cut in listed_cuts:
+        cuts[f"cut: {cut.node}.{cut.param}={cut.value!r}: {cut.reason}"] = None
     yield from cuts
     for reason, count in plan.pruned_by_reason.items():
         yield f"pruned: {_number(count, 'chain')}: {reason.text} [{reason.rule}]"
 
 
-def _cuts(chains: Sequence[Chain]) -> Iterator[str]:
-    for chain in chains:
-        for cut in chain.cuts:
-            beside = ""
-            for node, values in cut.beside.items():
-                for name, value in values.items():
-                    beside += f" with {node}.{name}={value!r}"
-            yield f"cut: {chain.name}: {cut.node}.{cut.param}={cut.value!r}{beside}: {cut.reason}"
+def _cuts(listed_cuts: Sequence[tuple[str, CutValue]]) -> Iterator[str]:
+    for chain, cut in listed_cuts:
+        beside = ""
+        for node, values in cut.beside.items():
+            for name, value in values.items():
+                beside += f" with {node}.{name}={value!r}"
+        yield f"cut: {chain}: {cut.node}.{cut.param}={cut.value!r}{beside}: {cut.reason}"
 
 
 def _pruned(plan: Plan, limit: int | None) -> Iterator[str]:

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from autoopt.dag import Facts, Plan, compile_plan, pass_infos, propose, read_dag
+from autoopt.dag import Facts, Plan, compile_plan, pass_infos, read_dag
 from autoopt.dag.proposal.narrowing import narrowing_of
+from autoopt.dag.proposal.propose import propose
 from autoopt.data.config import map_texts
 from autoopt.data.decoder import decoder_of, decodes
 from autoopt.data.description import DataDescription

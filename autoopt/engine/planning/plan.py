@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autoopt.dag import Facts, Plan, Proposal, check_dag, compile_plan, pass_infos, propose, read_dag
-from autoopt.dag.proposal.propose import proposal_name
+from autoopt.dag import Facts, Plan, check_dag, compile_plan, pass_infos, read_dag
 from autoopt.data.decoder import decodes
 from autoopt.data.description import DataDescription
 from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
@@ -36,6 +35,7 @@ from autoopt.target import DEFAULT_EP, Accelerator, Target
 
 if TYPE_CHECKING:
     from autoopt.dag.proposal.narrowing import Narrowing
+    from autoopt.dag.proposal.propose import Proposal
     from autoopt.data.config import DataConfig
     from autoopt.engine.work.hosts import Hosts, Opener
     from autoopt.spec.targets import HostSpec
@@ -208,6 +208,8 @@ def propose_for_set(request: PlanRequest) -> Draft:
 
     Its minutes are for each model and for all together.
     """
+    from autoopt.dag.proposal.propose import proposal_name
+
     parts = request.parts
     largest = parts[largest_part(parts)]
     draft = make_proposal(request.part(largest), anywhere=True, in_set=True)
@@ -238,7 +240,8 @@ def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool 
         anywhere: Plan as on a machine with the target's execution provider.
         in_set: The model is one of a set: only a run knows the data that reach it.
     """
-    # Planning a DAG without a model does not need it.
+    # Planning a DAG without a model does not need them.
+    from autoopt.dag.proposal.propose import propose
     from autoopt.engine.planning.proposal import machine_options, proposal_inputs
 
     proposal_options = machine_options(request.proposal_options)

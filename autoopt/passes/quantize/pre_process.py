@@ -16,7 +16,6 @@ from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, drop_metadata, is_large, replace_items
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, opset
-from autoopt.passes.verification.checker import find_defect
 from autoopt.space import Boolean
 from autoopt.target import DEFAULT_EP
 
@@ -84,6 +83,8 @@ class QuantPreProcess(Pass):
         Infers symbolic shapes of large models, and of those of which ONNX's own inference leaves values without a rank.
         """
         if not large or self.skip_symbolic_shape:
+            from autoopt.passes.verification.checker import find_defect  # late: planning does not need it
+
             prepared = self._run_tool(model, target, large=large, symbolic=False)
             if self.skip_symbolic_shape or not (_lacks_ranks(prepared) or find_defect(target)):
                 return prepared

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from sqlalchemy import Connection, RowMapping, Table, and_, delete, insert, null, select, update
+from sqlalchemy import Connection, RowMapping, Table, and_, delete, insert, select, update
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
@@ -17,7 +17,7 @@ from autoopt.store.records import EvaluationRecord, Json, PassRunRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.claims import REPLACEABLE
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Row, batches, from_row, insert_if_absent, is_among, to_row
+from autoopt.store.sql.rows import Row, RowInsert, batches, from_row, insert_if_absent, is_among, to_row
 
 Metrics: TypeAlias = dict[str, dict[str, Estimate]]
 """Estimates by role and metric."""
@@ -25,6 +25,7 @@ CANDIDATE: Final = "candidate"
 SOURCE: Final = "source"
 RATIO: Final = "ratio"
 """The roles of metric values."""
+_RESULTS: Final = (tables.pass_run, tables.evaluation)
 
 
 class SqlResults(ResultStore):
@@ -33,6 +34,7 @@ class SqlResults(ResultStore):
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
+        self._inserts = {table: RowInsert(table, finished=database.now) for table in _RESULTS}
 
     def pass_runs(self, keys: Iterable[str]) -> dict[str, PassRunRecord]:
         return self._database.read(lambda connection: read_pass_runs(connection, keys))
@@ -91,14 +93,15 @@ class SqlResults(ResultStore):
 
         Storing the same result a second time succeeds, because the answer to the first commit may have been lost.
         """
-        row = {**values, "owner": self._owner, "lease": null(), "finished": self._database.now}
-        if insert_if_absent(connection, table, row):
+        row = {**values, "owner": self._owner, "lease": None}
+        if self._inserts[table](connection, row):
             return True
         c = table.c
         is_own = c.owner == self._owner
         unfinished = and_(c.outcome.is_(None), is_own | c.owner.is_(None))
         replaceable = and_(c.outcome.in_(REPLACEABLE), c.lease.is_(None) | is_own)
-        replacement = update(table).where(c.key == values["key"], unfinished | replaceable).values(row)
+        replacement = update(table).where(c.key == values["key"], unfinished | replaceable)
+        replacement = replacement.values({**row, "finished": self._database.now})
         if connection.execute(replacement).rowcount == 1:
             return True
         same = select(c.key).where(c.key == values["key"], is_own, c.outcome == values["outcome"])

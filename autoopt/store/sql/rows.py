@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Insert, RowMapping, Select, Table, select
+from sqlalchemy import Column, ColumnElement, Connection, Insert, RowMapping, Select, Table, bindparam, select
 from sqlalchemy.ext.compiler import compiles
 
 from autoopt.errors import InputError
@@ -46,8 +46,24 @@ def is_among(column: Column[str], values: Sequence[str]) -> ColumnElement[bool]:
 
 def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
     """Insert a row unless a row with its key exists; True if it was inserted."""
-    statement = _InsertIfAbsent(table).values(dict(values)).inline()
-    count = connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
+    return _is_inserted(connection, _InsertIfAbsent(table).values(dict(values)).inline(), {})
+
+
+class RowInsert:
+    """An INSERT of whole rows like `insert_if_absent`, built once: building it takes longer than executing it."""
+
+    def __init__(self, table: Table, **computed: ColumnElement[Any]) -> None:
+        """Prepare the statement; `computed` are the columns that the database fills."""
+        values = {column.name: computed.get(column.name, bindparam(column.name)) for column in table.c}
+        self._statement = _InsertIfAbsent(table).values(values).inline()
+
+    def __call__(self, connection: Connection, row: Row) -> bool:
+        """Insert a row with a value for every other column, unless its key exists; True if it was inserted."""
+        return _is_inserted(connection, self._statement, row)
+
+
+def _is_inserted(connection: Connection, statement: Insert, row: Row) -> bool:
+    count = connection.execute(statement, row, execution_options={"preserve_rowcount": True}).rowcount
     assert count in (0, 1), "the driver must count rows"
     return bool(count)
 

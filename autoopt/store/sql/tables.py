@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from typing import Final
 
-HEAD = "0004"
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text, text
+
+HEAD = "0005"
 """The version of the schema: the newest Alembic revision."""
 
 NAMES = {
@@ -14,6 +16,9 @@ NAMES = {
     "pk": "pk_%(table_name)s",
 }
 metadata = MetaData(naming_convention=NAMES)
+
+
+_UNCHANGED: Final = text("outcome = 'unchanged'")
 
 
 def _digest(name: str, *, null: bool = False) -> Column[str]:
@@ -148,7 +153,7 @@ pass_run = Table(
     _json("params"),
     _artifact("input_artifact", null=True),
     _json("input_options", null=True),
-    Column("input_key", String(64), nullable=True, index=True),
+    Column("input_key", String(64), nullable=True),
     _artifact("output_artifact", null=True),
     _json("output_options", null=True),
     Column("output_key", String(64), nullable=True, index=True),
@@ -161,6 +166,7 @@ pass_run = Table(
     _text("owner", null=True),
     _time("lease", null=True),
     _time("finished", null=True),
+    Index("ix_pass_run_unchanged", "input_key", sqlite_where=_UNCHANGED, postgresql_where=_UNCHANGED),
 )
 
 evaluation = Table(

@@ -13,7 +13,7 @@ from autoopt.store.leases import is_abandoned
 from autoopt.store.records import TrialRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Row, fetch_all, from_row, insert_if_absent, to_row
+from autoopt.store.sql.rows import Row, RowInsert, fetch_all, from_row, insert_if_absent, to_row
 
 _T = tables.trial.c
 
@@ -24,6 +24,7 @@ class SqlTrials(TrialStore):
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
+        self._insert_finished = RowInsert(tables.trial, finished=database.now)
 
     def add(self, record: TrialRecord) -> None:
         row = _row(record, record.owner)
@@ -77,15 +78,18 @@ class SqlTrials(TrialStore):
         return None
 
     def finish(self, record: TrialRecord) -> bool:
-        row = {**_row(record, self._owner), "status": "done", "lease": None, "finished": self._database.now}
-        free = (_T.status == "pending") | _T.owner.is_(None) | (_T.owner == self._owner)
-        end = update(tables.trial).where(_is(record), _T.status != "done", free).values(row)
-        # The answer to the first commit may have been lost: the same end again is no refusal.
-        same = (_T.status == "done", _T.owner == self._owner, _T.outcome == row["outcome"], _T.point == row["point"])
+        row = {**_row(record, self._owner), "status": "done"}
 
         def work(connection: Connection) -> bool:
-            if insert_if_absent(connection, tables.trial, row) or connection.execute(end).rowcount == 1:
+            if self._insert_finished(connection, row):
                 return True
+            free = (_T.status == "pending") | _T.owner.is_(None) | (_T.owner == self._owner)
+            end = update(tables.trial).where(_is(record), _T.status != "done", free)
+            if connection.execute(end.values({**row, "finished": self._database.now})).rowcount == 1:
+                return True
+            # The answer to the first commit may have been lost: the same end again is no refusal.
+            is_own = (_T.status == "done") & (_T.owner == self._owner)
+            same = (is_own, _T.outcome == row["outcome"], _T.point == row["point"])
             return connection.execute(select(_T.number).where(_is(record), *same)).first() is not None
 
         return self._database.write(work)
