@@ -112,6 +112,8 @@ def test_a_ratio_on_one_thread_decides_where_the_clock_could_not(simulation: Sim
 
 
 def test_rounds_beside_other_programs_do_not_average_their_error_away(simulation: Simulation) -> None:
+    early, key = measured(simulation, 5.0, rounds=1)
+    assert not early.is_exhausted(key, "latency_p50")
     evidence, key = measured(simulation, 5.0, rounds=8)
     quiet = evidence.estimate(key, "latency_p50")
     records = []
@@ -125,3 +127,4 @@ def test_rounds_beside_other_programs_do_not_average_their_error_away(simulation
     assert estimate.value == pytest.approx(quiet.value, rel=0.01)
     assert math.log(estimate.high / estimate.low) / 2 == pytest.approx(1.96 * error_of(0.5, 0.1), rel=0.2)
     assert busy.is_narrow(key, "latency_p50")  # as far as it can be
+    assert busy.is_exhausted(key, "latency_p50")

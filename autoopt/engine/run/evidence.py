@@ -121,6 +121,12 @@ class Evidence:
         half_width = max(HALF_WIDTH, FLOOR_FACTOR * NORMAL * self.lasting_error(candidate, metric))
         return estimate.high - estimate.low <= 2 * half_width * estimate.value
 
+    def is_exhausted(self, candidate: str, metric: str) -> bool:
+        """True if at least half of the variance of the ratio is an error that no repetition reduces."""
+        estimate = self.estimate(candidate, metric)
+        lasting_width = 2 * NORMAL * self.lasting_error(candidate, metric) * estimate.value
+        return (estimate.high - estimate.low) ** 2 <= 2 * lasting_width**2
+
     def cautious_ratio(self, candidate: str, objective: Objective) -> float:
         """The ratio, worse by its standard deviation: of two that look alike the better known one is preferred."""
         draws = self.losses(candidate, objective)

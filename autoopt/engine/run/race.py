@@ -160,9 +160,9 @@ class Race:
     def _is_exhausted(self, trial: CompletedTrial) -> bool:
         """True if most of what is not known is an error that no repetition reduces."""
         key, metric = trial.key, self._deciding_metric
-        if not self.evidence.lasting_error(key, metric) or self.evidence.rounds_of(key) < FEWEST_ROUNDS:
+        if self.evidence.rounds_of(key) < FEWEST_ROUNDS or not self.evidence.is_narrow(key, metric):
             return False
-        return self.evidence.is_narrow(key, metric)
+        return self.evidence.has(key, metric) and self.evidence.is_exhausted(key, metric)
 
     def _may_gain(self, trial: CompletedTrial, worthwhile: float) -> bool:
         """True if the source cannot be the answer, or the trial promises to gain more than this on it."""
