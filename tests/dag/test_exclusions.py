@@ -18,6 +18,7 @@ from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec
 
 CPU = ProposalOptions().target()
+TINY = model("MatMul", "Softmax", parameters=3000)
 LOSSY = [node for node, template in TEMPLATES.items() if template.lossy]
 
 
@@ -45,6 +46,8 @@ def rule(node: str, inspection: Inspection, target: TargetSpec = CPU, **data: An
             "the model's only product is the filter bank of a spectrum, which needs floats",
         ),
         ("session", TREES, "no session option matters to this model"),
+        ("simplify", TREES, "no pass changes how decision trees are computed"),
+        ("dynamic", TINY, "integers cost more than they save with 3000 weights; --precision int8 tries them"),
     ],
 )
 def test_the_operators_of_a_model_rule_nodes_out(node: str, inspection: Inspection, text: str) -> None:
@@ -57,7 +60,7 @@ def test_the_operators_of_a_model_rule_nodes_out(node: str, inspection: Inspecti
         TRANSFORMER,
         model("Erf"),
         replace(model(), op_counts={"ReduceMean": 2, "Sqrt": 1, "MatMul": 1}),
-        replace(model("Softmax"), op_counts={"Softmax": 1, "MatMul": 3}),
+        replace(model("Softmax"), op_counts={"Softmax": 1, "MatMul": 3, "Transpose": 1}),
     ],
 )
 def test_fusable_operators_are_recognised_whole_and_in_parts(inspection: Inspection) -> None:
@@ -70,6 +73,34 @@ def test_a_single_mean_is_no_layer_normalization() -> None:
 
 def test_two_products_beside_a_softmax_are_no_attention() -> None:
     assert rule("fuse", replace(model(), op_counts={"Softmax": 1, "MatMul": 2})) is not None
+
+
+def test_what_a_pass_could_change_beside_decision_trees_is_simplified() -> None:
+    assert rule("simplify", model("ai.onnx.ml::TreeEnsembleClassifier", "MatMul")) is None
+
+
+@pytest.mark.parametrize(
+    ("inspection", "data"),
+    [
+        (TINY, {"smaller_counts": True}),
+        (replace(TINY, parameters=10_000), {}),
+        (model("Conv", "Gemm", parameters=3000), {}),
+        (model("MatMul", "QuantizeLinear", parameters=3000), {}),
+    ],
+)
+def test_integers_are_tried_unless_the_model_is_tiny(inspection: Inspection, data: dict[str, Any]) -> None:
+    assert rule("static", inspection, **data) is None
+
+
+def test_the_smallest_model_may_be_a_slower_one() -> None:
+    inputs = inputs_of(TINY)
+    assert not inputs.with_goal("latency").smaller_counts
+    assert inputs.with_goal("size").smaller_counts
+
+
+def test_an_mlp_with_a_softmax_has_no_attention() -> None:
+    inspection = replace(model("Softmax"), op_counts={"Softmax": 1, "MatMul": 3})
+    assert rule("fuse", inspection) == ("inspection", "no attention, GELU or LayerNorm in this model")
 
 
 @pytest.mark.parametrize("node", LOSSY)

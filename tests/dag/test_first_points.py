@@ -61,8 +61,14 @@ def test_one_thread_is_tried_first_for_small_models() -> None:
 
 
 def test_nothing_lossy_is_tried_first_where_nothing_lossy_is_tried() -> None:
-    assert list(first(TREES)) == ["names -> simplify"]
+    assert list(first(TREES)) == []
     assert list(first(CNN, ProposalOptions(level=1))) == ["names -> simplify -> fold"]
+
+
+def test_models_with_convolutions_begin_with_static_quantization() -> None:
+    chains = list(first(model("Conv", "MatMul", "Relu", layer_parameters={"Conv": 1000, "MatMul": 9000})))
+    lossy = [chain.removeprefix("names -> simplify -> ") for chain in chains]
+    assert [chain for chain in lossy if chain in ("static", "dynamic")] == ["static", "dynamic"]
 
 
 def test_the_original_precision_is_left_out_if_another_one_is_required() -> None:

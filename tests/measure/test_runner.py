@@ -55,6 +55,24 @@ def test_large_items_are_run_one_by_one(tmp_path):
     assert running.batch_size(DataSet({"x": image[..., :320, :320]})) == 3
 
 
+def test_a_model_that_decides_by_the_whole_batch_is_run_one_by_one(tmp_path):
+    """The first two items alone decide alike, the others do not."""
+    data = DataSet({"x": np.array([[1.0], [2.0], [-3.0], [4.0], [-5.0]], np.float32)})
+    branches = {}
+    for name, op in (("then_branch", "Identity"), ("else_branch", "Neg")):
+        output = helper.make_tensor_value_info(name, FLOAT, None)
+        branches[name] = helper.make_graph([helper.make_node(op, ["x"], [name])], name, [], [output])
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "zero"], ["positive"]),
+        helper.make_node("If", ["positive"], ["y"], **branches),
+    ]
+    x, y = builders.tensor("x", ["n", 1]), builders.tensor("y", ["n", 1])
+    running = start(tmp_path, builders.model(nodes, [x], [y], {"zero": np.zeros((), np.float32)}))
+    items, _ = counting(data, running)
+    assert stack([item[0] for item in items]).ravel().tolist() == [1, 2, 3, 4, 5]
+
+
 def test_a_model_that_mixes_items_is_run_one_by_one(tmp_path):
     data = DataSet({"x": np.random.default_rng(0).standard_normal((10, 8)).astype(np.float32)})
     running = start(tmp_path, one_node("Softmax", ["n", 8], axis=0))

@@ -8,7 +8,7 @@ from typing import Final
 
 from autoopt.dag.compiler.plan import Decision
 from autoopt.dag.compiler.pruning import Reason
-from autoopt.dag.proposal.exclusions import NEURAL_OPS, ProposalInputs
+from autoopt.dag.proposal.exclusions import NEURAL_OPS, ProposalInputs, is_tiny
 from autoopt.dag.proposal.precisions import Method
 from autoopt.dag.proposal.templates import MINUTES, TEMPLATES, TRIALS
 from autoopt.model.inspection import Inspection
@@ -27,8 +27,6 @@ _LEVELS: Final = (
     "also lossy passes that need no calibration data, with few values each",
     "all passes and values",
 )
-TINY_WEIGHTS: Final = 10_000
-"""Weights of a model without convolutions below which an inference takes microseconds."""
 FEW_TRIALS: Final = 6
 FEW_MINUTES: Final = 2
 
@@ -187,7 +185,7 @@ def effort_for(model: Inspection, level: int) -> Effort:
     reason = ""
     if not model.ops & NEURAL_OPS:
         reason = "the model has no matrix product or convolution that a pass could make faster"
-    elif model.parameters < TINY_WEIGHTS and not model.ops & {"Conv", "ConvTranspose"}:
+    elif is_tiny(model):
         reason = f"the model has {model.parameters} weights; most of an inference is the call itself"
     if not reason:
         return Effort(trials, minutes)

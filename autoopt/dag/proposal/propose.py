@@ -186,6 +186,9 @@ def _layout(
     precision_nodes: dict[str, None] = {}
     for method in methods.values():
         precision_nodes.update(dict.fromkeys(method.nodes))
+    if "Conv" in inputs.inspection.ops and "static" in precision_nodes:
+        # Only static quantization makes convolutions faster.
+        precision_nodes = {"static": None, **precision_nodes}
     if "weights" in precision_nodes and inputs.generates_text:
         # Each token reads all weights, so few bits come first.
         precision_nodes = {"weights": None, "calibrated": None, **precision_nodes}

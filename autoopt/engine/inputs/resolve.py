@@ -313,7 +313,7 @@ def _plan(
     narrowing = narrowing_of(sources.inspection, data_facts.descriptions, data_facts.fed_back, data_facts.batch_size)
     inputs = proposal_inputs(
         str(request.dag), sources.inspection, data_facts.evaluation, has_calibration, options, narrowing
-    )
+    ).with_goal(request.goal.minimize)
     proposal = propose(options, inputs, infos, facts)
     return proposal.spec, proposal.plan(infos), custom
 

@@ -263,7 +263,7 @@ def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool 
         bool(configs) or (not anywhere and proposal_options.fidelity is not False),
         proposal_options,
         _narrowing(inspection, configs.values(), descriptions.values()),
-    )
+    ).with_goal(request.goal.minimize)
     if in_set:
         inputs = replace(inputs, evaluation=True, calibration=True)  # a run of a set always has data
     proposal = propose(proposal_options, inputs, infos, Facts(accelerator, inspection, providers))

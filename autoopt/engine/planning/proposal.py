@@ -69,6 +69,7 @@ def proposal_inputs(
         calibration=has_calibration,
         fidelity=proposal_options.fidelity is not False,
         narrowing=narrowing,
+        smaller_counts=proposal_options.precision is not None,
     )
 
 

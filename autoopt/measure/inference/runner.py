@@ -37,6 +37,9 @@ LARGEST_BATCH = 32
 BATCH_BYTES = 8 << 20
 """Largest batch of inputs. An image of 640x640 keeps a core busy by itself; six of them took three times the memory."""
 
+COMPARED_ITEMS = 4
+"""Items, spread over the data, that must give the same in a batch as alone. Two may take the same branch of an If."""
+
 
 @dataclass
 class ModelRunner:
@@ -122,8 +125,8 @@ class ModelRunner:
     def items(self, data: DataSet, limit: int | None = None, batch_size: int = 0) -> Iterator[Item]:
         """Yield the outputs of each item of `data`, in order.
 
-        Items go in batches if the model's first dimension is free and a batch of two gives the same as two single
-        items. A model that mixes items, or whose quantization looks at the whole batch, runs item by item.
+        Items go in batches if the model's first dimension is free and a batch of some gives the same as single items.
+        A model that mixes items, or whose quantization looks at the whole batch, runs item by item.
         """
         self.reset()
         size = self.batch_size(data, batch_size)
@@ -148,15 +151,15 @@ class ModelRunner:
             return limit
         item_bytes = sum(column.nbytes // len(data) for column in data.columns.values() if column.ndim)
         size = min(wanted_size or LARGEST_BATCH, len(data), max(1, BATCH_BYTES // max(1, item_bytes)))
-        if size > 1 and self._batch_equals_items(data):
+        if size > 1 and self._batch_equals_items(data, min(size, COMPARED_ITEMS)):
             return size
         return 1
 
-    def _batch_equals_items(self, data: DataSet) -> bool:
+    def _batch_equals_items(self, data: DataSet, count: int) -> bool:
+        compared = data.take(np.linspace(0, len(data) - 1, count).astype(int))
         try:
-            pair = next(data.feeds(2, 2))[0]
-            batched = _split(self.run(pair), 2)
-            single = [self.run(feed) for feed, _ in data.feeds(1, 2)]
+            batched = _split(self.run(next(compared.feeds(count))[0]), count)
+            single = [self.run(feed) for feed, _ in compared.feeds(1)]
         except Exception:  # The model does not take two items. One at a time then shows the model's own error.
             return False
         return all(all(map(_close, *values)) for values in zip(batched, single, strict=True))
