@@ -79,10 +79,10 @@ class SqlTrials(TrialStore):
 
     def finish(self, record: TrialRecord) -> bool:
         row = {**_row(record, self._owner), "status": "done"}
+        if self._database.write_statement(lambda connection: self._insert_finished(connection, row)):
+            return True
 
         def work(connection: Connection) -> bool:
-            if self._insert_finished(connection, row):
-                return True
             free = (_T.status == "pending") | _T.owner.is_(None) | (_T.owner == self._owner)
             end = update(tables.trial).where(_is(record), _T.status != "done", free)
             if connection.execute(end.values({**row, "finished": self._database.now})).rowcount == 1:
