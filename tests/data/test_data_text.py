@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
+from autoopt.data.dataset import DataSet
 from autoopt.data.opening import open_data
+from autoopt.data.sources import text
+from autoopt.errors import InputError
 
 
 def test_lines_and_json_lines_are_items(tmp_path):
@@ -27,3 +31,63 @@ def test_a_tokenizer_file_turns_texts_into_ids(tmp_path):
     data = open_data({"path": str(tmp_path / "t.txt"), "load_dataset": {"type": "text", "params": params}})
     assert data.columns["input_ids"].tolist() == [[1, 2, 0], [2, 0, 0]]
     assert data.columns["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    """A tokenizer file that knows two words."""
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "one": 1, "two": 2}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "tokenizer.json"))
+    return str(tmp_path / "tokenizer.json")
+
+
+def test_labels_of_another_file_belong_to_the_lines(tmp_path):
+    (tmp_path / "t.txt").write_text("one\n\ntwo\n")
+    (tmp_path / "labels.txt").write_text("b\na\n")
+    data = text.load(str(tmp_path / "t.txt"), labels=str(tmp_path / "labels.txt"))
+    assert data.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        ([{"text": "a", "label": 0.5}, {"text": "b", "label": 2}], [0.5, 2.0]),
+        ([{"text": "a", "label": 1}, {"text": "b"}], None),
+        ([{"text": "a"}], None),
+    ],
+)
+def test_json_lines_have_labels_if_all_of_them_do(tmp_path, rows, labels):
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data = text.load(str(tmp_path / "t.jsonl"))
+    assert (None if data.labels is None else data.labels.tolist()) == labels
+
+
+def test_json_lines_may_name_their_fields(tmp_path):
+    (tmp_path / "t.jsonl").write_text(json.dumps({"review": "good", "stars": 5}))
+    data = text.load(str(tmp_path / "t.jsonl"), text_col="review", label_col="stars")
+    assert (data.columns["text"].tolist(), data.labels.tolist()) == (["good"], [5])
+
+
+def test_only_the_chosen_lines_are_tokenized(tmp_path, tokenizer):
+    (tmp_path / "t.txt").write_text("one\ntwo\none two\n")
+    data = text.load(str(tmp_path / "t.txt"), tokenizer=tokenizer, length=2, choose=lambda count: np.arange(1, count))
+    assert data.columns["input_ids"].tolist() == [[2, 0], [1, 2]]
+    assert set(data.columns) == {"input_ids", "attention_mask", "token_type_ids"}
+
+
+@pytest.mark.parametrize("content", ["no json", '{"other": 1}', "[1]", "3"])
+def test_lines_that_hold_no_text_are_refused(tmp_path, content):
+    (tmp_path / "t.jsonl").write_text(content)
+    with pytest.raises(InputError, match=r"t\.jsonl: not readable as lines of text"):
+        text.load(str(tmp_path / "t.jsonl"))
+
+
+def test_a_file_that_is_no_tokenizer_and_a_missing_column_are_named(tmp_path, tokenizer):
+    data = DataSet({"text": np.array(["one"], object)}, name="d")
+    with pytest.raises(InputError, match="d: no column 'words' to tokenize"):
+        text.tokenize(data, tokenizer, column="words")
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(InputError, match=r"bad\.json: not a tokenizer file"):
+        text.tokenize(data, str(tmp_path / "bad.json"))

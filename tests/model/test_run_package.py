@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from autoopt.model import run_package
-from autoopt.model.run_package import clock_for, find_source, judge, make_call, read_inputs, time_alone
+from autoopt.model.run_package import clock_for, find_source, judge, make_call, read_inputs, sha256, time_alone
 from autoopt.model.session_file import session_document
 
 RATIO = {"value": 0.5, "low": 0.48, "high": 0.52}
@@ -89,3 +91,84 @@ def test_missing_libraries_are_named_with_their_remedy() -> None:
     remedy = f"pip install -r {Path(run_package.__file__).parent / 'requirements.txt'}"
     assert done.stderr == f"numpy is not installed here; run: {remedy}\n"
     assert done.returncode == 1
+
+
+@pytest.fixture
+def package(model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package of a model, whose source lies beside it."""
+    folder = model_path.parent
+    source = tmp_path / "source.onnx"
+    source.write_bytes(model_path.read_bytes())
+    recipe = {
+        "chain": "fold",
+        "ratios": {"latency_p50": {"value": 0.01, "low": 0.009, "high": 0.011}},
+        "source_files": [{"path": str(source), "sha256": sha256(source)}],
+    }
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    (folder / "session.json").write_text(json.dumps(session_document({})))
+    np.savez(folder / "inputs.npz", x=np.ones((2, 3), np.float32), other=np.zeros(1))
+    monkeypatch.setattr(run_package, "FOLDER", folder)
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> int:
+    return run_package.main(["--inputs", str(folder / "inputs.npz"), "--seconds", "0.01", *arguments])
+
+
+def test_a_package_reports_and_compares_with_the_recorded_source(
+    package: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(package) == 1  # equal models do not show a gain of 100
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"model    {package / 'model.onnx'}: fold"
+    assert lines[1].startswith("session  CPUExecutionProvider, onnxruntime ")
+    assert lines[2:4] == ["input    x: float32 [2, 3]", "output   y: float32 [2, 2]"]
+    assert lines[4] == f"source   {package.parent / 'source.onnx'}"
+    assert "autoopt measured 100.00x faster" in lines[-1]
+
+
+def test_a_source_that_changed_is_not_compared_with(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (package.parent / "source.onnx").write_bytes(b"another model")
+    assert run(package) == 0
+    assert "The source model has changed since, so there is nothing to compare with" in capsys.readouterr().out
+    (package.parent / "source.onnx").unlink()
+    assert run(package) == 0
+    assert "The source model is not on this machine" in capsys.readouterr().out
+
+
+def test_a_named_source_replaces_the_recorded_one(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = package.parent / "other.onnx"
+    other.write_bytes((package / "model.onnx").read_bytes())
+    run(package, "--source", str(other))
+    assert f"source   {other}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("text", "reason"), [(None, "No such file"), ("{", "Expecting property name")])
+def test_a_broken_package_names_the_file(package: Path, text: str | None, reason: str) -> None:
+    file = package / "recipe.json"
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SystemExit, match=rf"recipe\.json: cannot be read \(.*{reason}"):
+        run(package)
+
+
+def test_threads_decide_on_the_clock() -> None:
+    one = json.loads(json.dumps(session_document({"intra_op_num_threads": 1})))
+    four = json.loads(json.dumps(session_document({"intra_op_num_threads": 4})))
+    assert clock_for(one, one) is time.thread_time
+    assert clock_for(one, four) is time.perf_counter
+    one["inference_session"]["providers"] = ["CUDAExecutionProvider"]
+    assert clock_for(one) is time.perf_counter
+
+
+def test_another_version_of_the_runtime_is_remarked() -> None:
+    assert run_package.other_version({"runtime": {"onnxruntime": "0.1"}}) == " (measured with 0.1)"
+    assert run_package.other_version({"runtime": {"onnxruntime": onnxruntime.__version__}}) == ""
+    assert run_package.other_version({}) == ""
+
+
+def test_outputs_are_described_by_type_and_shape() -> None:
+    assert run_package.described(np.zeros((1, 2), np.int64)) == "int64 [1, 2]"
+    assert run_package.described([np.zeros(1)]) == "list"
+    assert run_package.milliseconds([0.001] * 10 + [0.5]) == "1 ms"
