@@ -26,12 +26,13 @@ def script(tmp_path: Path) -> str:
     return str(path)
 
 
-def step(tmp_path: Path, script: str, name: str, model: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+def step(tmp_path: Path, script: str, name: str, model: str, ir_version: int = 8, **params: Any) -> dict[str, Any]:
     proto = MODELS[model]()
+    proto.ir_version = ir_version
     proto.doc_string = "a model with much to say about itself"
     payload = {
         "model": {"path": str(io.save(proto, tmp_path / "source"))},
-        "steps": [{"pass": name, "params": params or {}}],
+        "steps": [{"pass": name, "params": params}],
         "output": str(tmp_path / "out"),
         "user_script": script,
     }
@@ -47,7 +48,7 @@ def test_all_examples_are_found() -> None:
     ("name", "model", "outcome"),
     [
         ("shorten_doc", "mlp", "ok"),
-        ("drop_doc", "mlp", "unchanged"),
+        ("lower_ir", "mlp", "unchanged"),
         ("blocks", "mlp", "unchanged"),
         ("blocks", "relu_only", "refused"),
         ("levels", "mlp", "unchanged"),
@@ -58,10 +59,16 @@ def test_examples_have_the_documented_outcome(tmp_path: Path, script: str, name:
     assert step(tmp_path, script, name, model)["outcome"] == outcome
 
 
+def test_the_function_changes_a_model_of_a_newer_version(tmp_path: Path, script: str) -> None:
+    changed = step(tmp_path, script, "lower_ir", "mlp", ir_version=9)
+    assert changed["outcome"] == "ok"
+    assert io.load(Path(changed["path"], "model.onnx")).ir_version == 8
+
+
 def test_examples_declare_the_documented_parameters(script: str) -> None:
     infos = {info["name"]: info_from_json(info) for info in describe({"user_script": script})["passes"]}
     assert infos["shorten_doc"].parameter("length").search.values() == (0, 16, 64)  # type: ignore[union-attr]
-    assert infos["drop_doc"].parameter("keep").default is False
+    assert infos["lower_ir"].parameter("version").default == 8
     assert infos["levels"].parameter("symmetric").default.choose({"kind": "int8"}) is True
 
 
