@@ -29,7 +29,7 @@ SHOWN: Final = (10, 20, 40)
 POPULATION: Final = 10
 """Of NSGA-II: with Optuna's 50, all 40 trials would be random."""
 BEYOND: Final = 0.1
-"""Distance of the reference point from the worst values, relative to the extent of the table."""
+"""Distance of the reference point from the worst values of the whole front, relative to its extent."""
 
 
 def _tpe(seed: int) -> BaseSampler:
@@ -65,10 +65,9 @@ def volumes(table: Table, name: str, seed: int, objectives: tuple[Objective, ...
     """The share of the table's hypervolume after each trial."""
     study = _study(table, name, seed, objectives)
     noise = Random(f"noise:{seed}")
-    everything = [_losses(row, objectives) for rows in table.rows for row in rows if _counts(row, objectives)]
-    columns = list(zip(*everything, strict=True))
-    reference = [max(column) + BEYOND * (max(column) - min(column)) for column in columns]
-    whole = hypervolume(_front(everything), reference)
+    front = _front([_losses(row, objectives) for rows in table.rows for row in rows if _counts(row, objectives)])
+    reference = [max(column) + BEYOND * ((max(column) - min(column)) or 1.0) for column in zip(*front, strict=True)]
+    whole = hypervolume(front, reference)
     seen: list[tuple[float, ...]] = []
     shares: list[float] = []
     while len(shares) < TRIALS and (proposals := study.ask(1)):

@@ -96,6 +96,11 @@ def test_little_can_be_gained_once_the_bottom_is_known() -> None:
     assert chance_of_gain(Observations(upper, slope(upper), np.ones(len(upper))), GRID) > 0.9
 
 
+def test_candidates_that_are_far_worse_do_not_promise_gains() -> None:
+    loss = np.where(SEEN[:, 0] < 0.6, 0.01 * SEEN[:, 1], 1 + SEEN[:, 0])
+    assert possible_gains(Observations(SEEN, loss, np.ones(len(SEEN))), GRID, seed=0).mean() < 0.05
+
+
 def test_what_breaks_a_constraint_is_no_gain() -> None:
     feasible = (GRID.sum(axis=1) > 1.2).astype(float)
     seen = slice(None, None, 2)

@@ -23,6 +23,8 @@ SCALES: Final = 8
 """Draws of the scales among them."""
 CONSIDERED: Final = 300
 """Points that may be the best of all; the others are too unlikely to matter."""
+LEAST_EXTENT: Final = 0.02
+"""Distance between good losses and the best one below which differences are noise: 2 % of a time."""
 LABEL_SCALES: Final = Scales(length=2.0, noise=0.1)
 """Of the model of labels 0 and 1, which are too few to find the most likely scales."""
 MIN_CERTAINTY: Final = 0.02
@@ -39,6 +41,24 @@ class Observations:
     feasible: Array
     violation: Array | None = None
     """By how much the constraints are broken, with 0 as the limit and NaN without a result; None if unknown."""
+
+    @property
+    def emphasized(self) -> Observations:
+        """The same with the losses above the median of the feasible ones compressed, the more the worse they are.
+
+        A process whose variance is that of the worst candidates expects as much of every point that was not tried.
+        Differences among the better half count in full.
+        """
+        import numpy as np
+
+        known = self.loss[(self.feasible == 1) & np.isfinite(self.loss)]
+        if len(known) < 3:
+            return self
+        middle = float(np.median(known))
+        extent = max(middle - float(known.min()), LEAST_EXTENT)
+        excess = np.maximum(self.loss - middle, 0.0)
+        loss = np.minimum(self.loss, middle) + extent * np.log1p(excess / extent)
+        return Observations(self.x, loss, self.feasible, self.violation)
 
     def __getitem__(self, rows: Array) -> Observations:
         violation = None if self.violation is None else self.violation[rows]
@@ -82,7 +102,7 @@ def expect(observations: Observations, candidates: Array) -> Expected:
     """
     import numpy as np
 
-    observations = _most_informative(observations)
+    observations = _most_informative(observations).emphasized
     certainty = log_feasible(observations, candidates)
     measured = observations[np.isfinite(observations.loss)]
     if len(measured.loss) < 2:
@@ -114,7 +134,7 @@ def possible_gains(observations: Observations, candidates: Array, seed: int) -> 
     """
     import numpy as np
 
-    observations = _most_informative(observations)
+    observations = _most_informative(observations).emphasized
     measured = observations[np.isfinite(observations.loss)]
     allowed = measured.feasible == 1
     if allowed.sum() < 2:
