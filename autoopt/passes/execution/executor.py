@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import tempfile
 import time
@@ -275,6 +276,8 @@ class PassExecutor:
         if not self.check:
             return None
 
+        if not self.current.is_small:
+            gc.collect()  # libraries leave whole models in reference cycles
         if pass_.makes_model:
             before = Reference(self.current.path, model, failure="it is not an ONNX model")
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +24,11 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
     if pass_.makes_model:
         return
     size = _size_of(model.path)
+    if size <= ESTIMATED_BYTES:
+        return
+    gc.collect()  # earlier passes leave whole models in reference cycles
     room = free_memory()
-    if size <= ESTIMATED_BYTES or room is None:
+    if room is None:
         return
     if model.loaded is not None:
         room += size

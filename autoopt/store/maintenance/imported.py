@@ -15,7 +15,7 @@ from autoopt.json_codec import JsonObject, from_json, to_json
 from autoopt.model.candidate import digest_json
 from autoopt.store import codec
 from autoopt.store.memory import MemoryDatabase, MemoryStore
-from autoopt.store.records import IMPORTED
+from autoopt.store.records import IMPORTED, part_documents
 from autoopt.store.sql.rows import insert_if_absent
 from autoopt.store.sql.schema import revisions, upgrade
 from autoopt.store.sql.tables import metadata
@@ -110,10 +110,17 @@ class _Settings:
     replay_environment: JsonObject = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What maintenance reads of a part in the result of a run."""
+
+    run: str
+
+
 def check_records(rows: Rows, home: Path) -> None:
     """Check that a store reads the rows as records whose fields have their types: one that has not would end lists.
 
-    The result of a run is checked by those who show it.
+    The rest of a run's result is checked by those who show it.
 
     Args:
         rows: All rows of the archive.
@@ -134,6 +141,8 @@ def _records(store: MemoryStore, rows: Rows) -> Iterator[object]:
     for run in store.runs.all():
         yield run
         yield from_json(_Settings, run.settings)
+        for part in part_documents(run.result or {}):
+            yield from_json(_Part, part)
         yield from store.runs.chains(run.id)
         for trial in store.trials.all(run.id):
             yield trial
