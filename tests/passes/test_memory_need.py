@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 class Hungry(Pass):
-    memory_factor = 6.0
+    memory_factor = 5.0
 
 
 class Maker(Hungry):

@@ -59,6 +59,8 @@ class Pass:
     deterministic form."""
     memory_factor: ClassVar[float] = 4.5
     """Memory that a run and the checks of its result need, as a multiple of the bytes of a large model."""
+    serialized_copies: ClassVar[float] = 1.0
+    """The same for further copies of a smaller model, which libraries get as bytes."""
 
     context: PassContext
 

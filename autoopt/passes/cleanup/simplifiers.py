@@ -63,6 +63,7 @@ class OnnxOptimizer(Pass):
     """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
 
     version = 2
+    serialized_copies = 3.0
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -297,6 +298,7 @@ class Simplify(Pass):
     """
 
     version = 4
+    serialized_copies = 3.0
     target_bound = False
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxslim", "onnxsim", "onnxscript", "onnxruntime")

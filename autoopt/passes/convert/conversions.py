@@ -32,6 +32,7 @@ class OpsetConversion(Pass):
 
     target_bound = False
     conflicts = RUNTIME_BOUND
+    serialized_copies = 3.0
     libraries = ("onnx", "onnxscript")
     aliases = ("opset_convert", "OnnxOpVersionConversion")
 

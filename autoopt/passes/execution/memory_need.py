@@ -9,6 +9,7 @@ from typing import Final
 from autoopt.memory import free_memory
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.execution.current_model import KEPT_FILES, CurrentModel
+from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES
 from autoopt.passes.request import TOO_LARGE
 
 ESTIMATED_BYTES: Final = 128 << 20
@@ -32,7 +33,10 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
         return
     if model.loaded is not None:
         room += size
-    needed = int(size * pass_.memory_factor)
+    factor = pass_.memory_factor
+    if factor and size <= EXTERNAL_DATA_BYTES:
+        factor += pass_.serialized_copies
+    needed = int(size * factor)
     if needed > room:
         raise Refused(
             f"{TOO_LARGE}: a model of {_gigabytes(size)} needs about {_gigabytes(needed)}, and {_gigabytes(room)} are "
