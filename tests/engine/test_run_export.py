@@ -276,6 +276,14 @@ def test_an_output_folder_that_is_a_file_is_refused_before_the_run(tmp_path: Pat
             check_out(out)
 
 
+def test_an_output_folder_that_is_a_link_to_nothing_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    (tmp_path / "loop").symlink_to("loop")
+    for out in (tmp_path / "link", tmp_path / "loop" / "below"):
+        with pytest.raises(InputError, match="is a link to nothing"):
+            check_out(out)
+
+
 def test_inputs_that_a_model_takes_for_granted_are_recorded() -> None:
     narrowing = {"values": {"sr": 16000}, "shapes": {"x": [None, 4]}}
     steps = []

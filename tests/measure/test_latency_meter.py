@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autoopt.data.dataset import DataSet
+from autoopt.errors import InputError
 from autoopt.measure.latency import meter
 from autoopt.measure.latency.meter import PACE, is_slow, pace_of, subject_of
 from autoopt.measure.request import MeasureRequest, ModelFile
@@ -127,3 +128,11 @@ def test_affinity_holds_only_within() -> None:
     assert os.sched_getaffinity(0) == before
     with meter._affinity([]):
         assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no affinity")
+@pytest.mark.parametrize("core", [9999, 2**40])
+def test_a_core_that_the_machine_lacks_is_named(core: int) -> None:
+    reason = f"measurement.affinity: this machine has no core {core}; it has "
+    with pytest.raises(InputError, match=reason), meter._affinity([core]):
+        pass

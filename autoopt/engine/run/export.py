@@ -256,9 +256,12 @@ def check_out(out: Path) -> None:
     """Check before a long run that its output folder can be made; make nothing.
 
     Raises:
-        InputError: the path is a file or below one, or is not writable.
+        InputError: the path is a file or below one, leads over a link to nothing, or is not writable.
     """
-    existing = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    paths = (out.absolute(), *out.absolute().parents)
+    existing = next(path for path in paths if path.is_symlink() or path.exists())
+    if not existing.exists():
+        raise InputError("is a link to nothing; the results cannot be saved there", where=str(existing))
     if not existing.is_dir():
         raise InputError("is a file, not a folder for results", where=str(existing))
     if not os.access(existing, os.W_OK | os.X_OK):

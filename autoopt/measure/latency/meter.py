@@ -258,12 +258,21 @@ def _row(case: ThroughputCase, entry: Throughput | str) -> dict[str, JsonValue]:
 
 @contextmanager
 def _affinity(cores: Sequence[int]) -> Iterator[None]:
-    """Run this process on those cores only; an empty list changes nothing."""
+    """Run this process on those cores only; an empty list changes nothing.
+
+    Raises:
+        InputError: This machine has none of them.
+    """
     if not cores or not hasattr(os, "sched_setaffinity"):
         yield
         return
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, set(cores))
+    try:
+        os.sched_setaffinity(0, set(cores))
+    except (OSError, OverflowError, ValueError):
+        names = ", ".join(map(str, cores))
+        have = ", ".join(map(str, sorted(before)))
+        raise InputError(f"measurement.affinity: this machine has no core {names}", remedy=f"it has {have}") from None
     try:
         yield
     finally:
