@@ -1,4 +1,8 @@
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autoopt.measure.constraints import Observation, judge
 from autoopt.metrics import METRICS, WORST, Constraint, Estimate, Objective
@@ -15,6 +19,7 @@ from autoopt.report.formatting import (
     ratio_text,
     seconds_text,
     short,
+    value_text,
 )
 
 
@@ -123,3 +128,50 @@ def test_each_bound_of_a_constraint_is_said(constraint: Constraint, text: str) -
 
 def test_an_objective_is_said_with_its_goal() -> None:
     assert objective_text(Objective("throughput", "maximize")) == "maximize throughput"
+
+
+@given(st.floats(-1e12, 1e12))
+def test_a_number_is_shown_within_a_percent(value: float) -> None:
+    assert float(number_text(value)) == pytest.approx(value, rel=0.01, abs=1e-300)
+
+
+@given(st.floats(0, 1e15))
+def test_bytes_are_shown_within_a_percent(value: float) -> None:
+    number, unit = bytes_text(value).split()
+    factor = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+    assert float(number) * factor == pytest.approx(value, rel=0.01, abs=0.5)
+
+
+@given(st.integers(0, 400_000))
+def test_a_clock_shows_every_second(seconds: int) -> None:
+    parts = list(map(int, clock_text(seconds).split(":")))
+    assert sum(part * 60**place for place, part in enumerate(reversed(parts))) == seconds
+    assert len(parts) == (3 if seconds >= 3600 else 2)
+    assert all(part < 60 for part in parts[1:])
+
+
+@given(st.dictionaries(st.sampled_from(["ok", "failed", "refused", "timeout"]), st.integers(0, 9)))
+def test_counts_add_up_to_their_total(counts: dict[str, int]) -> None:
+    text = counts_text(counts)
+    total, _, rest = text.partition(": ")
+    assert int(total) == sum(counts.values())
+    assert sum(map(int, re.findall(r"\d+", rest))) == int(total)
+    assert " 0 " not in f" {rest}"
+
+
+def test_infeasible_trials_are_counted_once() -> None:
+    assert (
+        counts_text({"total": 5, "ok": 4, "infeasible": 1, "failed": 1}) == "5: 3 ok, 1 failed, 1 breaks a constraint"
+    )
+    assert counts_text({"total": 2, "ok": 2, "infeasible": 2}) == "2: 2 break a constraint"
+
+
+@given(st.floats(0.001, 100), st.floats(1.0001, 10), st.floats(1.0001, 10))
+def test_a_ratio_is_shown_unless_it_is_not_known_within_two(value: float, below: float, above: float) -> None:
+    ratio = Estimate(value, value / below, value * above)
+    assert (ratio_text(ratio) == "undecided") == (not ratio.decided)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))
+def test_any_value_is_one_printable_line(value: object) -> None:
+    assert value_text(value).isprintable()
