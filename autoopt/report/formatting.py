@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, known_metric, significant
@@ -11,6 +11,8 @@ from autoopt.metrics import Constraint, Estimate, Objective, known_metric, signi
 STAGES = {"prefect start": "Prefect start-up", "baseline": "baseline", "search": "search", "confirm": "deciding"}
 """The stages of a run, which follow each other, with their names for people."""
 UNMEASURED = "-"
+MOST_NAMES = 5
+"""Names of a list in a sentence."""
 HIDDEN_PHASES = ("total", "prefect start waited for")
 
 
@@ -139,6 +141,13 @@ def plural(count: int, noun: str) -> str:
     if count == 1:
         return f"{count} {noun}"
     return f"{count} {noun}s"
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The first names of a list that may be long."""
+    if len(names) <= MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
 
 
 def short(identity: str) -> str:

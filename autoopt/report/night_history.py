@@ -56,6 +56,8 @@ class Night:
     changes: tuple[str, ...]
     """Versions and other facts of the environment that changed since the night before."""
     accepted: bool = False
+    left_out: int = 0
+    """Number of models for which there was no time."""
     causes: tuple[str, ...] = ()
     """Causes of changes that were measured, a sentence each."""
 
@@ -209,6 +211,7 @@ def _night(stored: StoredNight) -> Night:
         gain=_gain(result.models),
         changes=result.environment_changes,
         accepted=result.accepted,
+        left_out=len(result.not_run),
         causes=tuple(sentence(entry.bisection) for entry in result.models if entry.bisection is not None),
     )
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from autoopt.metrics import Estimate
 from autoopt.report.change import estimate_text, figure_text, improvement
-from autoopt.report.formatting import plural, short
+from autoopt.report.formatting import first_names, plural, short
 from autoopt.report.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
 from autoopt.report.night_charts import chart_over_nights, heat_style, heat_table
 from autoopt.report.night_history import History, ModelHistory, ModelNight, Night, relative_values
@@ -75,7 +75,7 @@ def _row_id(past: ModelHistory) -> str:
 def _headline(night: Night) -> str:
     models = plural(night.models, "model")
     if night.regressions and not night.accepted:
-        return f"{len(night.regressions)} of {models} regressed: {', '.join(night.regressions)}"
+        return f"{len(night.regressions)} of {models} regressed: {first_names(night.regressions)}"
     return f"No regression in {models}"
 
 
@@ -85,7 +85,9 @@ def _last_night(night: Night) -> list[str]:
     if night.busy:
         lines.append(f"The machine was busy or unsteady while {plural(night.busy, 'model')} were measured.")
     if night.improvements:
-        lines.append(f"Better: {', '.join(night.improvements)}.")
+        lines.append(f"Better: {first_names(night.improvements)}.")
+    if night.left_out:
+        lines.append(f"No time for {plural(night.left_out, 'model')}; the next night begins with them.")
     lines += night.causes
     if night.changes:
         lines.append(f"Changed since the night before: {'; '.join(night.changes)}.")

@@ -12,7 +12,7 @@ from autoopt.metrics import Estimate, headline_metrics, is_ratio_metric
 from autoopt.report.bisection import remarks, sentence
 from autoopt.report.change import estimate_text, figure_text, ratio_change
 from autoopt.report.figures import chain_text, is_quality, model_estimate
-from autoopt.report.formatting import metric_text, plural, short
+from autoopt.report.formatting import first_names, metric_text, plural, short
 from autoopt.report.table import Table, markdown, write_lines, write_table
 from autoopt.report.verdict import gains
 from autoopt.results import MetricChange, ModelResult, SweepEntry, SweepResult
@@ -92,7 +92,7 @@ def summary(result: SweepResult) -> list[str]:
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
     lines = [f"{plural(len(result.models), 'model')}: {statuses}"]
     if result.not_run:
-        lines.append(f"not run: {_first_names(result.not_run)}; the next sweep begins with them")
+        lines.append(f"not run: {first_names(result.not_run)}; the next sweep begins with them")
     if result.regressions:
         lines.append(f"regressions: {', '.join(result.regressions)}")
     if result.improvements:
@@ -187,26 +187,18 @@ def _headline(result: SweepResult) -> str:
     """The outcome of a sweep in a sentence."""
     models = plural(len(result.models), "model")
     if result.regressions:
-        return f"{len(result.regressions)} of {models} regressed: {_first_names(result.regressions)}."
+        return f"{len(result.regressions)} of {models} regressed: {first_names(result.regressions)}."
     missing = [entry.name for entry in result.models if entry.status != OK]
     if len(missing) == len(result.models):
         return "No model has a result."
     line = f"No regression in {models}"
     if missing:
-        line += f"; without a result: {_first_names(missing)}"
+        line += f"; without a result: {first_names(missing)}"
     if result.improvements:
-        line += f"; better: {', '.join(result.improvements)}"
+        line += f"; better: {first_names(result.improvements)}"
     if result.not_run:
         line += f"; no time for {plural(len(result.not_run), 'model')}"
     return f"{line}."
-
-
-def _first_names(names: Sequence[str]) -> str:
-    """The first names of a list that may be long."""
-    shown = list(names[:MOST_LINES])
-    if len(names) > MOST_LINES:
-        shown.append("and more")
-    return ", ".join(shown)
 
 
 def _markdown_models(result: SweepResult, pages: Mapping[str, str]) -> Table:

@@ -11,6 +11,7 @@ from autoopt.report.formatting import (
     clock_text,
     constraint_text,
     counts_text,
+    first_names,
     metric_text,
     number_text,
     objective_text,
@@ -175,3 +176,8 @@ def test_a_ratio_is_shown_unless_it_is_not_known_within_two(value: float, below:
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))
 def test_any_value_is_one_printable_line(value: object) -> None:
     assert value_text(value).isprintable()
+
+
+def test_a_long_list_of_names_is_cut_off_and_counted() -> None:
+    assert first_names(["a", "b"]) == "a, b"
+    assert first_names([str(number) for number in range(7)]) == "0, 1, 2, 3, 4 and 2 more"

@@ -39,6 +39,15 @@ def test_text_shows_the_newest_night_first_and_losses_before_gains() -> None:
     assert notable(history_of("production", nights[:1])) == ["no lasting change over the nights"]
 
 
+def test_the_page_says_for_how_many_models_a_night_had_no_time() -> None:
+    nights = nights_of(SERIES)
+    assert "No time for" not in nights_html(history_of("production", nights))
+    result = replace(nights[-1].result, not_run=("a", "b"), improvements=tuple(f"m{number}" for number in range(9)))
+    page = nights_html(history_of("production", [*nights[:-1], replace(nights[-1], result=result)]))
+    assert "No time for 2 models; the next night begins with them." in page
+    assert "Better: m0, m1, m2, m3, m4 and 4 more." in page
+
+
 def test_two_nights_are_compared_model_by_model() -> None:
     before = SweepResult(sweep="1" * 12, models=(entry("cnn", 0.5), entry("mlp", 0.5)))
     after = SweepResult(sweep="2" * 12, models=(entry("cnn", 0.7), entry("mlp", 0.5), entry("new", 0.5)))

@@ -119,7 +119,7 @@ def test_a_message_has_a_line_for_each_regression_and_what_changed() -> None:
     names = tuple(entry.name for entry in entries)
     result = SweepResult(models=entries, regressions=names, environment_changes=("onnxruntime 1 -> 2",))
     lines = message(result).split("\n")
-    assert lines[0] == "7 of 7 models regressed: cnn, mlp0, mlp1, mlp2, mlp3, and more."
+    assert lines[0] == "7 of 7 models regressed: cnn, mlp0, mlp1, mlp2, mlp3 and 2 more."
     assert lines[1].startswith("cnn: latency_p50 of the best model 2.0x faster (1.9 to 2.1)")
     assert lines[1].endswith(". Its inputs changed: DAG b1 -> b2.")
     assert lines[2] == "mlp0 fails: it crashed"
