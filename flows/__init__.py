@@ -2,3 +2,7 @@
 
 Deployments refer to these modules and functions by name and hold parameters as JSON, so both stay compatible.
 """
+
+from autoopt.orchestrate.server.outages import bound_waits
+
+bound_waits()

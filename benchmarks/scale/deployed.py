@@ -125,6 +125,7 @@ def main() -> None:
     places = f", {options.places} places" if options.places else ""
     print(f"deployed: {options.trials} trials of {options.seconds} s, 4 chains{places}", flush=True)
     with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)  # root's PostgreSQL runs as another user
         for workers in options.workers:
             took = measure_run(Path(name) / str(workers), workers, options.trials, options.seconds, options.places)
             ideal = options.trials * options.seconds / workers

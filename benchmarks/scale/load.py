@@ -1,10 +1,12 @@
 """Load on Prefect's server and database: many small model runs at once under `autoopt serve`.
 
-    python -m benchmarks.scale.load [--models 20] [--trials 8] [--database postgresql|sqlite|URL]
+    python -m benchmarks.scale.load [--models 20] [--trials 8] [--places 8] [--minutes M]
+                                    [--database postgresql|sqlite|URL]
 
 Each model has four chains whose passes only sleep, so 20 models are 100 flow runs. Prints what the server did with
 them: errors in its log, flow runs that ended without their event, alarms of the automation for dead flow runs,
-tracebacks about missing results in the logs of flow runs, and the slowest of the reads that a page makes, one a second.
+tracebacks about missing results in the logs of flow runs, the slowest of the reads that a page makes, one a second, the
+longest time in which a chain waited although fewer chains than `--places` ran, and the longest run of a model.
 """
 
 from __future__ import annotations
@@ -22,16 +24,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from autoopt.deployments import CHAINS, MODELS
 from benchmarks.scale.sleepers import SCRIPT, dag, model
 
 Row = dict[str, Any]
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 PAGE = 200
+BUSY = 503
+"""Prefect's answer while its database is busy; its own clients repeat the request."""
 EVENT_SECONDS = 60.0
 """The server records events with a delay; those that have not arrived so long after the last flow run count as lost."""
 
@@ -92,14 +98,16 @@ def serve(folder: Path, database: str | None, places: int) -> Iterator[httpx.Cli
         process.wait(90)
 
 
-def start_models(client: httpx.Client, folder: Path, models: int, trials: int) -> None:
-    """Start a run for each of `models` models that differ in their parameter names only."""
+def start_models(client: httpx.Client, folder: Path, options: argparse.Namespace) -> None:
+    """Start a run for each of `options.models` models that differ in their parameter names only."""
     deployment = client.get("/deployments/name/optimize_model/optimize-model").raise_for_status().json()["id"]
-    for number in range(models):
+    for number in range(options.models):
         path = model(folder / f"model{number}.onnx")
-        pipeline = {**dag(folder, trials, 0.1 + number * 1e-4), "name": f"sleepers{number}"}
-        parameters = {"dag": pipeline, "model": str(path), "workers": 2}
-        client.post(f"/deployments/{deployment}/create_flow_run", json={"parameters": parameters}).raise_for_status()
+        pipeline = {**dag(folder, options.trials, options.seconds + number * 1e-4), "name": f"sleepers{number}"}
+        parameters = {"dag": pipeline, "model": str(path), "workers": 2, "minutes": options.minutes}
+        body = {"parameters": parameters, "idempotency_key": pipeline["name"]}
+        while client.post(f"/deployments/{deployment}/create_flow_run", json=body).status_code == BUSY:
+            time.sleep(1)
 
 
 def all_rows(client: httpx.Client, path: str, body: Row) -> list[Row]:
@@ -147,6 +155,38 @@ def without_event(client: httpx.Client, ended: set[str]) -> int:
         time.sleep(3)
 
 
+def longest_wait(rows: list[Row], places: int) -> float:
+    """Longest time, in seconds, in which a chain's flow run waited although fewer than `places` of them ran."""
+    changes: list[tuple[float, int, int]] = []
+    for row in rows:
+        if row["work_pool_name"] != CHAINS or not row["start_time"]:
+            continue
+        due, begun, ended = (_seconds(row[name]) for name in ("expected_start_time", "start_time", "end_time"))
+        changes += [(due, 1, 0), (begun, -1, 1), (ended, 0, -1)]
+    waiting = running = 0
+    longest = 0.0
+    since: float | None = None
+    for moment, more_waiting, more_running in sorted(changes):
+        waiting += more_waiting
+        running += more_running
+        possible = waiting > 0 and running < places
+        if since is not None and (not possible or more_running > 0):  # the wait of this flow run is over
+            longest = max(longest, moment - since)
+            since = None
+        if possible and since is None:
+            since = moment
+    return longest
+
+
+def longest_run(rows: list[Row]) -> float:
+    """Longest time of a model's flow run in seconds."""
+    return max(row["total_run_time"] for row in rows if row["work_pool_name"] == MODELS)
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
+
 def measure(folder: Path, options: argparse.Namespace) -> str:
     """Run the load once; returns the line of counts."""
     (folder / "sleepers_script.py").write_text(SCRIPT)
@@ -154,7 +194,7 @@ def measure(folder: Path, options: argparse.Namespace) -> str:
     with serve(folder, options.database, options.places) as client:
         reader = Reader(client)
         with reader.reading():
-            start_models(client, folder, options.models, options.trials)
+            start_models(client, folder, options)
             rows = wait_for_models(client)
         seconds = time.monotonic() - began
         states: dict[str, int] = {}
@@ -173,6 +213,8 @@ def measure(folder: Path, options: argparse.Namespace) -> str:
         f"{missing_results} MissingResult",
         f"slowest read {reader.slowest:.1f} s",
         f"{reader.failures} reads failed",
+        f"longest wait beside a free place {longest_wait(rows, options.places):.1f} s",
+        f"longest run of a model {longest_run(rows):.0f} s",
     ]
     return ", ".join(counts)
 
@@ -182,6 +224,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=int, default=20)
     parser.add_argument("--trials", type=int, default=8, help="trials of each model, a multiple of 4")
+    parser.add_argument("--seconds", type=float, default=0.1, help="time of a trial")
+    parser.add_argument("--minutes", type=float, help="limit of each model's run")
     parser.add_argument("--places", type=int, default=8, help="chains that may have a process at once")
     parser.add_argument("--database")
     options = parser.parse_args()

@@ -188,6 +188,15 @@ def belonging(folder: Path, word: str = "") -> list[psutil.Process]:
     return found
 
 
+def process_of(served: Serving, flow_run: str) -> int:
+    """The id of the process that executes a flow run."""
+    for process in belonging(served.folder):
+        ours = process.environ().get("PREFECT__FLOW_RUN_ID") == flow_run
+        if ours and "workers/child.py" not in " ".join(process.cmdline()):
+            return process.pid
+    raise AssertionError("no process of this flow run")
+
+
 def alive(process: psutil.Process) -> bool:
     """Whether it runs; one that has ended and was not collected does not."""
     with suppress(psutil.NoSuchProcess):

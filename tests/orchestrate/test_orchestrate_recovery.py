@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import contextvars
+import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from builders import endless_loop, mlp, write
+from builders import cnn, endless_loop, mlp, write
 from children import HANG_SECONDS
 from ports import free_port
+from receiving import receiver
 from remote_pool import POOL, bare_server, known, server, worker
-from serving import Json, Serving, alive, belonging, eventually, serving
+from serving import Json, Serving, alive, belonging, eventually, process_of, serving
 
 from autoopt.errors import SystemFailure
 from autoopt.orchestrate.hosts import work_pool as remote
-from autoopt.orchestrate.server import heartbeats
+from autoopt.orchestrate.server import heartbeats, notifications, outages
 from autoopt.outcome import Outcome
 from autoopt.spec.targets import HostSpec
 from autoopt.workers import CallResult, Gate
@@ -76,8 +81,7 @@ def test_a_deployed_run_goes_on_while_the_server_is_restarted(
     kept = tmp_path_factory.mktemp("server")  # outside of the folder whose processes end with `serve`
     with ExitStack() as first, ExitStack() as second:
         env = first.enter_context(bare_server(kept, port))
-        # Prefect's clients double the time between their requests: with 9 of them, one may sleep for minutes.
-        with serving(tmp_path, PREFECT_API_URL=env["PREFECT_API_URL"], PREFECT_CLIENT_MAX_RETRIES="3") as found:
+        with serving(tmp_path, PREFECT_API_URL=env["PREFECT_API_URL"]) as found:
             served = replace(found, url=f"http://127.0.0.1:{port}")
             asked = {"dag": str(tmp_path / "dag.yaml"), "model": str(tmp_path / "mlp/model.onnx"), "workers": 1}
             run = served.start("optimize_model/optimize-model", **asked)
@@ -91,10 +95,91 @@ def test_a_deployed_run_goes_on_while_the_server_is_restarted(
             eventually(lambda: "the Prefect server is back" in log.read_text())
             (tmp_path / "hold3").unlink()
             ended = served.ended(run)
-            assert ended["state_type"] == "COMPLETED", ended["state"]
+            assert ended["state_type"] == "COMPLETED", ended["state"]["message"]
             [chain] = served.children_of(run)
             served.completed(chain["id"])
             assert served.autoopt("best")["trials"]["ok"] == 3
+
+
+def test_a_client_asks_an_absent_server_again_at_short_intervals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+    monkeypatch.setattr(outages, "LONGEST_WAIT_SECONDS", 0.05)
+    outages.bound_waits()
+    port = free_port()
+    with ExitStack() as stack:
+        with bare_server(tmp_path, port) as env:
+            stack.enter_context(known(env))
+            stack.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1000}))
+            client = stack.enter_context(get_client(sync_client=True))
+            before = client.api_version()
+        with refusing(port) as requests:
+            answer = beside(client.api_version)
+            # With doubled intervals, these would take half an hour.
+            eventually(lambda: len(requests) > 10)
+        with bare_server(tmp_path, port):
+            assert answer.result(HANG_SECONDS) == before
+
+
+@contextmanager
+def refusing(port: int) -> Iterator[list[str]]:
+    """A proxy whose server is away; gives the paths that it was asked for."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_error(503)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield requests
+        server.shutdown()
+
+
+def test_a_night_whose_process_is_killed_is_told_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    write(mlp(), tmp_path / "one")
+    write(cnn(), tmp_path / "two")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "dag.yaml").write_text(DAG)
+    (tmp_path / "hold5").touch()
+    with receiver() as (url, messages), serving(tmp_path) as served:
+        zoo = f"name: killed\ndag: dag.yaml\nmodels: [one, two]\nnotify: ['{url}']\n"
+        (tmp_path / "zoo.yaml").write_text(zoo)
+        served.autoopt("sweep", "zoo.yaml", "--schedule", "0 2 * * *")
+        for automation in (heartbeats.CONTINUATION, notifications.LOST.format("killed")):
+            shorten(served, automation)
+        night = served.start("nightly_sweep/killed")
+        eventually(lambda: calls(tmp_path) == 5)
+        served.ask("PATCH", "work_pools/autoopt-models", {"is_paused": True})
+        os.kill(process_of(served, night), signal.SIGKILL)
+        assert served.ended(night)["state_type"] == "CRASHED"
+        [message] = eventually(lambda: messages)
+        eventually(lambda: served.get(f"flow_runs/{night}")["state_name"] == "AwaitingRetry")
+        (tmp_path / "hold5").unlink()
+        served.ask("PATCH", "work_pools/autoopt-models", {"is_paused": False})
+        ended = served.completed(night)
+        nights = served.autoopt("nights", "killed")["nights"]
+    told = json.loads(message)
+    assert told["title"] == f"{ended['name']} crashed and does not continue"
+    assert told["text"].endswith(f"/runs/flow-run/{night}")
+    assert (ended["run_count"], ended["state"]["message"]) == (2, "No regression in 2 models.")
+    assert len(nights) == 1
+    assert calls(tmp_path) in (6, 7), "the first model is not searched again; the trial under way may be"
+    assert len(messages) == 1
+
+
+def shorten(served: Serving, automation: str) -> None:
+    """Have an automation wait for ten seconds only, the least that Prefect allows."""
+    [found] = [row for row in served.find("automations") if row["name"] == automation]
+    body = {name: found[name] for name in ("name", "description", "trigger", "actions")}
+    served.ask("PUT", f"automations/{found['id']}", {**body, "trigger": {**body["trigger"], "within": 10}})
 
 
 def test_chains_that_wait_make_room_for_others(tmp_path: Path) -> None:

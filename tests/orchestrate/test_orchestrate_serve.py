@@ -27,8 +27,9 @@ from browsing import browsing
 from builders import cnn, mlp, write
 from children import HANG_SECONDS, start_process
 from ports import free_port
+from receiving import receiver
 from ruamel.yaml import YAML
-from serving import Serving, alive, belonging, environment, eventually, serving
+from serving import Serving, alive, belonging, environment, eventually, process_of, serving
 
 from autoopt.orchestrate.server.heartbeats import AUTOMATION, CONTINUATION
 from autoopt.store import TrialRecord, open_store
@@ -212,8 +213,8 @@ def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
 
 def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     with serving(tmp_path) as found:
-        started = belonging(tmp_path, "prefect")
-        assert len(started) >= 3  # the server and two workers
+        assert belonging(tmp_path, "prefect server start")
+        assert len(belonging(tmp_path, "server.worker")) == 2
         found.process.kill()
         found.process.wait()
         eventually(lambda: not [process for process in belonging(tmp_path) if alive(process)])
@@ -276,20 +277,12 @@ def test_a_chain_that_is_killed_is_started_again(served: Serving) -> None:
     eventually(lambda: len(calls(served)) > before)
     (served.folder / "slow").unlink()
     chain = served.children_of(run)[0]
-    os.kill(_process_of(served, chain["id"]), signal.SIGKILL)
+    os.kill(process_of(served, chain["id"]), signal.SIGKILL)
     assert served.ended(chain["id"])["state_type"] == "CRASHED"
     served.completed(run)
     names = [c["name"] for c in served.children_of(run)]
     assert names == ["tidy -> slow", "tidy -> slow · round 2"]
     assert served.autoopt("best")["trials"]["ok"] == 1
-
-
-def _process_of(served: Serving, flow_run: str) -> int:
-    for process in belonging(served.folder):
-        ours = process.environ().get("PREFECT__FLOW_RUN_ID") == flow_run
-        if ours and "workers/child.py" not in " ".join(process.cmdline()):
-            return process.pid
-    raise AssertionError("no process of this flow run")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -389,30 +382,6 @@ def web_page(text: str, requested: list[str] | None = None) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@contextmanager
-def receiver() -> Iterator[tuple[str, list[str]]]:
-    """A webhook receiver: its address, and the bodies it has been sent."""
-    bodies: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            body = self.rfile.read(length)
-            if len(body) < length:  # the sender gave up on a busy machine, and sends it again
-                return
-            bodies.append(body.decode())
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/", bodies
         server.shutdown()
 
 

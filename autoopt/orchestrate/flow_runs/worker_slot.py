@@ -19,11 +19,11 @@ from autoopt.store import EventRecord, Store
 
 GAVE_WAY = "gave way"
 """Kind of the events that record for which flow run a slot was released, so that only one is released for it."""
-LATE_SECONDS = 2.0
+LATE_SECONDS = 1.5
 """A flow run that no worker has taken for this long has found no slot."""
 RENEWAL_SECONDS = 8.0
 """Another slot is released for a flow run that still waits after this time."""
-CHECK_SECONDS = (1.5, 2.5)
+CHECK_SECONDS = (0.7, 1.3)
 """Interval of checks, drawn at random between these, so that idle flow runs check one after the other."""
 
 

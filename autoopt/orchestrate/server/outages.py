@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from autoopt.errors import SystemFailure, one_line
 from autoopt.orchestrate.server.connection import without_userinfo
@@ -22,6 +22,8 @@ REQUEST_SECONDS = 20.0
 """Time limit of one request."""
 SHOW_RETRIES = 4
 """Retries of requests that only show something: half a minute at most."""
+LONGEST_WAIT_SECONDS = 10.0
+"""Longest time between two requests of Prefect's own clients, see `bound_waits`."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,6 +36,25 @@ def client_retries(retries: int) -> Iterator[None]:
 
     with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: retries, PREFECT_API_REQUEST_TIMEOUT: REQUEST_SECONDS}):
         yield
+
+
+def bound_waits() -> None:
+    """Have Prefect's clients in this process ask an absent server again every `LONGEST_WAIT_SECONDS` at the latest.
+
+    They double the time between two requests and have no setting that limits it: after an outage of ten minutes, a flow
+    run would go on only minutes after the server.
+    """
+    from prefect.client import base as module
+
+    base: Any = module  # the function is not among those that it exports
+    with_jitter: Callable[[float, float], float] = base.clamped_poisson_interval
+    if with_jitter.__module__ == __name__:  # has been done
+        return
+
+    def bounded(average_interval: float, clamping_factor: float = 0.3) -> float:
+        return with_jitter(min(average_interval, LONGEST_WAIT_SECONDS), clamping_factor)
+
+    base.clamped_poisson_interval = bounded
 
 
 class Outage:

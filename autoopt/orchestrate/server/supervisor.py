@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Final, NoReturn, TypeAlias
 
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate.server import postgres
+from autoopt.orchestrate.server import heartbeats, postgres
 from autoopt.orchestrate.server.access import (
     PASSWORD_FILE,
     is_loopback,
@@ -49,6 +49,7 @@ _CLIENT_PASSWORD = "PREFECT_API_AUTH_STRING"
 START_SECONDS = 120.0
 SERVER_NAME, DATABASE_NAME, SITE_NAME = "server", "postgres", "zoo-site"
 SITE: Final = "autoopt.orchestrate.zoo_site"
+WORKER: Final = "autoopt.orchestrate.server.worker"
 ENDED_LAST: Final = {SERVER_NAME: 1, DATABASE_NAME: 2}
 """Order of the ends: workers report to the server until they end, and the server writes to its database."""
 MAX_RESTARTS = 5
@@ -238,13 +239,13 @@ class Supervisor:
         """Start a worker for a pool, with at most `limit` flow runs at once."""
         self._restarts[pool] = partial(self.worker, pool, limit)
         name = f"{pool}-{socket.gethostname()}-{os.getpid()}"
-        command = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", name]
+        command = [WORKER, "worker", "start", "--pool", pool, "--type", "process", "--name", name]
         for queue in self.queues:
             command += ["--work-queue", queue]
         if limit is not None:
             command += ["--limit", str(limit)]
-        # A worker asks again anyway; with more retries it would look for work only minutes after an outage.
-        self._start(pool, command, {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_CLIENT_MAX_RETRIES": "2"})
+        # Prefect's settings of a worker take precedence over those of its flow runs.
+        self._start(pool, command, {"PREFECT_WORKER_QUERY_SECONDS": "1", **heartbeats.environment()})
         self.say(f"worker for pool {pool}: process {self._children[pool].pid}, log {self.log(pool)}")
 
     def log(self, name: str) -> Path:
