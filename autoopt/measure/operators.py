@@ -22,6 +22,7 @@ from autoopt.results.operator_times import OperatorTime, OperatorTimes
 MIN_INFERENCES: Final = 3
 """Inferences of each model beside the first one, which is not counted."""
 MAX_INFERENCES: Final = 30
+"""Inferences of each model at most; small ones would do thousands within the time."""
 SECONDS: Final = 1.5
 """Time after which no further inference begins."""
 

@@ -18,6 +18,7 @@ MODELS: Final = (".onnx", ".ort")
 RATIO, FLOOR = 200, 1 << 30
 """An archive may unpack to this multiple of its own size, and to `FLOOR` bytes in any case."""
 BLOCK = 1 << 20
+"""Bytes that are unpacked before the limit is checked again."""
 
 
 def is_archive(path: str) -> bool:

@@ -35,6 +35,7 @@ URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", re.IGNORECASE)
 TIMEOUT = 60.0
 """Seconds."""
 LONGEST_NAME = 60
+"""Characters of a URL's file name that are kept, from its end, where the suffix is."""
 SIZE_KEYS = ("Content-Length", "size")
 VERSION_KEYS = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "mtime", "created", "version_id",
                 "md5Hash", "checksum", *SIZE_KEYS)  # fmt: skip

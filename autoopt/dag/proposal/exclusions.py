@@ -34,6 +34,7 @@ INTEGER_NODES: Final = ("static", "selective", "dynamic")
 RANKED_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 SPECTRUM_OPS: Final = frozenset(("STFT", "DFT"))
 MIN_LAYERS: Final = 2
+"""With one layer there is nothing to leave in float."""
 TINY_WEIGHTS: Final = 10_000
 """Weights of a model without convolutions below which an inference takes microseconds. In integers, dense models took
 1.4 to 1.5 times as long at batch 1 and 1.0 to 1.4 times at batch 32, an LSTM of 6,000 weights 1.2 times."""

@@ -22,6 +22,7 @@ LARGEST_SIDE: Final = 8192
 """Larger sides in the metadata are not believed: a picture of them would not fit into memory."""
 CHANNELS: Final = (1, 3, 4)
 CLASSIFIER_SIDE: Final = 224
+"""Usual side of images for classifiers of ImageNet."""
 DENSE_SIDE: Final = 640
 """Usual side of images for models with an output for each place: detectors and segmentation."""
 DENSE_STRIDE: Final = 8

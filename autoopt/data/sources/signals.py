@@ -37,8 +37,11 @@ PIECES: Final = 32
 SHORTEST_SOUND: Final = 2000
 """Smallest fixed size that counts as that of a sound."""
 SHORTEST_PIECE: Final = 256
+"""The same for a model with recurrent state, which takes 16 ms of sound or more at a time."""
 MOST_CHANNELS: Final = 2
+"""A longer fixed axis is no axis of channels: sounds are mono or stereo."""
 HARMONICS: Final = 12
+"""Overtones of a made-up voice; they reach 1 to 3 kHz."""
 LONGEST_VOICE: Final = 317_011
 """Samples; no multiple of usual sizes, so that items differ."""
 

@@ -21,6 +21,7 @@ from autoopt.errors import InputError, one_line
 ZERO_LEVEL: Final = 128
 """Silence in WAV files of 8 bits, which are unsigned."""
 HIGHEST_RATE: Final = 768_000
+"""Hz. Only broken files and typing errors have higher ones, and resampling to one would fill the memory."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ SYMBOL_SIZES: Final[Mapping[str, int]] = {"batch": 1, "seq": 32, "length": 32, "
 OTHER_SIZE: Final = 16
 """The size of other open dimensions."""
 FEWEST_ITEMS: Final = 4
+"""Items even of a model with huge inputs, because one item says nothing about the spread of a metric."""
 MAX_ELEMENTS: Final = 1 << 24
 """Largest number of elements of all items but the fewest; made-up images gain nothing by their number."""
 OPEN_SIZES: Final = (8, 1, 2, 64, 224, 128)

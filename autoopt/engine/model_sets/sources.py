@@ -36,6 +36,7 @@ RECORD: Final = "autoopt.measure.model_set:record"
 RECORDING: Final = "recording.json"
 """File beside the recorded inputs."""
 RECORD_SECONDS: Final = 300.0
+"""Time limit for running the set over the data; recording ends earlier where the files get too large."""
 
 
 @dataclass(frozen=True)

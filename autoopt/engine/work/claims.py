@@ -12,6 +12,7 @@ from autoopt.store import Store
 from autoopt.store.records import ClaimKind
 
 POLL_SECONDS = 0.2
+"""Time between two looks at work that another process executes."""
 GRACE_SECONDS = 60.0
 """Time beyond a call's own limit that a lease covers: waiting at the gate, storing the result."""
 

@@ -34,6 +34,7 @@ NO_SPINNING = {"session.intra_op.allow_spinning": "0"}
 SMALL_MODEL = 32 << 20
 """Bytes of a model up to which threads save little: without a clock, such a model runs on one."""
 LARGEST_BATCH = 32
+"""Items of one inference where nothing else is asked for."""
 BATCH_BYTES = 8 << 20
 """Largest batch of inputs. An image of 640x640 keeps a core busy by itself; six of them took three times the memory."""
 

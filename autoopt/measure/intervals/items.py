@@ -15,7 +15,9 @@ Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 RESAMPLES = 300
 """For a statistic of all items, which may be slow to compute."""
 MEAN_RESAMPLES = 1000
+"""For a mean, which is drawn for many resamples at once."""
 FEWEST_RESAMPLES = 20
+"""With fewer that have a value, the interval is their whole range: their quantiles would say nothing."""
 FEW_ITEMS = 8
 """Items up to which resamples repeat often."""
 DRAWS_AT_ONCE = 1 << 20

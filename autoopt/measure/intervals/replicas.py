@@ -15,6 +15,7 @@ import numpy as np
 from autoopt.metrics import Estimate
 
 RESAMPLES = 1000
+"""Draws of the bootstrap: 25 lie beyond each end of the interval."""
 FEW = 4
 """Fewest replicas whose spread says something about the spread between sessions."""
 

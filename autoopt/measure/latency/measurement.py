@@ -35,6 +35,7 @@ LASTING_SHARE = 0.5
 """Width of an interval that is narrow enough beside other programs, relative to that of the error which more repeats do
 not reduce: less would make the whole interval narrower by a tenth at most."""
 FEWEST_PAIRS = 3
+"""Pairs of blocks below which nothing can be said about their spread."""
 FIRST_SHARE, NEXT_SHARE = 0.02, 0.01
 """Shares of the time for warming up the first and each further session."""
 

@@ -26,6 +26,7 @@ WIDE = 0.2
 CLOCK_SHARE, CPU_SHARE = 0.5, 0.6
 """Shares of the setting `seconds` for measuring by the clock and on one thread, where the machine is busy."""
 REPLICAS = 4
+"""Sessions of each model at most, as the time is only a share of that by the clock."""
 UNIFORM = 12**-0.5
 """Standard deviation of a uniform distribution, relative to its width."""
 

@@ -33,6 +33,7 @@ LONG = 2e8
 """Time of one inference, in ns, from which cold caches at its start no longer matter. A model of 5 ms that ran after
 another one took 3 % longer, and its partner of 3 ms 8 %."""
 LARGEST_BLOCK = 4096
+"""Inferences of one block at most, for models of well below a microsecond."""
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 MakeReplica: TypeAlias = Callable[[int], Call]

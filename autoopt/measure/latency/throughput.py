@@ -14,6 +14,7 @@ from autoopt.measure.latency.timing import Call
 from autoopt.metrics import Estimate
 
 ROUNDS = 8
+"""Turns of all models in random order, so that a change of the machine's pace meets all of them."""
 
 
 @dataclass(frozen=True)

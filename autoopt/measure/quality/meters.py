@@ -23,6 +23,7 @@ from autoopt.metrics import Direction, Estimate, get_metric
 from autoopt.script import load_script
 
 FIRST_SUBSET = 128
+"""Items of the first look at the constraints; each further look has twice as many."""
 LARGEST = 1e308
 """Stands for a metric that is not a number or infinite, which JSON does not have."""
 

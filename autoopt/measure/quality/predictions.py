@@ -15,6 +15,7 @@ from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.model.candidate import digest_json
 
 CACHE_BYTES = 512 << 20
+"""Outputs of models that stay in a worker's memory: the source's are compared with each candidate's."""
 ROUNDING = 1e-4
 """Difference, relative to the largest value of the output, that float32 sums in another order may show: 3e-5 in a deep
 text recognizer after lossless fusions. Conversion to float16 differs by 1e-3 and more."""

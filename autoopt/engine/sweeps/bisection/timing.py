@@ -32,6 +32,7 @@ ROUNDS: Final = 3
 NARROW: Final = 0.02
 """Relative width of an interval that is narrow enough."""
 CALL_SECONDS: Final = 60.0
+"""Time limit of a call beside the measurement itself, as for a run's measuring calls."""
 PROFILES: Final = 3
 PROFILED_RUNS: Final = 20
 """Profiles of each model, in turns, and inferences of each."""
