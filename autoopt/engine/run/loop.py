@@ -76,7 +76,7 @@ class SearchLoop:
     _durations: list[float] = field(default_factory=list)
     """Seconds that each completed trial took."""
     _told_at: float = 0.0
-    """Time on the attempt's clock at which the latest trial was told."""
+    """Time on the attempt's clock of the study's latest `tell`."""
 
     def run(self, executor: Executor) -> list[CompletedTrial]:
         """Run trials until the study or the time limit ends the search."""
@@ -86,6 +86,7 @@ class SearchLoop:
             self._fill(window, executor)
             if not window:
                 break
+            # In the order of the proposals, not as trials end: equal results then lead to equal proposals.
             proposal, future = window.popleft()
             self._tell(proposal, result_of(future))
         if not self.stopped:
@@ -101,6 +102,8 @@ class SearchLoop:
             self.ctx.attempt.observer.on_work(span)
             if not proposals:
                 return
+            # A trial beside others may only use the search's own time: one of them may find the first gain meanwhile,
+            # and then the rest of the run's time is for deciding.
             until = self.until if window and self._ends_before(self.until) else self._deadline()
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
             if not self.completed and len(window) == 1:

@@ -267,6 +267,7 @@ class Session:
         """End of the search, which leaves time to decide between the best candidates."""
         attempt = self.ctx.attempt
         reserve = CONFIRM_SHARE * (attempt.deadline - attempt.began)
+        # Without data, the lossy candidates race among themselves: they are shown beside the lossless answer.
         races = 2 if self.ctx.problem.unverified else 1
         return attempt.deadline - min(reserve, races * race_seconds(self.ctx.problem))
 
@@ -289,10 +290,13 @@ class Session:
             return
         before = distinct_feasible(trials, self.ctx.problem.source)
         attempt = self.ctx.attempt
-        races = 1 + (self.ctx.problem.unverified and any(trial.chain.lossy for trial in before))
+        races = 1
+        if self.ctx.problem.unverified and any(trial.chain.lossy for trial in before):
+            races = 2
         self._race = Race(self.ctx, self._verified_ranking, attempt.clock() + attempt.remaining() / races)
         self._race.run(trials, remeasure=self.remeasure)
         if self.ctx.problem.unverified:
+            # It continues with the evidence of the first race.
             self._lossy_race = Race(self.ctx, replace(self._race.ranking, lossy=True))
             self._lossy_race.run(trials, remeasure=self.remeasure)
         broken = [trial for trial in before if not trial.result.feasible]

@@ -122,8 +122,8 @@ def _gated_call(
     resources, attempt = ctx.resources, ctx.attempt
     until = time.monotonic() + attempt.remaining()
     gate = resources.gate.measuring(until) if terms.exclusive else resources.gate.working(until)
-    # A remote machine has a gate of its own, which its worker takes.
     waiting_since = time.monotonic()
+    # A remote machine has a gate of its own, which its worker takes.
     with nullcontext() if host.remote else gate as passage:
         began = time.monotonic()
         _report(attempt, terms, "waiting", waiting_since, began)
