@@ -20,6 +20,8 @@ from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.outcome import Outcome
 from autoopt.passes import request as passes
 from autoopt.passes.request import PassReply, PassRequest, PassStep, StepReply
+from autoopt.registry import DescribeReply
+from autoopt.target import Accelerator
 from autoopt.workers import CallResult, Gate
 from autoopt.workers.hosts import CallLimits, Host, HostReply
 from autoopt.workers.quarantine import Subject
@@ -47,6 +49,9 @@ class FakeHost(Host):
 
     def runtime(self) -> CallResult:
         return self.result
+
+    def passes(self, accelerator: Accelerator) -> HostReply[DescribeReply]:
+        return HostReply(self.result, DescribeReply(()))
 
     def close(self) -> None:
         """There is nothing to close."""
