@@ -43,8 +43,18 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
         layer_parameters=_layer_parameters(walk.graphs(model)),
+        body_counts=_body_counts(model),
         table_lengths=table_lengths(model.graph, ALL_VALUES),
     )
+
+
+def _body_counts(model: ModelProto) -> dict[str, int]:
+    """Count the nodes in bodies of the graph's nodes by operator."""
+    ops: Counter[str] = Counter()
+    for node in model.graph.node:
+        for body in walk.bodies(node):
+            ops.update(map(walk.op_name, body.node))
+    return dict(sorted(ops.items()))
 
 
 def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:

@@ -50,6 +50,8 @@ class Inspection:
     """Elements of weights by type."""
     layer_parameters: Mapping[str, int] = field(default_factory=dict)
     """Elements of the weights of layers by operator: Conv, MatMul, LSTM, ...; integer layers count as float ones."""
+    body_counts: Mapping[str, int] = field(default_factory=dict)
+    """Those of the nodes that are in bodies of If, Loop and Scan, by operator."""
     table_lengths: Mapping[str, int] = field(default_factory=dict)
     """Length of the table that an input indexes, as token ids do; of the shortest if there are several."""
 

@@ -87,12 +87,7 @@ class Lines:
             self._stream.flush()
 
     def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
-        search = self._state.search
-        if trial.result.outcome is Outcome.OK:
-            line = trial_line(trial, search.metrics, LOG_WIDTH - len(time) - 1)
-        else:
-            line = failure_line(trial, search.first_failure_like(trial))
-        self.write_line(f"{time} {line}")
+        self.write_line(f"{time} {line_of(trial, self._state.search, LOG_WIDTH - len(time) - 1)}")
 
     def update(self) -> None:
         """Nothing but lines is shown."""
@@ -137,6 +132,16 @@ class StatusLine(Lines):
         if self._width:
             self._stream.write("\r" + " " * self._width + "\r")
             self._width = 0
+
+
+def line_of(trial: Trial, search: SearchProgress, width: int) -> str:
+    """A trial in one line of `width` characters; one that repeats an earlier model or failure refers to that."""
+    if trial.result.outcome is not Outcome.OK:
+        return failure_line(trial, search.first_failure_like(trial))
+    first = search.first_with_model_of(trial)
+    if first != trial.number:
+        return f"{_numbered(trial)}  same model as trial {first}"
+    return trial_line(trial, search.metrics, width)
 
 
 def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:

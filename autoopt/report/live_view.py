@@ -15,7 +15,7 @@ from rich.text import Text
 
 from autoopt.errors import one_line
 from autoopt.outcome import Outcome
-from autoopt.report.displays import SPINNER, LiveState, failure_line, trial_line
+from autoopt.report.displays import SPINNER, LiveState, failure_line, line_of
 from autoopt.report.formatting import clock_text, plural
 from autoopt.report.search_progress import SearchProgress
 from autoopt.report.steps import tail
@@ -62,7 +62,7 @@ class LiveView:
             self.write_line(f"{time} {failure_line(trial, search.first_failure_like(trial))}")
             return
         style = "green" if gains else "dim"
-        line = trial_line(trial, search.metrics, self._console.width - len(time) - 1)
+        line = line_of(trial, search, self._console.width - len(time) - 1)
         with self._drawing:
             self._console.print(Text(f"{time} {line}", style=style), no_wrap=True, overflow="ellipsis")
 

@@ -50,6 +50,8 @@ class SearchProgress:
         self._executed = 0
         self._failures: dict[str, int] = {}
         """By message, the number of the first trial with it."""
+        self._models: dict[str, int] = {}
+        """By key of the candidate, the number of the first trial with it."""
 
     def add(self, trial: Trial) -> bool:
         """Count a trial; true if it is the best so far."""
@@ -70,6 +72,12 @@ class SearchProgress:
     def first_failure_like(self, trial: Trial) -> int:
         """The number of the first trial that failed with the same message: possibly this one."""
         return self._failures.setdefault(trial.result.message, trial.number)
+
+    def first_with_model_of(self, trial: Trial) -> int:
+        """The number of the first trial that led to the same candidate: possibly this one."""
+        if trial.result.candidate is None:
+            return trial.number
+        return self._models.setdefault(trial.result.candidate.key, trial.number)
 
     def best_chains(self) -> list[ChainTrials]:
         """The chains with a feasible trial, the best first."""

@@ -39,6 +39,7 @@ def test_small_classifier(tmp_path: Path) -> None:
 def test_subgraphs_and_functions_count(tmp_path: Path) -> None:
     loop = inspect(builders.endless_loop(), tmp_path)
     assert loop.op_counts == {"Loop": 1, "Identity": 2}
+    assert loop.body_counts == {"Identity": 2}
     nested = inspect(builders.nested_functions(depth=3), tmp_path)
     assert nested.op_counts == {"Relu": 1, "f::F0": 2, "f::F1": 2, "f::F2": 1}
     assert nested.functions == 3

@@ -8,8 +8,9 @@ from dataclasses import replace
 from progress_cases import FASTER, latency, trial
 
 from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.report.displays import Lines, LiveState, StatusLine, Work, failure_line, trial_line
+from autoopt.report.displays import Lines, LiveState, StatusLine, Work, failure_line, line_of, trial_line
 from autoopt.report.search_progress import SearchProgress
 
 
@@ -46,6 +47,15 @@ def test_a_failed_trial_shows_its_message_and_a_later_one_refers_to_it() -> None
     failed = trial(outcome=Outcome.REFUSED, message="b: K is odd " + "x" * 200)
     assert failure_line(failed, 3) == f"trial 3:   refused: b: K is odd {'x' * 200}"
     assert failure_line(failed, 1) == "trial 3:   refused: b, like trial 1"
+
+
+def test_a_trial_with_the_model_of_an_earlier_one_only_refers_to_it() -> None:
+    search = state().search
+    model = Candidate("a" * 64)
+    assert "2.0x faster" in line_of(trial(1, candidate=model, ratios=FASTER), search, 100)
+    assert line_of(trial(2, candidate=model, ratios=FASTER), search, 100) == "trial 2:   same model as trial 1"
+    tuned = Candidate("a" * 64, {"intra_op_num_threads": 1})
+    assert "2.0x faster" in line_of(trial(3, candidate=tuned, ratios=FASTER), search, 100)
 
 
 def test_an_infeasible_trial_shows_the_broken_constraints() -> None:

@@ -140,6 +140,8 @@ def _text_ruled_out(node: str, model: Inspection, target: TargetSpec) -> str:
             text = f"convolutions hold {_conv_share(model):.0%} of the layers' weights; it leaves them as they are"
         case "session" if not target.thread_choices and target.execution_provider == CPU and not model.ops & NEURAL_OPS:
             text = "no session option matters to this model"
+        case "static" | "selective" if model.body_counts and not _layer_count(model):
+            text = "the layers are in bodies of If, Loop or Scan, where calibration sees no values"
         case "selective" if _layer_count(model) < MIN_LAYERS:
             text = "the model has too few layers to keep some of them in float"
     return text
@@ -165,9 +167,9 @@ def _conv_share(model: Inspection) -> float:
 
 
 def _layer_count(model: Inspection) -> int:
-    """The number of layers that `layer_sensitivity` ranks, at most."""
-    counts = with_plain_forms(model.op_counts)
-    return sum(counts.get(op, 0) for op in RANKED_OPS)
+    """The number of layers that `layer_sensitivity` ranks, at most: those outside of bodies."""
+    counts, in_bodies = with_plain_forms(model.op_counts), with_plain_forms(model.body_counts)
+    return sum(counts.get(op, 0) - in_bodies.get(op, 0) for op in RANKED_OPS)
 
 
 def value_cuts(
