@@ -89,6 +89,12 @@ def test_an_output_is_taken_for_what_its_values_look_like(name: str) -> None:
     assert part.kind == KINDS[name]
 
 
+def test_steps_of_few_classes_are_decisions_of_their_own() -> None:
+    steps = [np.eye(4)[np.where(RNG.random(20) < 0.5, 0, RNG.integers(0, 4, 20))] * 0.96 + 0.01 for _ in range(ITEMS)]
+    (part,) = parts_of([steps], ["output"], [None])
+    assert part.kind == "classes"
+
+
 def test_ctc_knows_its_axis_and_blank() -> None:
     (part,) = parts_of([[ctc_path().T[None] for _ in range(ITEMS)]], ["output"], [None])
     assert (part.axis, part.blank) == (1, 0)

@@ -13,7 +13,7 @@ from autoopt.measure import worker
 from autoopt.measure.quality import source_comparison
 from autoopt.model import io
 
-STEPS, CLASSES = 12, 5
+STEPS, CLASSES = 12, 6
 
 
 def model(folder: Path, weights: np.ndarray) -> str:

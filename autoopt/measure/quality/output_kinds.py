@@ -33,6 +33,9 @@ DECIDED: Final = 0.9
 """Share of values in 0..1 outside 0.1..0.9 from which they count as probabilities of events, not as an image."""
 BLANK_SHARE: Final = 0.3
 """Share of steps with the blank, the first or last class, from which scores of steps count as CTC."""
+FEWEST_SYMBOLS: Final = 6
+"""Classes, with the blank, from which scores of steps count as CTC: with fewer, each step is more likely a decision of
+its own, such as the state of a patient, of which the first is the most frequent."""
 FEWEST_CANDIDATES: Final = 20
 """Rows from which a table counts as the raw boxes of a detector."""
 LOWEST_SCORE: Final = 0.05
@@ -115,7 +118,7 @@ def _part(index: int, items: Sequence[np.ndarray], name: str, shape: Sequence[Di
 
 def _blank(items: Sequence[np.ndarray], axis: int) -> int | None:
     """Return the blank of CTC: the first or last class, if it is the best one in many steps; else None."""
-    if sum(size > 1 for size in items[0].shape) != 2 or items[0].shape[axis] <= 2:
+    if sum(size > 1 for size in items[0].shape) != 2 or items[0].shape[axis] < FEWEST_SYMBOLS:
         return None
     best = np.concatenate([item.argmax(axis=axis).ravel() for item in items])
     last = items[0].shape[axis] - 1
