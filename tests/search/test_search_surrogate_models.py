@@ -98,7 +98,9 @@ def test_little_can_be_gained_once_the_bottom_is_known() -> None:
 
 def test_candidates_that_are_far_worse_do_not_promise_gains() -> None:
     loss = np.where(SEEN[:, 0] < 0.6, 0.01 * SEEN[:, 1], 1 + SEEN[:, 0])
-    assert possible_gains(Observations(SEEN, loss, np.ones(len(SEEN))), GRID, seed=0).mean() < 0.05
+    known = Observations(SEEN, loss, np.ones(len(SEEN)))
+    assert possible_gains(known, GRID, seed=0).mean() > 0.2
+    assert possible_gains(known.emphasized, GRID, seed=0).mean() < 0.05
 
 
 def test_what_breaks_a_constraint_is_no_gain() -> None:

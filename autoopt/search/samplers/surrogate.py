@@ -80,6 +80,8 @@ class SurrogateSampler:
             return Stop(f"all {self._total} points tried")
         single = single_losses(pool.trials, history.objectives, rng)
         observations = _observations(pool, single)
+        if len(history.objectives) == 1:  # with several, replays covered the front later
+            observations = observations.emphasized
         expected = expect(observations, pool.rows)
         if self._promises_too_little(expected, single, trials):
             return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")

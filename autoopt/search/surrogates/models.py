@@ -102,7 +102,7 @@ def expect(observations: Observations, candidates: Array) -> Expected:
     """
     import numpy as np
 
-    observations = _most_informative(observations).emphasized
+    observations = _most_informative(observations)
     certainty = log_feasible(observations, candidates)
     measured = observations[np.isfinite(observations.loss)]
     if len(measured.loss) < 2:
@@ -134,7 +134,7 @@ def possible_gains(observations: Observations, candidates: Array, seed: int) -> 
     """
     import numpy as np
 
-    observations = _most_informative(observations).emphasized
+    observations = _most_informative(observations)
     measured = observations[np.isfinite(observations.loss)]
     allowed = measured.feasible == 1
     if allowed.sum() < 2:
