@@ -41,7 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     session_file = read(FOLDER / "session.json")
     recipe = read(FOLDER / "recipe.json")
     bind(session_file.get("affinity") or [])
-    model = next(path for path in (FOLDER / "model.onnx", FOLDER / "model.ort") if path.is_file())
+    model = next((path for path in (FOLDER / "model.onnx", FOLDER / "model.ort") if path.is_file()), None)
+    if model is None:
+        sys.exit(f"{FOLDER}: has no model.onnx; 'autoopt export' writes the package again")
     feed = read_inputs(options.inputs)
     session = open_session(model, session_file)
     print(f"model    {model}: {recipe['chain']}")

@@ -13,6 +13,7 @@ Names and values are onnxruntime's own, so that any program can apply them witho
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,8 @@ SET_SCRIPTS: Final = {
 """The programs that the exported package of a model set holds, by their names there."""
 PIPELINE: Final = "pipeline.py"
 """The user's script in the package of a set that has a pipeline."""
+REPLACING_SECONDS: Final = 0.2
+"""More than a run takes to replace the files of a package."""
 _CPU: Final = "CPUExecutionProvider"
 _SESSION_OPTIONS: Final = (
     "graph_optimization_level",
@@ -133,19 +136,32 @@ def load(folder: str | Path) -> InferenceSession:
             execution provider.
         Exception: onnxruntime's own, where it refuses the model.
     """
-    import onnxruntime as ort
-
     folder = Path(folder)
     if (folder / MODEL_SET).is_file():
         if ModelSet.read(folder / MODEL_SET).pipeline is not None:
             raise InputError("the models run in a script", where=str(folder), remedy="see run.py in it")
         session = ModelSetSession(folder / MODEL_SET, lambda part, _: load(part.parent))
         return cast("InferenceSession", session)
-    file = folder / SESSION_FILE
-    content = read_session(file)
-    model = next((folder / name for name in ("model.onnx", "model.ort") if (folder / name).is_file()), None)
-    if model is None:
-        raise InputError("has no model.onnx", where=str(folder), remedy="name the folder that a run wrote with --out")
+    content = read_session(folder / SESSION_FILE)
+    opened = _open(folder, _model_of(folder), content)
+    if read_session(folder / SESSION_FILE) != content:  # a run has replaced the package meanwhile
+        return load(folder)
+    return opened
+
+
+def _model_of(folder: Path) -> Path:
+    """The model of a package; while a run replaces it, there is none for a moment."""
+    for pause in (REPLACING_SECONDS, 0.0):
+        for name in ("model.onnx", "model.ort"):
+            if (folder / name).is_file():
+                return folder / name
+        time.sleep(pause)
+    raise InputError("has no model.onnx", where=str(folder), remedy="name the folder that a run wrote with --out")
+
+
+def _open(folder: Path, model: Path, content: SessionFile | JsonObject) -> InferenceSession:
+    import onnxruntime as ort
+
     if not isinstance(content, SessionFile):
         return make_session(model, content, _recorded_provider(folder), _OLD_THREADS)
     arguments = content.inference_session
@@ -153,7 +169,7 @@ def load(folder: str | Path) -> InferenceSession:
     check_installed(provider)
     session = ort.InferenceSession(
         str(model),
-        _session_options(content, file),
+        _session_options(content, folder / SESSION_FILE),
         providers=list(arguments.providers),
         provider_options=[dict(values) for values in arguments.provider_options] or None,
         disabled_optimizers=list(arguments.disabled_optimizers),

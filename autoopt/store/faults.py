@@ -10,7 +10,15 @@ import os
 import signal
 from typing import Final
 
-POINTS: Final = ("after copy", "after fsync", "after rename", "before commit", "after commit", "between ask and tell")
+POINTS: Final = (
+    "after copy",
+    "after fsync",
+    "after rename",
+    "before commit",
+    "after commit",
+    "between ask and tell",
+    "within package",
+)
 
 _point, _passes = "", 0
 

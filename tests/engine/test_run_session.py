@@ -295,6 +295,84 @@ def test_the_interim_result_of_a_running_search_is_in_the_store(simulation: Simu
     assert all(result.trials["total"] < 3 for result in seen)
 
 
+def chain_in(out: Path) -> str:
+    """The chain of the package in a folder; empty without a model."""
+    if not (out / "model.onnx").exists():
+        return ""
+    return str(json.loads((out / "recipe.json").read_text())["chain"])
+
+
+def test_the_best_so_far_is_written_while_the_search_goes_on(simulation: Simulation, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    seen: list[str] = []
+
+    class Reader(Notes):
+        def on_trial_start(self, number: int, chain: str, point: object) -> None:
+            seen.append(chain_in(out))
+
+    notes = Reader()
+    session = simulation.session(observer=notes, out=out)
+    result = finish(session)
+    assert seen[0] == ""
+    assert seen[-1] in ("fold", "clean", "names")
+    assert result.best is not None
+    assert chain_in(out) == result.best.chain == "clean"
+    assert [note for note in notes.notes if str(out) in note] == [
+        f"{out}/ has the best model so far; a better one will replace it"
+    ]
+
+
+def test_nothing_is_written_while_no_candidate_is_better(simulation: Simulation, tmp_path: Path) -> None:
+    simulation.pool.passes = {name: faster(0.999, size=5.0) for name in simulation.pool.passes}
+    finish(simulation.session(out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_does_not_end_the_search(simulation: Simulation, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    notes = Notes()
+    result = finish(simulation.session(observer=notes, out=tmp_path / "file" / "out"))
+    assert result.trials["ok"] == 3
+    assert any("the best model so far was not written" in note for note in notes.notes)
+
+
+def test_a_model_that_breaks_a_constraint_in_the_end_is_withdrawn(tmp_path: Path) -> None:
+    simulation = simulate(
+        tmp_path, constraints=(Constraint("latency_p50", max=5.5), Constraint("accuracy", max_drop=1))
+    )
+    simulation.pool.passes["remove_unused"] = faster(0.9)
+    measured: list[str] = []
+
+    def noise(model: dict[str, object]) -> float:
+        """The first measurement of `names` is three times too fast."""
+        name = str(model["passes"])
+        measured.append(name)
+        return 1.0 if name != "['name_fix']" or measured.count(name) > 1 else 0.3
+
+    simulation.pool.noise = noise
+    out = tmp_path / "out"
+    notes = Notes()
+    with simulation.session(observer=notes, out=out) as session:
+        result = session.export(session.execute(search_inline), out)
+    assert f"{out}/ has the best model so far; a better one will replace it" in notes.notes
+    assert result.best is None
+    assert chain_in(out) == ""
+
+
+def test_the_source_model_does_not_replace_the_better_one_of_another_run_silently(
+    simulation: Simulation, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with simulation.session() as session:
+        first = session.export(session.execute(search_inline), out)
+    notes, other = Notes(), simulate(tmp_path / "other")
+    other.pool.passes = dict.fromkeys(other.pool.passes, faster(1.2))
+    with other.session(observer=notes) as session:
+        session.export(session.execute(search_inline), out)
+    assert chain_in(out) == "source"
+    assert f"your model replaces that of run {first.run[:12]} in {out}/ (clean, 2.00x faster)" in notes.notes[-1]
+
+
 def test_without_a_gain_nothing_is_exported_after_a_cancel(simulation: Simulation, tmp_path: Path) -> None:
     session = simulation.session()
     with pytest.raises(KeyboardInterrupt), session:

@@ -139,6 +139,7 @@ def _part_request(request: RunRequest, spec: DagSpec, path: str, weight: float) 
         proposal_options=options,
         resume=None,
         sweep=None,
+        out=None,  # the models of a package belong together
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from autoopt.engine.model_sets.choice import SetChoice
 from autoopt.engine.model_sets.part import SetPart
 from autoopt.engine.run.export import export_best
+from autoopt.engine.run.output_folder import remove_package
 from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.run.select import source_model
 from autoopt.engine.work.context import RunContext
@@ -60,7 +61,17 @@ class ModelSetRun(RunOfParts[SetPart]):
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Write the best set as a package to `out`; the returned result has its path."""
-        return export_best(self.resources.store, self.record, result, out, self.resources.pool)
+        return export_best(self.resources.store, self.record, result, out, self.resources.pool, self.request.observer)
+
+    def export_incumbent(self, out: Path) -> bool:
+        """Export the best model so far of each part whose search has begun; true if there was one.
+
+        A set of an earlier run, which has lost a model by that, is a set no more.
+        """
+        exported = super().export_incumbent(out)
+        if exported:
+            remove_package(out)
+        return exported
 
     def _choose(self, ctx: RunContext) -> RunResult:
         baseline = evaluate(ctx, ctx.problem.source, EvaluationOptions(judged=False))

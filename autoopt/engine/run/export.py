@@ -8,13 +8,21 @@ import os
 import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from autoopt.data import DataConfig
 from autoopt.data.digest import digest as digest_data
+from autoopt.engine.run.output_folder import (
+    INPUTS,
+    RECIPE_FILE,
+    new_package,
+    recipe_in,
+    remove_package,
+    replaced_note,
+)
 from autoopt.engine.work.environment import environment, versions
 from autoopt.engine.work.reading import value_of
 from autoopt.engine.work.readings import is_read_from_files, read_once
@@ -23,17 +31,18 @@ from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
-from autoopt.model.files import MODEL, ORT_MODEL, digest_file, files_in
-from autoopt.model.io import EXTERNAL_NAME
+from autoopt.model.files import digest_file, files_in
 from autoopt.model.model_set import MODEL_SET, ModelSet
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS, session_document
+from autoopt.observer import Observer
 from autoopt.passes.request import PassStep
 from autoopt.report.model_card import Card, model_card, set_card
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import PassRunRecord, RunRecord, Store
 from autoopt.store.records import IMPLEMENTATION
 from autoopt.target import Accelerator, Target
-from autoopt.workers import WorkerPool, gated_call
+from autoopt.workers import Gate, WorkerPool, gated_call
+from autoopt.workers.gate import report_waiting
 from autoopt.working_folder import replacing, working_folder
 
 SPECIALIZE: Final = "specialize_inputs"
@@ -41,9 +50,6 @@ SPECIALIZE: Final = "specialize_inputs"
 RECIPE = 2
 """Version of the recipe's format. Version 1 lacks the implementations of the passes."""
 _STEP_FIELDS: Final = ("pass", "params", "output", IMPLEMENTATION)
-INPUTS: Final = "inputs.npz"
-MODEL_FILES: Final = frozenset((MODEL, ORT_MODEL, EXTERNAL_NAME))
-"""Names that the files of a model may have."""
 STORE_INPUTS: Final = "autoopt.measure.sample:store_inputs"
 GPU_PROVIDERS: Final = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 """Execution providers that the distribution onnxruntime-gpu has."""
@@ -113,7 +119,7 @@ class Package:
 def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = None) -> Path:
     """Write a package into the folder `out`; return the model's path.
 
-    Existing files with these names are replaced, each atomically.
+    An existing package is replaced as a whole; other files in the folder stay.
 
     Args:
         store: The store with the model's files.
@@ -127,73 +133,85 @@ def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = 
     file = store.artifacts.path(package.model.artifact)
     if file.name == MODEL_SET:
         return _export_set(store, package, out, pool)
-    steps = steps_of(store, package)
-    with writing(out, "cannot write the results"):
-        out.mkdir(parents=True, exist_ok=True)
-        sample = _store_inputs(store, package, out / INPUTS, pool)
-        # External data comes first, so that a graph never refers to data that is not there yet.
-        parts = files_in(file.parent)
-        for name in sorted(parts, key=lambda name: parts[name] == file):
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            with replacing(out / name) as new:
-                shutil.copyfile(parts[name], new)
-        for name in MODEL_FILES.difference(parts):
-            (out / name).unlink(missing_ok=True)  # of an earlier model
-        measured_in = _measuring_environment(store, package)
-        runtime = _runtime(measured_in)
-        session = package.session(package.model.session_options)
-        _write_json(out / SESSION_FILE, {**session, **narrowed_inputs(steps)})
-        _write_json(out / "recipe.json", with_digest(_recipe(store, package, steps, runtime)))
-        _write_text(out / "run.py", RUN_SCRIPT.read_text(encoding="utf-8"))
-        _write_text(out / "requirements.txt", _requirements(package.target, runtime))
-        card = Card(
-            result=package.result,
-            model=package.model,
-            name=package.run.name,
-            source=package.source_path,
-            source_digest=package.run.model,
-            licence=str(sample.get("licence", "")),
-            steps=tuple((step.pass_name, step.params) for step in steps),
-            provider=package.target.execution_provider,
-            has_inputs=(out / INPUTS).is_file(),
-            generated_inputs=_data(package) is None,
-            environment=measured_in,
-            runtime=runtime,
-        )
-        _write_text(out / "README.md", model_card(card))
+    with writing(out, "cannot write the results"), new_package(out) as folder:
+        _write_package(store, package, folder, pool)
     return out / file.name
+
+
+def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool | None) -> None:
+    """Write the files of a package into an empty folder."""
+    file = store.artifacts.path(package.model.artifact)
+    steps = steps_of(store, package)
+    sample = _store_inputs(store, package, out / INPUTS, pool)
+    with Gate(waiting=report_waiting).working():  # large files slow down what is measured meanwhile
+        for name, part in files_in(file.parent).items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(part, out / name)
+    measured_in = _measuring_environment(store, package)
+    runtime = _runtime(measured_in)
+    session = package.session(package.model.session_options)
+    _write_json(out / SESSION_FILE, {**session, **narrowed_inputs(steps)})
+    _write_json(out / RECIPE_FILE, with_digest(_recipe(store, package, steps, runtime)))
+    _write_text(out / "run.py", RUN_SCRIPT.read_text(encoding="utf-8"))
+    _write_text(out / "requirements.txt", _requirements(package.target, runtime))
+    card = Card(
+        result=package.result,
+        model=package.model,
+        name=package.run.name,
+        source=package.source_path,
+        source_digest=package.run.model,
+        licence=str(sample.get("licence", "")),
+        steps=tuple((step.pass_name, step.params) for step in steps),
+        provider=package.target.execution_provider,
+        has_inputs=(out / INPUTS).is_file(),
+        generated_inputs=_data(package) is None,
+        environment=measured_in,
+        runtime=runtime,
+    )
+    _write_text(out / "README.md", model_card(card))
 
 
 def _export_set(store: Store, package: Package, out: Path, pool: WorkerPool | None) -> Path:
     """Write a model set: a package for each part, the description of the set, and a program that runs the whole."""
     result, model = package.result, package.model
-    for part in result.parts:
-        run = store.runs.get(part.result.run)
-        own_package = replace(Package.of(run, part.result, part.model), scripts_may_run=package.scripts_may_run)
-        export(store, own_package, out / part.name, pool)
-    with writing(out, "cannot write the results"):
-        _store_inputs(store, package, out / INPUTS, pool)
+    with writing(out, "cannot write the results"), new_package(out) as folder:
+        for part in result.parts:
+            run = store.runs.get(part.result.run)
+            own_package = replace(Package.of(run, part.result, part.model), scripts_may_run=package.scripts_may_run)
+            (folder / part.name).mkdir()
+            _write_package(store, own_package, folder / part.name, pool)
+        _store_inputs(store, package, folder / INPUTS, pool)
         for name, program in SET_SCRIPTS.items():
-            _write_text(out / name, program.read_text(encoding="utf-8"))
+            _write_text(folder / name, program.read_text(encoding="utf-8"))
         script = package.replay_environment.get("user_script")
         described = ModelSet.read(store.artifacts.path(model.artifact))
         if script is not None and described.pipeline is not None:
-            _write_text(out / PIPELINE, Path(str(script)).read_text(encoding="utf-8"))
+            _write_text(folder / PIPELINE, Path(str(script)).read_text(encoding="utf-8"))
         description = store.artifacts.path(model.artifact).read_text(encoding="utf-8")
-        _write_text(out / MODEL_SET, description)
+        _write_text(folder / MODEL_SET, description)
         recorded = {"run": package.run.id, "chain": model.chain, "ratios": to_json(model.ratios)}
-        _write_json(out / "result.json", {**recorded, "metrics": dict(model.metrics)})
+        _write_json(folder / "result.json", {**recorded, "metrics": dict(model.metrics)})
         runtime = _runtime(_measuring_environment(store, package))
-        _write_text(out / "requirements.txt", _requirements(package.target, runtime))
-        has_inputs, generates = (out / INPUTS).is_file(), described.generation is not None
-        _write_text(out / "README.md", set_card(result, model, has_inputs=has_inputs, generates=generates))
+        _write_text(folder / "requirements.txt", _requirements(package.target, runtime))
+        has_inputs, generates = (folder / INPUTS).is_file(), described.generation is not None
+        _write_text(folder / "README.md", set_card(result, model, has_inputs=has_inputs, generates=generates))
     return out / MODEL_SET
 
 
-def export_best(store: Store, run: RunRecord, result: RunResult, out: Path, pool: WorkerPool) -> RunResult:
-    """Export the best model of a run that has just ended to the folder `out`; the returned result has its path."""
+def export_best(
+    store: Store, run: RunRecord, result: RunResult, out: Path, pool: WorkerPool, observer: Observer
+) -> RunResult:
+    """Export the best model of a run that has just ended to the folder `out`; the returned result has its path.
+
+    Without a model that meets the constraints, one that the run wrote there while it searched is removed.
+    """
     if result.best is None:
+        if recipe_in(out).get("run") == run.id:
+            remove_package(out)
         return result
+    note = replaced_note(out, run.id) if result.best.is_source else ""
+    if note:
+        observer.on_note(note)
     package = replace(Package.of(run, result, result.best), scripts_may_run=True)
     path = export(store, package, out, pool)
     return replace(result, best=replace(result.best, path=str(path)))
@@ -315,16 +333,12 @@ def _store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool |
     """Store the inputs of one inference, and read the licence of the source model; nothing if that fails."""
     loader = (_data(package) or {}).get("user_script")
     if package.run.imported or (loader and not package.scripts_may_run):
+        return {}
+    try:
+        return _read_inputs(store, package, path.absolute(), pool)
+    except AutooptError:  # the data of an older run may be gone: the rest of the package stands without it
         path.unlink(missing_ok=True)
         return {}
-    value: Mapping[str, Any] | None = None
-    # The data of an older run may be gone: the rest of the package stands without it.
-    with replacing(path) as new, suppress(AutooptError):
-        value = _read_inputs(store, package, new.absolute(), pool)
-    if value is None:
-        path.unlink()
-        return {}
-    return value
 
 
 def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | None) -> Mapping[str, Any]:
@@ -393,5 +407,4 @@ def _write_json(target: Path, value: Mapping[str, object]) -> None:
 
 
 def _write_text(target: Path, text: str) -> None:
-    with replacing(target) as new:
-        new.write_text(text, encoding="utf-8", errors="backslashreplace")
+    target.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -99,11 +99,13 @@ class RunOfParts(ABC, Generic[PartT]):
         finish_run(self.resources.store, self.record.id, result.to_json())
         return result
 
-    def export_incumbent(self, out: Path) -> None:
-        """Export the best model so far of each part whose search has begun to `out/<name>`."""
+    def export_incumbent(self, out: Path) -> bool:
+        """Export the best model so far of each part whose search has begun to `out/<name>`; true if there was one."""
+        is_written = False
         for part in self.parts:
             if part.session is not None:
-                part.session.export_incumbent(out / part.name)
+                is_written |= part.session.export_incumbent(out / part.name)
+        return is_written
 
     def session_of(self, part: PartT) -> Session:
         """The session of a part, opened at the first call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -41,6 +42,7 @@ from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
 from autoopt.store import RunRecord
 from autoopt.store.leases import finish_run, run_lease
+from autoopt.workers.gate import notices_to
 
 CONTENDERS = 3
 """Number of the best candidates of each target that are measured on the others."""
@@ -73,6 +75,8 @@ class Session:
     """Candidates to measure once more before deciding."""
     continues: str | None = None
     """Id of an identical finished run whose trials this one takes over instead of searching."""
+    out: Path | None = None
+    """Folder for the best model while the search goes on; None writes none before the end."""
     closing: ExitStack = field(default_factory=ExitStack)
     """Callbacks for the end of the session."""
     _baseline: Measurements | None = field(default=None, init=False)
@@ -81,6 +85,10 @@ class Session:
     _lossy_race: Race | None = field(default=None, init=False)
     _next_record: float = field(default=0.0, init=False)
     """Time on the attempt's clock from which the interim result is recorded again."""
+    _next_export: float = field(default=0.0, init=False)
+    """Time on the attempt's clock from which a new best model is written to `out`."""
+    _in_out: str = field(default="", init=False)
+    """Key of the candidate that this process has written to `out`."""
 
     def __enter__(self) -> Session:
         if self.answer is None:
@@ -168,9 +176,11 @@ class Session:
         with self.ctx.attempt.counts.timing("search"):
             try:
                 trials = loop.run(executor)
-            finally:
-                with suppress(SystemFailure):  # the error that ended the search, if any, says more
+            except BaseException:
+                with suppress(SystemFailure):  # the error that ended the search says more
                     self._record_interim(loop.completed)
+                raise
+            self._update_out(self._record_interim(trials), always=True)
         return self.conclude(trials, loop.stopped)
 
     def conclude(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
@@ -237,20 +247,53 @@ class Session:
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Export the best model as a package to the folder `out`; the returned result has its path."""
-        return export_best(self.ctx.store, self.record, result, out, self.ctx.resources.pool)
+        resources, observer = self.ctx.resources, self.ctx.attempt.observer
+        return export_best(self.ctx.store, self.record, result, out, resources.pool, observer)
 
-    def export_incumbent(self, out: Path) -> None:
-        """Export the best model of a search that was cancelled, if it is better than the source, and say so."""
+    def export_incumbent(self, out: Path) -> bool:
+        """Export the best model of a search that was cancelled, if it is better than the source, and say so.
+
+        Returns:
+            True if there was one.
+        """
         interim = self.record.result or {}
         if self.answer is not None or "baseline" not in interim:
-            return
+            return False
         result = RunResult.from_json(interim)
         if result.better_model is None:
+            return False
+        if self._in_out != result.better_model.candidate.key:
+            self._export_model(result, result.better_model, out)
+        self._show_note(f"wrote the best model so far to {out}/: {', '.join(gains(result, result.better_model))}")
+        return True
+
+    def _export_model(self, result: RunResult, model: ModelResult, out: Path) -> None:
+        package = replace(Package.of(self.record, result, model), scripts_may_run=True)
+        export(self.ctx.store, package, out, self.ctx.resources.pool)
+        self._in_out = model.candidate.key
+
+    def _update_out(self, result: RunResult, *, always: bool = False) -> None:
+        """Write the best model so far to `out` if it is another one, unless that would take a noticeable time.
+
+        With `always`, write it in any case. A folder that cannot be written ends the run no earlier than its end.
+        """
+        model, clock = result.better_model, self.ctx.attempt.clock
+        if self.out is None or model is None or model.candidate.key == self._in_out:
             return
-        package = replace(Package.of(self.record, result, result.better_model), scripts_may_run=True)
-        export(self.ctx.store, package, out)
-        text = ", ".join(gains(result, result.better_model))
-        self.ctx.attempt.observer.on_note(f"wrote the best model so far to {out}/: {text}")
+        if clock() < self._next_export and not always:
+            return
+        began = time.thread_time()
+        is_first = not self._in_out
+        try:
+            with notices_to(_ignore):  # it waits for this run's own measurements
+                self._export_model(result, model, self.out)
+        except InputError as error:
+            self._show_note(f"the best model so far was not written: {error}")
+        else:
+            if is_first:
+                self._show_note(f"{self.out}/ has the best model so far; a better one will replace it")
+        # Waiting for a measurement to end, which is not in the CPU time, does no harm.
+        self._next_export = clock() + (time.thread_time() - began) / RECORD_SHARE
 
     @property
     def record(self) -> RunRecord:
@@ -275,14 +318,16 @@ class Session:
         """Record the interim result, unless that would take a noticeable share of the time."""
         began = self.ctx.attempt.clock()
         if began >= self._next_record:
-            self._record_interim(trials)
+            result = self._record_interim(trials)
             ended = self.ctx.attempt.clock()
             self._next_record = ended + max(RECORD_SECONDS, (ended - began) / RECORD_SHARE)
+            self._update_out(result)
 
-    def _record_interim(self, trials: Sequence[CompletedTrial]) -> None:
+    def _record_interim(self, trials: Sequence[CompletedTrial]) -> RunResult:
         """Store the result as of these trials, for readers of an unfinished run."""
         result = replace(self._result(trials, ""), status="running")
         self.ctx.store.runs.update(self.ctx.run, result.to_json())
+        return result
 
     def _decide(self, trials: Sequence[CompletedTrial]) -> None:
         """Measure the best candidates until one is certain; note those that break a constraint by then."""
@@ -362,6 +407,10 @@ def _counts_by_outcome(trials: Sequence[CompletedTrial]) -> dict[str, int]:
         outcomes[str(trial.result.outcome)] += 1
     broken = [trial for trial in trials if trial.result.outcome is Outcome.OK and not trial.result.feasible]
     return {"total": len(trials), **outcomes, "infeasible": len(broken)}
+
+
+def _ignore(_: str) -> None:
+    """Take a notice and show nothing."""
 
 
 def _narrowing_notes(steps: Sequence[Mapping[str, Any]]) -> list[str]:

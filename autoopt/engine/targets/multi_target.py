@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoopt.engine.run.export import Package, export
+from autoopt.engine.run.output_folder import replaced_note
 from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.targets.part import TargetPart, run_by_machine
 from autoopt.engine.targets.single_best import JoinedTargets, join_targets
@@ -62,9 +63,9 @@ class Targets(RunOfParts[TargetPart]):
             best = self._export_model(result, best, result.best_single.made_on, self.parts[0].name, out)
         return replace(result, best=best, targets=tuple(targets))
 
-    def export_incumbent(self, out: Path) -> None:
-        """Export the best model so far of each target whose search has begun to `out/targets/<name>`."""
-        super().export_incumbent(out / "targets")
+    def export_incumbent(self, out: Path) -> bool:
+        """Export the best model so far of each target whose search has begun; true if there was one."""
+        return super().export_incumbent(out / "targets")
 
     def _export_model(
         self, result: RunResult, model: ModelResult, made_on: str, measured_on: str, out: Path
@@ -73,6 +74,9 @@ class Targets(RunOfParts[TargetPart]):
         sessions = {part.name: self.session_of(part) for part in self.parts if part.name in (made_on, measured_on)}
         package = Package.of(sessions[measured_on].record, result, model, made_by=sessions[made_on].record)
         package = replace(package, scripts_may_run=True)
+        note = replaced_note(out, package.run.id) if model.is_source else ""
+        if note:
+            self.request.observer.on_note(note)
         return replace(model, path=str(export(self.resources.store, package, out, self.resources.pool)))
 
     def _result(self, joined: JoinedTargets) -> RunResult:

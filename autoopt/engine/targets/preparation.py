@@ -46,7 +46,8 @@ def _plan_parts(request: RunRequest, spec: DagSpec, resources: Resources) -> lis
         if minutes:
             sharing = sum(other.machine == target.machine for other in spec.all_targets)
             search = {**search, "minutes": minutes * SEARCH_SHARE / sharing}
-        part_request = replace(request, target=target.name, search=search, resume=None, sweep=None)
+        out = None if request.out is None else request.out / "targets" / target.name
+        part_request = replace(request, target=target.name, search=search, resume=None, sweep=None, out=out)
         inputs = resolve_inputs(part_request, spec.for_target(target.name), resources)
         parts.append(TargetPart(target.name, part_request, inputs))
     return parts

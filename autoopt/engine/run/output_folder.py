@@ -1,0 +1,84 @@
+"""The folder that a run writes its best model to: a package is replaced by the next one as a whole.
+
+`model.onnx` is the last file to appear and the first to go. While the other files change there is no model, so nobody
+reads the model of one package with the weights or the session of another, even if this process is killed meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from autoopt.metrics import MEDIAN_LATENCY
+from autoopt.model.files import MODEL, ORT_MODEL, files_in
+from autoopt.model.io import EXTERNAL_NAME
+from autoopt.model.model_set import MODEL_SET
+from autoopt.report.formatting import short
+from autoopt.store import faults
+from autoopt.working_folder import working_folder
+
+RECIPE_FILE: Final = "recipe.json"
+INPUTS: Final = "inputs.npz"
+ENTRIES: Final = (MODEL_SET, MODEL, ORT_MODEL)
+"""The files that a reader opens."""
+REPLACED: Final = (*ENTRIES, EXTERNAL_NAME, INPUTS)
+"""Files that not every package has; those of an earlier one are removed, the entries first."""
+
+
+@contextmanager
+def new_package(out: Path) -> Iterator[Path]:
+    """Yield an empty folder, whose files replace those of the package in `out` if the block ends without an exception.
+
+    Other files in `out` stay.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with working_folder(out) as scratch:
+        new = scratch / "package"
+        new.mkdir()
+        yield new
+        _replace(new, out)
+
+
+def remove_package(out: Path) -> None:
+    """Remove the model of a package, and what only that model has."""
+    for name in REPLACED:
+        (out / name).unlink(missing_ok=True)
+
+
+def recipe_in(out: Path) -> dict[str, Any]:
+    """The recipe of the package in a folder; empty if there is none that can be read."""
+    try:
+        recipe = json.loads((out / RECIPE_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return recipe if isinstance(recipe, dict) else {}
+
+
+def replaced_note(out: Path, run: str) -> str:
+    """Say which better model the source model of a run replaces in `out`; empty if it is of no other run."""
+    recipe = recipe_in(out)
+    other = str(recipe.get("run", ""))
+    if not other or other == run or recipe.get("chain") == "source":
+        return ""
+    ratio = (recipe.get("ratios") or {}).get(MEDIAN_LATENCY) or {}
+    gain = f", {1 / ratio['value']:.2f}x faster" if ratio.get("value") else ""
+    described = f"{recipe.get('chain')}{gain}"
+    return (
+        f"your model replaces that of run {short(other)} in {out}/ ({described}); "
+        f"'autoopt export {short(other)} -o DIR' writes it again"
+    )
+
+
+def _replace(new: Path, out: Path) -> None:
+    files = files_in(new)
+    for name in files:
+        if PurePosixPath(name).name in ENTRIES:
+            remove_package((out / name).parent)
+    # Within a model set, the parts come before the file that describes the whole.
+    for name in sorted(files, key=lambda name: (PurePosixPath(name).name in ENTRIES, name == MODEL_SET)):
+        faults.reached("within package")
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        files[name].replace(out / name)

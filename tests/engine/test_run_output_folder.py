@@ -1,0 +1,81 @@
+"""The folder that a package replaces another one in."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from autoopt.engine.run.output_folder import new_package, recipe_in, remove_package, replaced_note
+from autoopt.working_folder import PREFIX
+
+
+def write_package(out: Path, label: str, *names: str) -> None:
+    with new_package(out) as folder:
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(label)
+
+
+def labels(out: Path) -> dict[str, str]:
+    return {str(file.relative_to(out)): file.read_text() for file in out.rglob("*") if file.is_file()}
+
+
+def test_the_files_of_an_earlier_package_go_and_all_others_stay(tmp_path: Path) -> None:
+    write_package(tmp_path, "old", "model.onnx", "model.onnx.data", "inputs.npz", "run.py", "session.json")
+    (tmp_path / "notes.txt").write_text("mine")
+    write_package(tmp_path, "new", "model.ort", "run.py", "session.json")
+    new = dict.fromkeys(("model.ort", "run.py", "session.json"), "new")
+    assert labels(tmp_path) == {**new, "notes.txt": "mine"}
+
+
+def test_a_package_that_fails_changes_nothing(tmp_path: Path) -> None:
+    write_package(tmp_path, "old", "model.onnx", "run.py")
+    with suppress(MemoryError), new_package(tmp_path) as folder:
+        (folder / "run.py").write_text("new")
+        raise MemoryError
+    assert labels(tmp_path) == {"model.onnx": "old", "run.py": "old"}
+
+
+def test_the_models_of_a_set_are_replaced_together(tmp_path: Path) -> None:
+    write_package(tmp_path, "old", "a/model.onnx", "a/model.onnx.data", "b/model.onnx", "model_set.json")
+    write_package(tmp_path, "new", "a/model.onnx", "b/model.onnx", "model_set.json")
+    assert labels(tmp_path) == dict.fromkeys(("a/model.onnx", "b/model.onnx", "model_set.json"), "new")
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    abandoned = tmp_path / f"{PREFIX}1"
+    abandoned.mkdir()
+    (abandoned / "owner").write_text("")
+    os.utime(abandoned, (0, 0))
+    write_package(tmp_path, "new", "model.onnx")
+    assert labels(tmp_path) == {"model.onnx": "new"}
+
+
+def test_a_removed_package_has_no_model(tmp_path: Path) -> None:
+    write_package(tmp_path, "old", "model.onnx", "model.onnx.data", "README.md")
+    remove_package(tmp_path)
+    assert labels(tmp_path) == {"README.md": "old"}
+
+
+def test_the_model_of_another_run_is_named_before_the_source_replaces_it(tmp_path: Path) -> None:
+    assert replaced_note(tmp_path, "a1") == ""
+    recipe = {"run": "0123456789abcdef", "chain": "simplify -> static", "ratios": {"latency_p50": {"value": 0.625}}}
+    (tmp_path / "recipe.json").write_text(json.dumps(recipe))
+    note = replaced_note(tmp_path, "a1")
+    assert "simplify -> static, 1.60x faster" in note
+    assert "'autoopt export 0123456789ab -o DIR' writes it again" in note
+    assert replaced_note(tmp_path, "0123456789abcdef") == ""
+    (tmp_path / "recipe.json").write_text(json.dumps({**recipe, "ratios": {}}))
+    assert "(simplify -> static)" in replaced_note(tmp_path, "a1")
+    (tmp_path / "recipe.json").write_text(json.dumps({**recipe, "chain": "source"}))
+    assert replaced_note(tmp_path, "a1") == ""
+
+
+@pytest.mark.parametrize("content", ["[]", "{", "\x00"])
+def test_a_broken_recipe_says_nothing(content: str, tmp_path: Path) -> None:
+    (tmp_path / "recipe.json").write_text(content)
+    assert recipe_in(tmp_path) == {}

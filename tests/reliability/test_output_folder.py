@@ -1,0 +1,58 @@
+"""The folder with the best model of a run that was killed: in the middle of its search, and while it wrote there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import Command, fill, finish, start
+
+import autoopt
+from autoopt.errors import InputError
+from autoopt.model.files import digest_file
+
+DAG = """\
+name: quantized
+passes: {quant: {pass: dynamic_quantization, params: {per_channel: {search: [true, false]}, weight_type: search}}}
+chains: [[quant]]
+objectives: [{metric: size}]
+constraints: [{metric: cosine, min: 0.9}]
+measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
+"""
+RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", "--json")
+
+
+def check_package(out: Path) -> None:
+    """The package in `out` is whole, and smaller than its source."""
+    recipe = json.loads((out / "recipe.json").read_text())
+    assert recipe["chain"] == "quant"
+    assert recipe["result"] == digest_file(out / "model.onnx")
+    assert autoopt.load(out).run(None, dict(np.load(out / "inputs.npz")))
+    assert not [name for name in os.listdir(out) if name.startswith("autoopt-work")]
+
+
+def test_a_run_that_is_killed_leaves_the_best_so_far(tmp_path: Path, command: Command) -> None:
+    fill(tmp_path, DAG, width=1024)
+    process = start(tmp_path, *RUN, AUTOOPT_FAULT="between ask and tell:2")
+    _, stderr = process.communicate()
+    assert process.returncode == -9, stderr
+    assert "out/ has the best model so far" in stderr
+    check_package(tmp_path / "out")
+    code, _, stderr = command(tmp_path, "resume", "latest")
+    assert code == 0, stderr
+    check_package(tmp_path / "out")
+
+
+def test_a_run_that_is_killed_while_it_replaces_a_package_leaves_no_mixture(tmp_path: Path) -> None:
+    fill(tmp_path, DAG, width=1024)
+    finish(start(tmp_path, *RUN))
+    process = start(tmp_path, *RUN, "--fresh", AUTOOPT_FAULT="within package:4")
+    _, stderr = process.communicate()
+    assert process.returncode == -9, stderr
+    with pytest.raises(InputError, match=r"has no model\.onnx"):
+        autoopt.load(tmp_path / "out")
+    finish(start(tmp_path, *RUN))
+    check_package(tmp_path / "out")
