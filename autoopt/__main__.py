@@ -2,12 +2,19 @@
 
 import sys
 
-from autoopt.cli.interrupts import ended_by_signals
+from autoopt.cli.interrupts import ended_by_signals, leave
 from autoopt.errors import EXIT_INTERRUPTED
 
 
 def main() -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; returns the exit code, unless a signal ended it."""
+    code = _main()
+    if code == EXIT_INTERRUPTED:
+        leave(code)
+    return code
+
+
+def _main() -> int:
     try:
         with ended_by_signals():
             # Imported only now, because the parser takes most of the time of a short command.

@@ -21,11 +21,25 @@ def test_the_module_runs_the_command_line_and_returns_its_exit_code() -> None:
     assert wrong.stderr.count("\n") == 1
 
 
+CODE_FROM_TEXT = 'exec("signal.raise_signal(number)")'
+CLASS = """
+class Named:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(number)
+
+class Owner:
+    attribute = Named()
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "code", ["signal.raise_signal(number)", CODE_FROM_TEXT, CLASS], ids=["import", "code from text", "class"]
+)
 def test_a_signal_that_arrives_while_the_parser_is_imported_ends_the_command_quietly(
-    number: signal.Signals, tmp_path: Path
+    number: signal.Signals, code: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "typer.py").write_text(f"import signal\n\nsignal.raise_signal({int(number)})\n")
+    (tmp_path / "typer.py").write_text(f"import signal\n\nnumber = {int(number)}\n{code}\n")
     paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
     done = run("runs", PYTHONPATH=os.pathsep.join(filter(None, paths)))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Final
+from typing import Final, NoReturn
 
 REPEAT_SECONDS: Final = 0.1
 """A signal that got lost is repeated after this time."""
@@ -34,9 +36,35 @@ def ended_by_signals() -> Iterator[None]:
     sys.unraisablehook = repeat_interrupt
     try:
         yield
+    except Exception as error:
+        if _was_interrupted(error):
+            raise KeyboardInterrupt from error
+        raise
     finally:
         sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
+
+
+def _was_interrupted(error: BaseException) -> bool:
+    """True for an error that Python makes of an interrupt: a RuntimeError, if it arrives while a class is created."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def leave(code: int) -> NoReturn:
+    """End an interrupted process with this exit code.
+
+    Python itself would end it by SIGINT if the interrupt met code that was compiled from text, as dataclasses are.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

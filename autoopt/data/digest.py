@@ -18,7 +18,7 @@ def digest(config: object, root: str | Path = ".") -> str:
     `config` is anything that `DataConfig.parse` reads; relative paths start from `root`.
 
     Raises:
-        InputError: A file does not exist.
+        InputError: A file does not exist or cannot be read.
     """
     parsed = DataConfig.parse(config)
     paths = (*parsed.paths(), *parsed.optional_paths(root))
@@ -34,12 +34,19 @@ def digest_path(path: Path) -> str:
     """The sha256 of a file, or of the sorted names and sha256 of all files below a folder.
 
     Raises:
-        InputError: There is no such file or folder.
+        InputError: There is no such file or folder, or it cannot be read.
     """
-    if path.is_file():
-        return _digest_file(path)
-    if not path.is_dir():
-        raise InputError("no such data file or folder", where=str(path))
+    try:
+        if path.is_file():
+            return _digest_file(path)
+        if path.is_dir():
+            return _digest_folder(path)
+    except OSError as error:
+        raise InputError(f"the data cannot be read ({error.strerror})", where=str(error.filename or path)) from error
+    raise InputError("no such data file or folder", where=str(path))
+
+
+def _digest_folder(path: Path) -> str:
     total = hashlib.sha256()
     for file in sorted(path.rglob("*")):
         if file.is_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
@@ -88,3 +89,9 @@ def test_paths_in_parameters_are_resolved_and_part_of_the_digest(tmp_path, kind)
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"gone\.npz"):
         digest("gone.npz", tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file that cannot be read")
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(InputError, match=r"/proc/self/mem: the data cannot be read \(Input/output error\)"):
+        digest("/proc/self/mem")
