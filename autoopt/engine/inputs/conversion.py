@@ -70,7 +70,7 @@ def convert(resources: Resources, name: str, file: Path) -> str:
         step = _run(resources, name, source.artifact, request)
         assert step.path is not None, "a converter always makes a model"
         store.claims.acquire("pass_run", key, redo=True)
-        artifact = store.artifacts.put(step.path, step.digest)
+        artifact = store.artifacts.put(step.path, step.digest, consume=True)
         record = PassRunRecord(
             key=key,
             pass_name=info.name,

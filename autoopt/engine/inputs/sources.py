@@ -116,7 +116,7 @@ def _copy(resources: Resources, source: str, name: str) -> str:
     try:
         payload = {"source": source, "dest": str(folder), "cache": str(cache)}
         result = first_call(resources, ADMIT, payload, subject=content, limit=READ_SECONDS)
-        return resources.store.artifacts.put(folder, value_of(result, name)["digest"])
+        return resources.store.artifacts.put(folder, value_of(result, name)["digest"], consume=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
