@@ -193,10 +193,7 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
             ensure_shown(store)  # closes the flow runs of dead processes
         results = []
         for record in records:
-            request = RunRequest.from_json(record.settings["request"], reread=True)
-            request = replace(request, resume=record.id, observer=observer, home=home)
-            if "://" in str(request.model):
-                request = replace(request, model=store.artifacts.path(record.model))
+            request = replace(_request_of(store, record), resume=record.id, observer=observer, home=home)
             if data_root is not None:
                 request = replace(request, data_root=data_root)
             if out is not None:
@@ -224,6 +221,15 @@ def _resumable(store: Store, run: str | None) -> list[RunRecord]:
     if record.status == "finished" and not is_outdated(record, store):
         raise InputError(f"run {record.id} has finished", remedy=f"'autoopt best {record.id}' shows its result")
     return [record]
+
+
+def _request_of(store: Store, record: RunRecord) -> RunRequest:
+    """The request of a stored run, with the DAG as its file is now."""
+    request = RunRequest.from_json(record.settings["request"], reread=True)
+    if "://" in str(request.model):
+        # What the URL holds may have changed since, so the model of the run is the one in the store.
+        return replace(request, model=store.artifacts.path(record.model))
+    return request
 
 
 def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:

@@ -83,8 +83,7 @@ def make_plan(  # noqa: PLR0913  the public `autoopt.plan`
     """Plan a DAG for its first target, or a proposed DAG for a model.
 
     A worker inspects models, runtimes and user scripts. Other hosts of the DAG describe passes that are not installed
-    here. If there is a store, inspections of models are cached beside
-    it. The arguments are those of `PlanRequest`.
+    here. If there is a store, inspections of models are cached beside it. The arguments are those of `PlanRequest`.
 
     Raises:
         InputError: What the user gave is wrong; one line.
