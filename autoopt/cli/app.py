@@ -80,9 +80,9 @@ COMMANDS: Final[dict[str, Command]] = {
         "autoopt promote 1f2e3d4c5b6a 3 --to mlflow:cnn",
     ),
     "rollback": Command(
-        "releases:rollback", "Release again what was released before.", "autoopt rollback production/cnn"
+        "releases:rollback", "Go back to the previous release of a model.", "autoopt rollback production/cnn"
     ),
-    "releases": Command("releases:releases", "List what is and was released.", "autoopt releases production"),
+    "releases": Command("releases:releases", "List current and past releases.", "autoopt releases production"),
     "serve": Command(
         "serve:serve",
         "Start a Prefect server, workers and deployments.",

@@ -48,7 +48,7 @@ class DataOptions:
         str | None,
         typer.Option(
             metavar="HxW",
-            help="Resize images to this height and width, such as 224x224; without data, generate them so.",
+            help="Resize images to this height and width, such as 224x224; without data, the size of generated images.",
         ),
     ] = None
     grayscale: Annotated[

@@ -41,7 +41,7 @@ def init(  # noqa: PLR0913  options of the command
 ) -> None:
     """Propose a DAG for a model and write it to <model>.yaml, with comments, ready to edit and to run.
 
-    For several models, it is the one for the largest of them.
+    For several models, it is proposed for the largest of them.
     """
     from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.engine.planning.plan import PlanRequest, largest_part, make_proposal, propose_for_set

@@ -46,7 +46,7 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
 ) -> None:
     """Release a model of a zoo. From then on, nights compare with it.
 
-    A model that failed or became worse in the newest sweep is refused; its run can still be named.
+    A model that failed or became worse in the newest sweep is refused; promote it by the id of its run instead.
     """
     from autoopt.engine.sweeps.releases import Promotion
     from autoopt.engine.sweeps.releases import promote as release_model
@@ -65,7 +65,7 @@ def rollback(
     zoo: ZooName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Release again what was released before, at the same places."""
+    """Go back to the previous release of a model, at the same places."""
     from autoopt.engine.sweeps.releases import roll_back
     from autoopt.report.releases import release_text
 
@@ -81,7 +81,7 @@ def releases(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is and was released."""
+    """List current and past releases."""
     from autoopt.engine.sweeps.releases import release_rows
     from autoopt.report.releases import releases_table
     from autoopt.report.table import write_table

@@ -33,7 +33,9 @@ EngineName = Annotated[
         "[default: inline, or prefect if PREFECT_API_URL is set].",
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the package of the best model.")]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", help="Folder for the package of the best model, updated during the run.")
+]
 Trials = Annotated[int | None, typer.Option(min=1, help="Maximum number of trials of a run.")]
 Minutes = Annotated[float | None, typer.Option(min=0.001, help="Maximum time of a run, in minutes.")]
 Workers = Annotated[int, typer.Option(min=1, help="Number of passes and metrics to run in parallel.")]

@@ -17,7 +17,7 @@ CHAINS_PER_CORE = 4
 
 def serve(  # noqa: PLR0913, PLR0917  options of the command
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others reach any but a loopback address.")
+        str, typer.Option(help="Address to listen on; other machines can reach any but a loopback address.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect server.")] = 4200,
     site_port: Annotated[
