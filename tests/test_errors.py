@@ -127,3 +127,24 @@ def test_mistakes_of_several_files_are_raised_together_in_the_order_of_files_and
 
 def test_without_mistakes_nothing_is_raised() -> None:
     Mistakes().raise_all()
+
+
+@given(st.text(min_size=1), st.text(), st.text())
+def test_any_error_is_one_line_here_and_in_another_process(what: str, where: str, remedy: str) -> None:
+    error = InputError(what, where=where, remedy=remedy)
+    assert len(str(error).splitlines()) <= 1
+    record = from_json(ErrorRecord, to_json(ErrorRecord.of(error)))
+    assert str(record.to_exception()) == str(record)
+    assert type(record.to_exception()) is InputError
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 9), st.sampled_from("xyz")), min_size=1, max_size=8))
+def test_joined_mistakes_come_once_file_by_file_line_by_line(places: list[tuple[str, int, str]]) -> None:
+    errors = [ConfigError(what, file=file, line=line) for file, line, what in places]
+    first = joined(errors)
+    every = [first, *first.others]
+    assert {str(error) for error in every} == {str(error) for error in errors}
+    assert len(every) == len({str(error) for error in errors})
+    files = list(dict.fromkeys(error.file for error in errors))
+    order = [(files.index(error.file), error.line) for error in every]
+    assert order == sorted(order)

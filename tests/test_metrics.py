@@ -14,15 +14,18 @@ from autoopt.metrics import (
     METRICS,
     START_UP,
     STEADY_STATE,
+    WORST,
     Constraint,
     Direction,
     Estimate,
     Metric,
     Objective,
+    default_objective,
     get_metric,
     headline_metrics,
     known_metric,
     latency_objective,
+    significant,
 )
 
 NUMBERS = st.floats(0.01, 1e6)
@@ -123,3 +126,61 @@ def test_a_log_error_widens_an_interval_as_independent_errors_do(value: float, d
     twice = exact.with_log_error(0.3).with_log_error(deviation)
     assert twice.log_deviation == pytest.approx(math.hypot(0.3, deviation))
     assert twice.value == value
+
+
+RATIOS = st.tuples(st.floats(0.05, 20), st.floats(1, 4), st.floats(1, 4)).map(
+    lambda parts: Estimate(parts[0], parts[0] / parts[1], parts[0] * parts[2])
+)
+
+
+@given(RATIOS)
+def test_the_inverse_of_the_inverse_is_the_estimate(ratio: Estimate) -> None:
+    inverse = ratio.inverse()
+    assert inverse.low <= inverse.value <= inverse.high
+    twice = inverse.inverse()
+    assert (twice.value, twice.low, twice.high) == pytest.approx((ratio.value, ratio.low, ratio.high))
+    assert inverse.log_deviation == pytest.approx(ratio.log_deviation, abs=1e-12)
+
+
+@given(RATIOS)
+def test_no_ratio_is_a_gain_for_both_directions(ratio: Estimate) -> None:
+    gains = [ratio.is_gain("minimize"), ratio.is_gain("maximize")]
+    assert not all(gains)
+    assert any(gains) == ratio.excludes_one
+
+
+@given(RATIOS)
+def test_an_estimate_is_decided_if_its_interval_is_within_a_factor_of_two(ratio: Estimate) -> None:
+    assert ratio.decided == (ratio.high <= 2 * ratio.low)
+    assert Estimate.exact(ratio.value).decided
+    assert Estimate(0.0, 0.0, 5.0).decided  # no positive value: no factor to know it within
+
+
+@given(NUMBERS, NUMBERS, st.floats(0.1, 10))
+def test_a_bound_on_the_ratio_is_that_on_the_value(value: float, source: float, bound: float) -> None:
+    of_ratio = Constraint("size", max_ratio=bound).violation(value, source, "minimize")
+    of_value = Constraint("size", max=bound * source).violation(value, None, "minimize")
+    assert of_ratio * source == pytest.approx(of_value, rel=1e-6, abs=1e-6 * source * max(1.0, bound))
+
+
+@given(NUMBERS, st.floats(0, 10), st.floats(0, 10))
+def test_a_tighter_bound_is_broken_further(value: float, one: float, other: float) -> None:
+    tight, loose = min(one, other), max(one, other)
+    violations = [Constraint("mse", max_drop=drop).violation(value, 5.0, "minimize") for drop in (tight, loose)]
+    assert violations[0] >= violations[1]
+
+
+def test_a_constraint_without_bounds_holds() -> None:
+    assert Constraint("size").violation(1e12, 1.0, "minimize") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(WORST, "infinite"), (-WORST, "infinite"), (WORST / 10, "infinite"), (1234.5, "1.23e+03")]
+)
+def test_what_stands_for_an_infinite_error_is_named(value: float, text: str) -> None:
+    assert significant(value, 3) == text
+
+
+def test_a_decoder_is_faster_by_its_tokens_and_any_other_model_by_its_time() -> None:
+    assert default_objective(decodes=True) == Objective("tokens_per_second", "maximize")
+    assert default_objective(decodes=False) == Objective("latency_p50", "minimize")

@@ -80,7 +80,7 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
 
 
 def _circumstances(result: SweepResult, facts: SweepFacts) -> list[str]:
-    """When, where and with which versions the models were measured, and a line for a busy machine."""
+    """The time, machine and versions of the measurements, and a line for a busy machine."""
     parts = [day_text(facts.time)] if facts.time else []
     environments = [entry.environment for entry in result.models if entry.environment]
     if environments:

@@ -42,7 +42,7 @@ PRELOADED: Final = (
 
 @dataclass(frozen=True)
 class _Request:
-    """What a flow run's process is to have."""
+    """The attributes that a flow run's process is to have."""
 
     environment: dict[str, str]
     folder: str

@@ -112,7 +112,7 @@ class _Settings:
 
 @dataclass(frozen=True)
 class _Part:
-    """What maintenance reads of a part in the result of a run."""
+    """The field that maintenance reads of a part in the result of a run."""
 
     run: str
 
