@@ -38,7 +38,7 @@ LARGEST_BATCH = 32
 BATCH_BYTES = 8 << 20
 """Largest batch of inputs. An image of 640x640 keeps a core busy by itself; six of them took three times the memory."""
 
-COMPARED_ITEMS = 4
+COMPARED_ITEMS = 8
 """Items, spread over the data, that must give the same in a batch as alone. Two may take the same branch of an If."""
 
 
