@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,12 @@ class Serving:
     def retry(self, flow_run: str) -> None:
         """What the Retry button sends."""
         self.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry"})
+
+    def suspend(self, flow_run: str) -> None:
+        """What the Suspend button sends."""
+        later = (datetime.now(UTC) + timedelta(minutes=5)).isoformat()
+        details = {"pause_timeout": later, "pause_reschedule": True}
+        self.set_state(flow_run, {"type": "PAUSED", "name": "Suspended", "state_details": details})
 
     def cancel(self, flow_run: str) -> None:
         self.set_state(flow_run, {"type": "CANCELLING"})
@@ -190,11 +197,18 @@ def belonging(folder: Path, word: str = "") -> list[psutil.Process]:
 
 def process_of(served: Serving, flow_run: str) -> int:
     """The id of the process that executes a flow run."""
+    return processes_of(served, flow_run)[0].pid
+
+
+def processes_of(served: Serving, flow_run: str) -> list[psutil.Process]:
+    """The processes that execute a flow run: one, or none any more."""
+    found = []
     for process in belonging(served.folder):
-        ours = process.environ().get("PREFECT__FLOW_RUN_ID") == flow_run
-        if ours and "workers/child.py" not in " ".join(process.cmdline()):
-            return process.pid
-    raise AssertionError("no process of this flow run")
+        with suppress(psutil.Error):
+            ours = process.environ().get("PREFECT__FLOW_RUN_ID") == flow_run
+            if ours and "workers/child.py" not in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def alive(process: psutil.Process) -> bool:

@@ -24,7 +24,7 @@ from children import HANG_SECONDS
 from ports import free_port
 from receiving import receiver
 from remote_pool import POOL, bare_server, known, server, worker
-from serving import Json, Serving, alive, belonging, eventually, process_of, serving
+from serving import Json, Serving, alive, belonging, eventually, process_of, processes_of, serving
 
 from autoopt.errors import SystemFailure
 from autoopt.orchestrate.hosts import work_pool as remote
@@ -173,6 +173,28 @@ def test_a_night_whose_process_is_killed_is_told_and_goes_on_where_it_was(tmp_pa
     assert len(nights) == 1
     assert calls(tmp_path) in (6, 7), "the first model is not searched again; the trial under way may be"
     assert len(messages) == 1
+
+
+def test_a_suspended_night_has_no_process_and_resumes_from_the_store(tmp_path: Path) -> None:
+    write(mlp(), tmp_path / "one")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "dag.yaml").write_text(DAG)
+    (tmp_path / "zoo.yaml").write_text("name: paused\ndag: dag.yaml\nmodels: [one]\n")
+    (tmp_path / "hold2").touch()
+    with serving(tmp_path) as served:
+        served.autoopt("sweep", "zoo.yaml", "--schedule", "0 2 * * *")
+        night = served.start("nightly_sweep/paused")
+        eventually(lambda: calls(tmp_path) == 2)
+        served.suspend(night)
+        eventually(lambda: not processes_of(served, night))
+        assert served.get(f"flow_runs/{night}")["state_name"] == "Suspended"
+        (tmp_path / "hold2").unlink()
+        served.ask("POST", f"flow_runs/{night}/resume", {})
+        ended = served.completed(night)
+        nights = served.autoopt("nights", "paused")["nights"]
+    assert ended["state"]["message"] == "No regression in 1 model."
+    assert len(nights) == 1
+    assert calls(tmp_path) in (3, 4), "the first trial is not repeated; the one under way may be"
 
 
 def shorten(served: Serving, automation: str) -> None:
