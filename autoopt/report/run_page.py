@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective, headline_metrics
+from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate, Objective, headline_metrics
 from autoopt.report.change import estimate_text, figure_text, ratio_change
 from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
 from autoopt.report.effects import Effect, chain_levels, effects
@@ -195,16 +195,15 @@ def _evidence(result: RunResult, facts: RunFacts) -> str:
     best = result.best
     if best is None:
         return paragraphs([verdict(result)])
-    lines = [*measured_lines(best), *caveats(result)]
-    measured = best.measured
+    lines = list(map(_as_sentence, (*measured_lines(best), *caveats(result))))
+    measured, metric = best.measured, first_objective(result).metric
     if measured.pairs:
         counts = f"{plural(measured.pairs, 'pair')} of blocks, one of the source and one of the candidate in turns"
         lines.insert(0, f"Figures come from {counts}, in {plural(measured.rounds, 'measurement')}.")
     if result.undecided:
-        lines.append(f"Not decided: {result.undecided}. The same command measures on.")
-    elif not best.is_source:
+        lines.append(f"Not decided: {result.undecided}. Run the same command again to measure further.")
+    elif not best.is_source and metric in STEADY_STATE:
         lines.append("The race between the best candidates was decided.")
-    metric = first_objective(result).metric
     ratio = best.ratios.get(metric)
 
     def draw() -> list[str]:
@@ -223,6 +222,11 @@ def _evidence(result: RunResult, facts: RunFacts) -> str:
     if result.other_notes:
         notes = f"<details><summary>Notes of the run</summary>{paragraphs(result.other_notes, 'small')}</details>"
     return "\n".join(filter(None, (paragraphs(lines), charts(draw), tables, notes)))
+
+
+def _as_sentence(text: str) -> str:
+    """`measured once` as `Measured once.`."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _operator_section(times: OperatorTimes) -> str:
