@@ -83,7 +83,7 @@ def _last_night(night: Night) -> list[str]:
     """The circumstances of a night, a line each."""
     lines = [f"Last night {day_text(night.time)}, sweep {short(night.sweep)} on {night.host or 'an unknown host'}."]
     if night.busy:
-        lines.append(f"The machine was busy or unsteady while {plural(night.busy, 'model')} were measured.")
+        lines.append(f"The machine was busy or unsteady during the measurements of {plural(night.busy, 'model')}.")
     if night.improvements:
         lines.append(f"Better: {first_names(night.improvements)}.")
     if night.left_out:

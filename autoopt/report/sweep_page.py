@@ -91,7 +91,7 @@ def _circumstances(result: SweepResult, facts: SweepFacts) -> list[str]:
     lines = [", ".join(filter(None, parts))]
     busy = sum(entry.best is not None and entry.best.measured.busy for entry in result.models)
     if busy:
-        lines.append(f"The machine was busy or unsteady while {plural(busy, 'model')} were measured.")
+        lines.append(f"The machine was busy or unsteady during the measurements of {plural(busy, 'model')}.")
     return list(filter(None, lines))
 
 
