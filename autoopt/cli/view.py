@@ -27,6 +27,8 @@ def view(
     """
     file, name = Path(what), Path(what).name
     if not file.is_file():
+        if file.suffix or file.parent != Path():
+            raise InputError("no such file", where=what, remedy="name a model file, a run or an artifact")
         with existing_store() as store:
             models = models_of_set(store, what)
             if models:
