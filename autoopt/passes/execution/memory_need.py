@@ -14,6 +14,8 @@ from autoopt.passes.request import TOO_LARGE
 
 ESTIMATED_BYTES: Final = 128 << 20
 """Memory is estimated for models of more bytes."""
+LIBRARIES: Final = 200 << 20
+"""Bytes for the libraries that passes import late."""
 
 
 def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
@@ -37,6 +39,8 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
     if factor and size <= EXTERNAL_DATA_BYTES:
         factor += pass_.serialized_copies
     needed = int(size * factor)
+    if factor:
+        needed += LIBRARIES
     if needed > room:
         raise Refused(
             f"{TOO_LARGE}: a model of {_gigabytes(size)} needs about {_gigabytes(needed)}, and {_gigabytes(room)} are "
