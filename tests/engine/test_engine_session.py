@@ -37,8 +37,7 @@ def test_best_model_is_found_recorded_and_exported(go: Any, mlp_file: Path, tmp_
     assert result.best.ratios["size"].value == pytest.approx(
         result.best.metrics["size"] / result.baseline.metrics["size"]
     )
-    latency = result.best.ratios["latency_p50"]
-    assert 0 < latency.low <= latency.value <= latency.high
+    assert "latency_p50" not in result.best.metrics, "only the size counts"
     assert result.trials["total"] == result.trials["ok"] == 3
     assert [o.metric for o in result.objectives] == ["size"]
     assert RunResult.from_json(json.loads(json.dumps(result.to_json()))) == result

@@ -106,8 +106,14 @@ def test_a_task_metric_of_the_user_replaces_the_default() -> None:
     assert "f1" in [axis.metric for axis in make_goal(request, LABELLED)[0].front]
 
 
-def test_latencies_and_size_are_always_measured() -> None:
-    assert {*PER_INFERENCE, "size"} <= names(GoalRequest(objectives=[Objective("size", "minimize")]), LABELLED)
+def test_latencies_are_measured_where_one_counts_and_the_size_always() -> None:
+    size, accuracy = Objective("size", "minimize"), Objective("accuracy", "maximize")
+    assert not {*PER_INFERENCE} & names(GoalRequest(objectives=[size, accuracy]), LABELLED)
+    throughput = Objective("throughput", "maximize")
+    assert {*PER_INFERENCE, "size"} <= names(GoalRequest(objectives=[throughput]), LABELLED)
+    limit = Constraint("latency_p99", max=5.0)
+    assert {*PER_INFERENCE} <= names(GoalRequest(objectives=[size], constraints=[limit]), LABELLED)
+    assert {*PER_INFERENCE} <= names(GoalRequest(objectives=[size], extra_metrics=["latency_p90"]), LABELLED)
 
 
 def test_the_front_has_the_objectives_size_and_quality() -> None:

@@ -140,7 +140,10 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
     objective_names = [objective.metric for objective in objectives]
     constraint_names = [constraint.metric for constraint in constraints]
     quality = _first_quality((*constraint_names, *objective_names), custom) or default_quality
-    names = [*objective_names, *constraint_names, "size", *PER_INFERENCE, quality, *extra]
+    names = [*objective_names, *constraint_names, *extra]
+    if any(get_metric(name, custom).kind == "latency" for name in names):
+        names += PER_INFERENCE
+    names += ["size", quality]
     goal = Goal(
         objectives=tuple(objectives),
         constraints=tuple(constraints),
