@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import builders
 import model_sets
 import numpy as np
 import pytest
@@ -72,6 +73,7 @@ def test_a_plan_has_the_chains_of_each_model(call: Call, folder: Path) -> None:
 
 
 def test_a_written_dag_names_the_models_and_runs(call: Call, folder: Path) -> None:
+    builders.write(builders.mlp(width=1000, classes=8), folder / "first")  # large enough for integers
     said = call("init", "a=first/model.onnx", "b=second/model.onnx", "--data", "x.npz")
     assert said.code == 0, said.err
     assert "the largest model" in said.out
