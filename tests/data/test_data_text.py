@@ -77,7 +77,7 @@ def test_only_the_chosen_lines_are_tokenized(tmp_path, tokenizer):
     assert set(data.columns) == {"input_ids", "attention_mask", "token_type_ids"}
 
 
-@pytest.mark.parametrize("content", ["no json", '{"other": 1}', "[1]", "3"])
+@pytest.mark.parametrize("content", ["no json", '{"other": 1}', "[1]", "3", "[" * 100_000])
 def test_lines_that_hold_no_text_are_refused(tmp_path, content):
     (tmp_path / "t.jsonl").write_text(content)
     with pytest.raises(InputError, match=r"t\.jsonl: not readable as lines of text"):

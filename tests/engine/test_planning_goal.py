@@ -111,6 +111,9 @@ def test_latencies_are_measured_where_one_counts_and_the_size_always() -> None:
     assert not {*PER_INFERENCE} & names(GoalRequest(objectives=[size, accuracy]), LABELLED)
     throughput = Objective("throughput", "maximize")
     assert {*PER_INFERENCE, "size"} <= names(GoalRequest(objectives=[throughput]), LABELLED)
+    own = {"cost": Metric("cost", "euro", "minimize", "custom", "")}
+    custom = GoalRequest([size], [Constraint("cost", max=0.5)], custom=own)
+    assert {*PER_INFERENCE} <= names(custom, LABELLED), "something has to run the model"
     limit = Constraint("latency_p99", max=5.0)
     assert {*PER_INFERENCE} <= names(GoalRequest(objectives=[size], constraints=[limit]), LABELLED)
     assert {*PER_INFERENCE} <= names(GoalRequest(objectives=[size], extra_metrics=["latency_p90"]), LABELLED)

@@ -84,7 +84,7 @@ def _read(path: Path, text_col: str, label_col: str) -> tuple[list[str], Array |
             texts.append(str(row[text_col]))
             if label_col in row:
                 labels.append(row[label_col])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"not readable as lines of text ({error!r})", where=str(path)) from error
     if len(labels) < len(texts):
         return texts, None

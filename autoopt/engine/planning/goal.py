@@ -140,10 +140,11 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
     objective_names = [objective.metric for objective in objectives]
     constraint_names = [constraint.metric for constraint in constraints]
     quality = _first_quality((*constraint_names, *objective_names), custom) or default_quality
-    names = [*objective_names, *constraint_names, *extra]
-    if any(get_metric(name, custom).kind == "latency" for name in names):
+    names = [*objective_names, *constraint_names, *extra, "size", quality]
+    kinds = {get_metric(name, custom).kind for name in names}
+    # No candidate is chosen that did not run, and a metric of the user need not run it.
+    if "latency" in kinds or kinds.isdisjoint(("task", "fidelity")):
         names += PER_INFERENCE
-    names += ["size", quality]
     goal = Goal(
         objectives=tuple(objectives),
         constraints=tuple(constraints),
