@@ -209,4 +209,4 @@ def test_real_models_get_what_suits_them(call: Call, name: str, offered: set[str
     used = {node.pass_name for node in load_dag(f"{name}.yaml").passes.values()}
     assert offered <= used
     assert not absent & used
-    assert json.loads(call("plan", f"{name}.yaml", "--json").out)["chain_count"] > 3
+    assert json.loads(call("plan", f"{name}.yaml", "--json").out)["chain_count"] >= 2

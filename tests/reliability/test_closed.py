@@ -22,6 +22,7 @@ SCRIPT_LOADER = "script.py: spec.loader.exec_module"
 LOOKED_THROUGH = {
     "passes/convert/torch_archive.py: torch.export.load",  # a checked copy without code: test_torch_archive.py
     "workers/child.py: _spec.loader.exec_module",  # autoopt itself
+    "orchestrate/server/flow_run_forks.py: runpy.run_module",  # Prefect's engine, a constant name
 }
 CALLS = {"eval", "exec", "compile", "__import__"}
 

@@ -16,7 +16,7 @@ from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import bytes_in
 from autoopt.outcome import Outcome
 from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep
-from autoopt.registry import REQUIRED, registry
+from autoopt.registry import BUILT_IN, REQUIRED, registry
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
 
@@ -27,9 +27,9 @@ LIBRARIES = 400 << 20
 
 
 def passes() -> list[str]:
-    """The passes of the CPU that need no parameters."""
+    """The built-in passes of the CPU that need no parameters."""
     names = []
-    for name in registry().names():
+    for name in BUILT_IN:
         info = registry().info(name)
         runs_here = not info.missing and CPU in (info.accelerators or (CPU,))
         if runs_here and all(parameter.default is not REQUIRED for parameter in info.parameters):

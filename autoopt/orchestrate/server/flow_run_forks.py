@@ -27,6 +27,7 @@ from typing import Final
 
 from autoopt.orchestrate.server.forked_flow_run import ENGINE, HEADER_BYTES, SOCKET
 from autoopt.workers.keeper import end_with_parent
+from autoopt.working_folder import working_folder
 
 PRELOADED: Final = (
     "prefect.flow_engine",
@@ -53,7 +54,7 @@ class _Request:
 @contextmanager
 def fork_server() -> Iterator[str]:
     """Start a fork server; gives its folder. It ends with this process, after the flow runs that it has forked."""
-    with tempfile.TemporaryDirectory(prefix="autoopt-forks-") as folder, socket.socket(socket.AF_UNIX) as listener:
+    with working_folder() as folder, socket.socket(socket.AF_UNIX) as listener:
         with _inside(folder):
             listener.bind(SOCKET)
         listener.listen(64)
@@ -61,14 +62,14 @@ def fork_server() -> Iterator[str]:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], start_new_session=True)
         listener.close()  # a flow run's process starts by itself if the server has died
         try:
-            yield folder
+            yield str(folder)
         finally:
             assert process.stdin
             process.stdin.close()
 
 
 @contextmanager
-def _inside(folder: str) -> Iterator[None]:
+def _inside(folder: Path) -> Iterator[None]:
     """Be in a folder: its path may be longer than the address of a socket can be."""
     before = Path.cwd()
     os.chdir(folder)
