@@ -63,14 +63,16 @@ def test_a_removed_package_has_no_model(tmp_path: Path) -> None:
 
 def test_the_model_of_another_run_is_named_before_the_source_replaces_it(tmp_path: Path) -> None:
     assert replaced_note(tmp_path, "a1") == ""
-    recipe = {"run": "0123456789abcdef", "chain": "simplify -> static", "ratios": {"latency_p50": {"value": 0.625}}}
+    ratio = {"value": 0.625, "low": 0.6, "high": 0.65}
+    recipe = {"run": "0123456789abcdef", "chain": "simplify -> static", "ratios": {"latency_p50": ratio}}
     (tmp_path / "recipe.json").write_text(json.dumps(recipe))
     note = replaced_note(tmp_path, "a1")
     assert "simplify -> static, 1.60x faster" in note
     assert "'autoopt export 0123456789ab -o DIR' writes it again" in note
     assert replaced_note(tmp_path, "0123456789abcdef") == ""
-    (tmp_path / "recipe.json").write_text(json.dumps({**recipe, "ratios": {}}))
-    assert "(simplify -> static)" in replaced_note(tmp_path, "a1")
+    for ratios in ({}, [1], {"latency_p50": "fast"}, {"latency_p50": {**ratio, "value": "0.6"}}):
+        (tmp_path / "recipe.json").write_text(json.dumps({**recipe, "ratios": ratios}))
+        assert "(simplify -> static)" in replaced_note(tmp_path, "a1")
     (tmp_path / "recipe.json").write_text(json.dumps({**recipe, "chain": "source"}))
     assert replaced_note(tmp_path, "a1") == ""
 

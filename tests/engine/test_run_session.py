@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from session_helpers import DAG, Notes, chain_in, finish, lucky_once, simulate
 from simulation import Simulation, crashing, failing, faster, unchanged
 from store_owners import by
 
@@ -16,7 +17,7 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.join import JoinedRun
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.select import UNVERIFIED
-from autoopt.engine.run.session import Session, search_inline
+from autoopt.engine.run.session import search_inline
 from autoopt.engine.work.pass_runs import run_chain
 from autoopt.errors import InputError
 from autoopt.metrics import Constraint
@@ -25,38 +26,10 @@ from autoopt.outcome import Outcome
 from autoopt.results import RunResult
 from autoopt.store import TrialRecord
 
-DAG = {
-    "passes": {"fold": "identity_elimination", "clean": "remove_unused", "names": "name_fix"},
-    "chains": [["fold"], ["clean"], ["names"]],
-}
-
 
 @pytest.fixture
 def simulation(tmp_path: Path) -> Simulation:
     return simulate(tmp_path)
-
-
-def simulate(folder: Path, **options: object) -> Simulation:
-    simulation = Simulation(folder, dag=DAG, **options)  # type: ignore[arg-type]
-    simulation.pool.passes = {
-        "identity_elimination": faster(0.9),
-        "remove_unused": faster(0.5),
-        "name_fix": faster(0.7),
-    }
-    return simulation
-
-
-def finish(session: Session) -> RunResult:
-    with session:
-        return session.execute(search_inline)
-
-
-class Notes(Observer):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def on_note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def test_the_fastest_feasible_model_wins(simulation: Simulation) -> None:
@@ -102,15 +75,7 @@ def test_a_model_that_was_only_lucky_does_not_win(tmp_path: Path) -> None:
     simulation = simulate(
         tmp_path, constraints=(Constraint("latency_p50", max=5.5), Constraint("accuracy", max_drop=1))
     )
-    measured: list[str] = []
-
-    def noise(model: dict[str, object]) -> float:
-        """The first measurement of `clean` is three times too fast."""
-        name = str(model["passes"])
-        measured.append(name)
-        return 1.0 if name != "['name_fix']" or measured.count(name) > 1 else 0.3
-
-    simulation.pool.noise = noise
+    simulation.pool.noise = lucky_once("['name_fix']")
     result = finish(simulation.session())
     assert result.best is not None
     assert result.best.chain == "clean"
@@ -259,26 +224,6 @@ def test_export_writes_model_options_and_recipe(simulation: Simulation, tmp_path
     ]
 
 
-def test_a_cancelled_run_keeps_and_exports_the_best_so_far(simulation: Simulation, tmp_path: Path) -> None:
-    def interrupted(model: dict[str, object], params: object) -> dict[str, object]:
-        raise KeyboardInterrupt
-
-    simulation.pool.passes["remove_unused"] = interrupted  # type: ignore[assignment]
-    notes = Notes()
-    session = simulation.session(observer=notes)
-    with pytest.raises(KeyboardInterrupt):
-        finish(session)
-    record = simulation.store.runs.get(session.ctx.run)
-    assert record.status == "cancelled"
-    interim = RunResult.from_json(record.result)
-    assert interim.best is not None
-    assert interim.best.chain in ("fold", "names")
-    assert interim.is_interim
-    session.export_incumbent(tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "recipe.json").read_text())["chain"] == interim.best.chain
-    assert notes.notes[-1].startswith(f"wrote the best model so far to {tmp_path / 'out'}/: 1.")
-
-
 def test_the_interim_result_of_a_running_search_is_in_the_store(simulation: Simulation) -> None:
     seen: list[RunResult] = []
 
@@ -295,61 +240,12 @@ def test_the_interim_result_of_a_running_search_is_in_the_store(simulation: Simu
     assert all(result.trials["total"] < 3 for result in seen)
 
 
-def chain_in(out: Path) -> str:
-    """The chain of the package in a folder; empty without a model."""
-    if not (out / "model.onnx").exists():
-        return ""
-    return str(json.loads((out / "recipe.json").read_text())["chain"])
-
-
-def test_the_best_so_far_is_written_while_the_search_goes_on(simulation: Simulation, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    seen: list[str] = []
-
-    class Reader(Notes):
-        def on_trial_start(self, number: int, chain: str, point: object) -> None:
-            seen.append(chain_in(out))
-
-    notes = Reader()
-    session = simulation.session(observer=notes, out=out)
-    result = finish(session)
-    assert seen[0] == ""
-    assert seen[-1] in ("fold", "clean", "names")
-    assert result.best is not None
-    assert chain_in(out) == result.best.chain == "clean"
-    assert [note for note in notes.notes if str(out) in note] == [
-        f"{out}/ has the best model so far; a better one will replace it"
-    ]
-
-
-def test_nothing_is_written_while_no_candidate_is_better(simulation: Simulation, tmp_path: Path) -> None:
-    simulation.pool.passes = {name: faster(0.999, size=5.0) for name in simulation.pool.passes}
-    finish(simulation.session(out=tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_cannot_be_written_does_not_end_the_search(simulation: Simulation, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    notes = Notes()
-    result = finish(simulation.session(observer=notes, out=tmp_path / "file" / "out"))
-    assert result.trials["ok"] == 3
-    assert any("the best model so far was not written" in note for note in notes.notes)
-
-
 def test_a_model_that_breaks_a_constraint_in_the_end_is_withdrawn(tmp_path: Path) -> None:
     simulation = simulate(
         tmp_path, constraints=(Constraint("latency_p50", max=5.5), Constraint("accuracy", max_drop=1))
     )
     simulation.pool.passes["remove_unused"] = faster(0.9)
-    measured: list[str] = []
-
-    def noise(model: dict[str, object]) -> float:
-        """The first measurement of `names` is three times too fast."""
-        name = str(model["passes"])
-        measured.append(name)
-        return 1.0 if name != "['name_fix']" or measured.count(name) > 1 else 0.3
-
-    simulation.pool.noise = noise
+    simulation.pool.noise = lucky_once("['name_fix']")
     out = tmp_path / "out"
     notes = Notes()
     with simulation.session(observer=notes, out=out) as session:
@@ -371,14 +267,6 @@ def test_the_source_model_does_not_replace_the_better_one_of_another_run_silentl
         session.export(session.execute(search_inline), out)
     assert chain_in(out) == "source"
     assert f"your model replaces that of run {first.run[:12]} in {out}/ (clean, 2.00x faster)" in notes.notes[-1]
-
-
-def test_without_a_gain_nothing_is_exported_after_a_cancel(simulation: Simulation, tmp_path: Path) -> None:
-    session = simulation.session()
-    with pytest.raises(KeyboardInterrupt), session:
-        raise KeyboardInterrupt
-    session.export_incumbent(tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_recipe_of_the_source_has_no_steps(simulation: Simulation, tmp_path: Path) -> None:

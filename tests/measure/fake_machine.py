@@ -27,7 +27,7 @@ class Machine:
         self.slowdown = 1.0
         """Factor by which all models are slower now, because of something outside the machine."""
         self.load = QUIET
-        """What other programs do meanwhile."""
+        """The load by other programs."""
         self.rng = np.random.default_rng(seed)
 
     def clock(self) -> int:

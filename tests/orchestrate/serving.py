@@ -96,11 +96,11 @@ class Serving:
         self.ask("POST", f"flow_runs/{flow_run}/set_state", {"state": state, "force": False})
 
     def retry(self, flow_run: str) -> None:
-        """What the Retry button sends."""
+        """Send the request of the Retry button."""
         self.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry"})
 
     def suspend(self, flow_run: str) -> None:
-        """What the Suspend button sends."""
+        """Send the request of the Suspend button."""
         later = (datetime.now(UTC) + timedelta(minutes=5)).isoformat()
         details = {"pause_timeout": later, "pause_reschedule": True}
         self.set_state(flow_run, {"type": "PAUSED", "name": "Suspended", "state_details": details})

@@ -83,7 +83,7 @@ def medium(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("copies", [1, *(pytest.param(copies, marks=pytest.mark.soak) for copies in range(2, 9))])
 def test_no_pass_runs_out_of_memory(copies: int, medium: Path, tmp_path: Path) -> None:
-    """The worker may use the bytes of so many copies of the model, besides what its libraries take."""
+    """Limit the worker to this many copies of the model, in addition to its libraries."""
     infos = pass_infos(Accelerator())
     requirements = Requirements(infos, Facts(Accelerator()))
     failures = []

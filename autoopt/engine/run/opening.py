@@ -72,7 +72,7 @@ def open_session(
     attempt = make_attempt(request, inputs, record.id, began - time_spent(store, record.id))
     session = make_session(RunContext(inputs.problem, resources, attempt), inputs, new_record.name)
     session.remeasure = request.remeasure
-    session.out = request.out
+    session.interim_package.out = request.out
     session.continues = record.settings.get(CONTINUES)
     if parent is None and session.continues is None:
         _announce(request, inputs)

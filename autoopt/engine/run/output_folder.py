@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from autoopt.metrics import MEDIAN_LATENCY
+from autoopt.errors import one_line
+from autoopt.json_codec import JsonTypeError, from_json
+from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.files import MODEL, ORT_MODEL, files_in
 from autoopt.model.io import EXTERNAL_NAME
 from autoopt.model.model_set import MODEL_SET
@@ -63,12 +65,15 @@ def replaced_note(out: Path, run: str) -> str:
     other = str(recipe.get("run", ""))
     if not other or other == run or recipe.get("chain") == "source":
         return ""
-    ratio = (recipe.get("ratios") or {}).get(MEDIAN_LATENCY) or {}
-    gain = f", {1 / ratio['value']:.2f}x faster" if ratio.get("value") else ""
-    described = f"{recipe.get('chain')}{gain}"
+    description = one_line(str(recipe.get("chain")))
+    with suppress(JsonTypeError):  # anyone may have written the file
+        ratio = from_json(dict[str, Estimate], recipe.get("ratios") or {}).get(MEDIAN_LATENCY)
+        if ratio is not None and ratio.value > 0:
+            description += f", {1 / ratio.value:.2f}x faster"
+    other = short(one_line(other))
     return (
-        f"your model replaces that of run {short(other)} in {out}/ ({described}); "
-        f"'autoopt export {short(other)} -o DIR' writes it again"
+        f"your model replaces that of run {other} in {out}/ ({description}); "
+        f"'autoopt export {other} -o DIR' writes it again"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -16,7 +15,8 @@ from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.inputs.request import Remeasure
 from autoopt.engine.run.early_warnings import source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
-from autoopt.engine.run.export import SPECIALIZE, Package, export, export_best
+from autoopt.engine.run.export import SPECIALIZE, export_best
+from autoopt.engine.run.interim_package import InterimPackage
 from autoopt.engine.run.loop import Confirmation, SearchLoop
 from autoopt.engine.run.race import Race, measure_exactly, race_seconds
 from autoopt.engine.run.ranking import Ranking
@@ -36,13 +36,11 @@ from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.report.formatting import plural
-from autoopt.report.verdict import gains
 from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
 from autoopt.store import RunRecord
 from autoopt.store.leases import finish_run, run_lease
-from autoopt.workers.gate import notices_to
 
 CONTENDERS = 3
 """Number of the best candidates of each target that are measured on the others."""
@@ -75,8 +73,8 @@ class Session:
     """Candidates to measure once more before deciding."""
     continues: str | None = None
     """Id of an identical finished run whose trials this one takes over instead of searching."""
-    out: Path | None = None
-    """Folder for the best model while the search goes on; None writes none before the end."""
+    interim_package: InterimPackage = field(default_factory=InterimPackage)
+    """The best model so far in the output folder."""
     closing: ExitStack = field(default_factory=ExitStack)
     """Callbacks for the end of the session."""
     _baseline: Measurements | None = field(default=None, init=False)
@@ -85,10 +83,6 @@ class Session:
     _lossy_race: Race | None = field(default=None, init=False)
     _next_record: float = field(default=0.0, init=False)
     """Time on the attempt's clock from which the interim result is recorded again."""
-    _next_export: float = field(default=0.0, init=False)
-    """Time on the attempt's clock from which a new best model is written to `out`."""
-    _in_out: str = field(default="", init=False)
-    """Key of the candidate that this process has written to `out`."""
 
     def __enter__(self) -> Session:
         if self.answer is None:
@@ -180,7 +174,7 @@ class Session:
                 with suppress(SystemFailure):  # the error that ended the search says more
                     self._record_interim(loop.completed)
                 raise
-            self._update_out(self._record_interim(trials), always=True)
+            self.interim_package.update(self.ctx, self._record_interim(trials), always=True)
         return self.conclude(trials, loop.stopped)
 
     def conclude(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
@@ -259,41 +253,7 @@ class Session:
         interim = self.record.result or {}
         if self.answer is not None or "baseline" not in interim:
             return False
-        result = RunResult.from_json(interim)
-        if result.better_model is None:
-            return False
-        if self._in_out != result.better_model.candidate.key:
-            self._export_model(result, result.better_model, out)
-        self._show_note(f"wrote the best model so far to {out}/: {', '.join(gains(result, result.better_model))}")
-        return True
-
-    def _export_model(self, result: RunResult, model: ModelResult, out: Path) -> None:
-        package = replace(Package.of(self.record, result, model), scripts_may_run=True)
-        export(self.ctx.store, package, out, self.ctx.resources.pool)
-        self._in_out = model.candidate.key
-
-    def _update_out(self, result: RunResult, *, always: bool = False) -> None:
-        """Write the best model so far to `out` if it is another one, unless that would take a noticeable time.
-
-        With `always`, write it in any case. A folder that cannot be written ends the run no earlier than its end.
-        """
-        model, clock = result.better_model, self.ctx.attempt.clock
-        if self.out is None or model is None or model.candidate.key == self._in_out:
-            return
-        if clock() < self._next_export and not always:
-            return
-        began = time.thread_time()
-        is_first = not self._in_out
-        try:
-            with notices_to(_ignore):  # it waits for this run's own measurements
-                self._export_model(result, model, self.out)
-        except InputError as error:
-            self._show_note(f"the best model so far was not written: {error}")
-        else:
-            if is_first:
-                self._show_note(f"{self.out}/ has the best model so far; a better one will replace it")
-        # Waiting for a measurement to end, which is not in the CPU time, does no harm.
-        self._next_export = clock() + (time.thread_time() - began) / RECORD_SHARE
+        return self.interim_package.finish(self.ctx, RunResult.from_json(interim), out)
 
     @property
     def record(self) -> RunRecord:
@@ -321,7 +281,7 @@ class Session:
             result = self._record_interim(trials)
             ended = self.ctx.attempt.clock()
             self._next_record = ended + max(RECORD_SECONDS, (ended - began) / RECORD_SHARE)
-            self._update_out(result)
+            self.interim_package.update(self.ctx, result)
 
     def _record_interim(self, trials: Sequence[CompletedTrial]) -> RunResult:
         """Store the result as of these trials, for readers of an unfinished run."""
@@ -407,10 +367,6 @@ def _counts_by_outcome(trials: Sequence[CompletedTrial]) -> dict[str, int]:
         outcomes[str(trial.result.outcome)] += 1
     broken = [trial for trial in trials if trial.result.outcome is Outcome.OK and not trial.result.feasible]
     return {"total": len(trials), **outcomes, "infeasible": len(broken)}
-
-
-def _ignore(_: str) -> None:
-    """Take a notice and show nothing."""
 
 
 def _narrowing_notes(steps: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -17,6 +17,7 @@ from autoopt.spec.model_parts import models_in, parse_models
 from autoopt.working_folder import working_folder
 
 UNPACK_SECONDS: Final = 600.0
+"""Time limit for unpacking an archive of models, in a worker."""
 
 
 def holds_models(path: str | Path) -> bool:

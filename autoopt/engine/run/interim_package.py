@@ -1,0 +1,77 @@
+"""The package of the best model so far, which a run keeps in its output folder while the search goes on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from autoopt.engine.run.export import Package, export
+from autoopt.engine.work.context import RunContext
+from autoopt.errors import InputError
+from autoopt.report.verdict import gains
+from autoopt.results import ModelResult, RunResult
+from autoopt.workers.gate import notices_to
+
+TIME_SHARE: Final = 0.02
+"""Largest share of the time that writing takes."""
+
+
+@dataclass
+class InterimPackage:
+    """The best model so far, as files."""
+
+    out: Path | None = None
+    """The output folder; None to write nothing before the end."""
+    _candidate: str = field(default="", init=False)
+    """Key of the candidate that this process wrote last."""
+    _next_time: float = field(default=0.0, init=False)
+    """Time on the attempt's clock from which a better candidate is written."""
+
+    def update(self, ctx: RunContext, result: RunResult, *, always: bool = False) -> None:
+        """Write the best model of an interim result, if it is another one.
+
+        A folder that cannot be written ends the run no earlier than its end.
+
+        Args:
+            ctx: The run.
+            result: Its interim result.
+            always: Write even if that takes a noticeable share of the time.
+        """
+        model, clock = result.better_model, ctx.attempt.clock
+        if self.out is None or model is None or model.candidate.key == self._candidate:
+            return
+        if clock() < self._next_time and not always:
+            return
+        began = time.thread_time()
+        is_first = not self._candidate
+        try:
+            with notices_to(_ignore):  # it waits for this run's own measurements
+                self._write(ctx, result, model, self.out)
+        except InputError as error:
+            ctx.attempt.observer.on_note(f"the best model so far was not written: {error}")
+        else:
+            if is_first:
+                ctx.attempt.observer.on_note(f"{self.out}/ has the best model so far; a better one will replace it")
+        # Waiting for a measurement to end, which is not in the CPU time, does no harm.
+        self._next_time = clock() + (time.thread_time() - began) / TIME_SHARE
+
+    def finish(self, ctx: RunContext, result: RunResult, out: Path) -> bool:
+        """Write the best model of a cancelled run to a folder and say so; false if none is better than the source."""
+        model = result.better_model
+        if model is None:
+            return False
+        if out != self.out or model.candidate.key != self._candidate:
+            self._write(ctx, result, model, out)
+        ctx.attempt.observer.on_note(f"wrote the best model so far to {out}/: {', '.join(gains(result, model))}")
+        return True
+
+    def _write(self, ctx: RunContext, result: RunResult, model: ModelResult, out: Path) -> None:
+        package = replace(Package.of(ctx.store.runs.get(ctx.run), result, model), scripts_may_run=True)
+        export(ctx.store, package, out, ctx.resources.pool)
+        self._candidate = model.candidate.key
+
+
+def _ignore(_: str) -> None:
+    """Take a notice and show nothing."""
