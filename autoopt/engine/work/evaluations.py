@@ -281,6 +281,7 @@ def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[
         if twin is not None and twin.outcome.good:
             return equal_graphs.shared_record(ctx, twin, meter_run.key, meter_run.candidate), False
         record = _measure(ctx, request, meter_run, limit)
+        # Stored before the lock is free: whoever waits for it looks the record up.
         ctx.store.results.finish_evaluation(record)
         equal_graphs.remember(ctx, graph_key, record)
         return record, True
