@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import json
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, overload
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ T = TypeVar("T")
 Reader: TypeAlias = Callable[[Any, str], object]
 """Reads a JSON value as some type; the text is the place of the value, for errors."""
 _JSON_SCALARS = frozenset({bool, int, float, str, types.NoneType})
+_MAX_BYTES = 16 << 20
+"""The largest file that `read_object` reads."""
 
 
 class JsonTypeError(ValueError):
@@ -63,6 +66,19 @@ def to_json(value: object) -> Any:
 def without_nulls(fields: Mapping[str, T | None]) -> dict[str, T]:
     """The fields that are not null."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """Read a JSON object from a file that anyone may have written; empty if there is none that can be read."""
+    try:
+        if not file.is_file() or file.stat().st_size > _MAX_BYTES:  # neither wait for a pipe nor fill the memory
+            return {}
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if isinstance(document, dict):
+        return document
+    return {}
 
 
 def from_json(kind: type[T], value: object) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.json_codec import JsonTypeError, JsonValue, from_json, to_json, without_nulls
+from autoopt.json_codec import JsonTypeError, JsonValue, from_json, read_object, to_json, without_nulls
 from autoopt.outcome import Outcome
 
 
@@ -115,3 +116,20 @@ def test_a_field_may_have_another_key() -> None:
 
 def test_nulls_are_left_out_but_not_other_empty_values() -> None:
     assert without_nulls({"a": None, "b": 0, "c": ""}) == {"b": 0, "c": ""}
+
+
+def test_an_object_is_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": [1]}')
+    assert read_object(tmp_path / "a.json") == {"a": [1]}
+
+
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"[" * 100_000, b'{"a": 1}' + b" " * (17 << 20)])
+def test_what_is_no_object_is_empty(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    assert read_object(tmp_path / "a.json") == {}
+
+
+def test_what_is_no_file_is_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", tmp_path / "missing"):
+        assert read_object(path) == {}

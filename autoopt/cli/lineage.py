@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from autoopt.cli.output import AsJson, exit_code, print_json
 from autoopt.cli.store_access import AllowScript, ModelOrRun, TargetName, best_of, existing_store, models_of_set
+from autoopt.json_codec import read_object
 
 if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
@@ -122,18 +122,10 @@ def _of_file(store: Store, path: Path) -> Candidate | str:
     from autoopt.model.files import digest_file
 
     digest = digest_file(path)
-    recipe = _read_recipe(path.with_name("recipe.json"))
+    recipe = read_object(path.with_name("recipe.json"))
     is_stored = any(artifact.digest == digest for artifact in store.artifacts.all())
-    if recipe and (recipe.get("result") == digest or not is_stored):
-        return Candidate(str(recipe.get("result", "")), dict(recipe.get("session_options") or {}))
+    options = recipe.get("session_options") or {}
+    belongs = recipe.get("result") == digest or not is_stored
+    if recipe and belongs and isinstance(options, dict):
+        return Candidate(str(recipe.get("result", "")), options)
     return digest
-
-
-def _read_recipe(path: Path) -> dict[str, Any]:
-    try:
-        recipe = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    if isinstance(recipe, dict):
-        return recipe
-    return {}

@@ -56,7 +56,7 @@ def parse_assignments(options: list[str] | None, option: str) -> dict[str, JsonV
             raise InputError(f"{name!r} is given twice", where=option)
         try:
             values[name] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             values[name] = value
     return values
 

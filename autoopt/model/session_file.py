@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
+from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, read_object
 from autoopt.model import model_set
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
 from autoopt.model.session import check_installed, check_no_fallback, make_session, provider_list
@@ -243,8 +243,7 @@ def _check(content: SessionFile) -> None:
 
 def _recorded_provider(folder: Path) -> str:
     """The execution provider in the recipe beside a session.json of an earlier version; the CPU's without a recipe."""
-    try:
-        recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
-        return str(recipe["accelerator"]["execution_provider"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return _CPU
+    accelerator = read_object(folder / "recipe.json").get("accelerator")
+    if isinstance(accelerator, dict) and "execution_provider" in accelerator:
+        return str(accelerator["execution_provider"])
+    return _CPU

@@ -34,6 +34,16 @@ def test_a_model_with_external_data_is_known_by_the_recipe_beside_it(
     assert json.loads(call("lineage", "out/model.onnx", "--json").out)["artifact"] == filled["best"]["artifact"]
 
 
+@pytest.mark.parametrize("content", ["[" * 100_000, "[]", '{"session_options": 7}'])
+def test_a_foreign_recipe_beside_a_model_is_no_error_of_the_program(
+    call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"another model")
+    (tmp_path / "recipe.json").write_text(content)
+    code, out, err = call("lineage", "model.onnx")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
 def test_it_is_readable(call: Callable[..., Any], filled: dict[str, Any]) -> None:
     out = call("lineage").out
     assert "1. batchnorm_folding" in out

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from builders import mlp, write
 
-from autoopt.engine.run.export import with_digest
+from autoopt.engine.run.export import RECIPE, with_digest
 from autoopt.engine.tools.maintenance import replay, verify_store
 from autoopt.errors import InputError
+from autoopt.model.files import digest_file
 from autoopt.store import open_store
 
 DAG: dict[str, Any] = {
@@ -21,6 +22,15 @@ DAG: dict[str, Any] = {
     "objectives": [{"metric": "size"}],
     "constraints": [],
 }
+
+
+def write_recipe(folder: Path, model: Path, step: dict[str, Any], **fields: object) -> Path:
+    """A recipe of one pass, as another program might sign it."""
+    digest = digest_file(model)
+    content = {"recipe": RECIPE, "source": digest, "result": digest, "steps": [step], "environment": {}, **fields}
+    recipe = folder / "recipe.json"
+    recipe.write_text(json.dumps(with_digest(content)))
+    return recipe
 
 
 def test_recipe_makes_the_same_bytes_and_refuses_another_model(go: Any, mlp_file: Path, tmp_path: Path) -> None:
@@ -40,6 +50,31 @@ def test_recipe_makes_the_same_bytes_and_refuses_another_model(go: Any, mlp_file
         replay(tmp_path / "out" / "recipe.json", mlp_file, tmp_path / "bad.json")
     with pytest.raises(InputError, match=r"nowhere\.npz: no such data file"):
         replay(tmp_path / "out" / "recipe.json", mlp_file, tmp_path / "never", tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ({"pass": "simplfy", "params": {}}, "unknown pass 'simplfy'; did you mean 'simplify'"),
+        ({"pass": "simplify", "params": {"skip_everything": 1}}, "pass 'simplify' has no parameter 'skip_everything'"),
+        ({"pass": "dynamic_quantization", "params": {"per_channel": "x"}}, "'per_channel' .* must be bool, not 'x'"),
+        ({"pass": "static_quantization", "params": {}}, "static_quantization needs calibration data; name them with"),
+    ],
+)
+def test_a_recipe_whose_passes_cannot_run_is_wrong_input(
+    step: dict[str, Any], reason: str, mlp_file: Path, tmp_path: Path
+) -> None:
+    recipe = write_recipe(tmp_path, mlp_file, step)
+    with pytest.raises(InputError, match=rf"recipe\.json[^\n]*: {reason}"):
+        replay(recipe, mlp_file, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_calibration_data_that_are_gone_are_wrong_input(mlp_file: Path, tmp_path: Path) -> None:
+    calibration = {"path": str(tmp_path / "gone.npz")}
+    recipe = write_recipe(tmp_path, mlp_file, {"pass": "static_quantization", "params": {}}, calibration=calibration)
+    with pytest.raises(InputError, match=r"gone\.npz: no such data file"):
+        replay(recipe, mlp_file, tmp_path / "again")
 
 
 def test_a_replay_names_the_passes_that_have_changed(go: Any, mlp_file: Path, tmp_path: Path) -> None:

@@ -99,3 +99,13 @@ def test_other_folders_are_refused_and_stay_as_they_are(package: Path, layout: P
     with pytest.raises(InputError, match="is no OCI layout of releases"):
         add(package, release(1), str(layout))
     assert sorted(layout.iterdir()) == before
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", "[" * 100_000, '{"annotations": 1}'])
+def test_a_tag_of_another_program_is_refused(package: Path, layout: Path, manifest: str) -> None:
+    add(package, release(1), str(layout))()
+    index = json.loads((layout / "index.json").read_text())
+    digest = index["manifests"][0]["digest"].removeprefix("sha256:")
+    (layout / "blobs" / "sha256" / digest).write_text(manifest)
+    with pytest.raises(InputError, match="tag 1 is not release production/cnn 1; name another folder with --to"):
+        add(package, release(1), str(layout))

@@ -77,7 +77,7 @@ def test_the_model_of_another_run_is_named_before_the_source_replaces_it(tmp_pat
     assert replaced_note(tmp_path, "a1") == ""
 
 
-@pytest.mark.parametrize("content", ["[]", "{", "\x00"])
+@pytest.mark.parametrize("content", ["[]", "{", "\x00", "[" * 100_000])
 def test_a_broken_recipe_says_nothing(content: str, tmp_path: Path) -> None:
     (tmp_path / "recipe.json").write_text(content)
     assert recipe_in(tmp_path) == {}

@@ -26,7 +26,6 @@ def no_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
         ("postgresql://me:canary@db/prefect", "postgresql+asyncpg://me:canary@db/prefect"),
         ("postgres://db/prefect", "postgresql+asyncpg://db/prefect"),
         ("postgresql+psycopg://db/prefect", "postgresql+asyncpg://db/prefect"),
-        ("sqlite:////tmp/prefect.db", "sqlite+aiosqlite:////tmp/prefect.db"),
     ],
 )
 def test_a_named_database_is_used_with_the_driver_that_prefect_needs(
@@ -42,6 +41,19 @@ def test_a_named_database_is_used_with_the_driver_that_prefect_needs(
         assert chosen.url == used
         assert chosen.description.endswith(f"(from {name})")
         assert "canary" not in chosen.description
+
+
+@pytest.mark.parametrize("variable", [None, CONNECTION_URL, FORMER_CONNECTION_URL])
+def test_a_named_sqlite_database_is_a_warning_too(
+    variable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, shown = "sqlite:////tmp/prefect.db", "sqlite:////tmp/prefect.db"
+    if variable is not None:
+        monkeypatch.setenv(variable, url)
+        shown += f" (from {variable})"
+    chosen = choose_database(tmp_path, url if variable is None else None)
+    assert chosen.url == "sqlite+aiosqlite:////tmp/prefect.db"
+    assert chosen.description == database.WARNING.format(reason=shown)
 
 
 @pytest.mark.parametrize("url", ["mysql://me:canary@db/prefect", "prefect.db", "me:canary@db"])
@@ -68,15 +80,12 @@ def test_a_database_in_which_prefect_loses_events_is_refused(tmp_path: Path) -> 
 
 
 def test_sqlite_is_a_warning_with_the_reason(tmp_path: Path) -> None:
-    reasons = {
-        "sqlite": "as chosen",
-        None: "no PostgreSQL is installed",
-    }
-    for choice, reason in reasons.items():
-        chosen = choose_database(tmp_path, choice)
-        assert not chosen.url
-        assert chosen.description == database.WARNING.format(reason=reason)
-    with pytest.raises(SystemFailure, match="--database: no PostgreSQL is installed; install postgresql, or name a"):
+    chosen, left = choose_database(tmp_path, "sqlite"), choose_database(tmp_path, None)
+    assert (chosen.url, left.url) == ("", "")
+    assert chosen.description == database.WARNING.format(reason="as chosen")
+    remedy = "install postgresql, or autoopt[server] with pip, or name a URL with --database"
+    assert left.description == f"{database.WARNING.format(reason='no PostgreSQL is installed')}; {remedy}"
+    with pytest.raises(SystemFailure, match="--database: no PostgreSQL is installed; install postgresql, or autoopt"):
         choose_database(tmp_path, "postgresql")
 
 

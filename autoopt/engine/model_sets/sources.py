@@ -19,7 +19,7 @@ from autoopt.engine.work.problem import DataSource
 from autoopt.engine.work.reading import ask_worker
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
-from autoopt.json_codec import from_json, to_json
+from autoopt.json_codec import from_json, read_object, to_json
 from autoopt.measure.recording import Recording, RecordRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate, digest_json
@@ -119,10 +119,7 @@ def _start_token(parts: Mapping[str, str], description: ModelSet) -> int:
         return 0
     folder = Path(parts[description.generation.first]).parent
     for file in (folder / "generation_config.json", folder / "config.json", folder.parent / "config.json"):
-        try:
-            token = json.loads(file.read_text(encoding="utf-8")).get("decoder_start_token_id")
-        except (OSError, ValueError, AttributeError):
-            continue
+        token = read_object(file).get("decoder_start_token_id")
         if isinstance(token, int):
             return token
     return 0

@@ -6,14 +6,13 @@ reads the model of one package with the weights or the session of another, even 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from autoopt.errors import one_line
-from autoopt.json_codec import JsonTypeError, from_json
+from autoopt.json_codec import JsonTypeError, from_json, read_object
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.files import MODEL, ORT_MODEL, files_in
 from autoopt.model.io import EXTERNAL_NAME
@@ -52,11 +51,7 @@ def remove_package(out: Path) -> None:
 
 def recipe_in(out: Path) -> dict[str, Any]:
     """The recipe of the package in a folder; empty if there is none that can be read."""
-    try:
-        recipe = json.loads((out / RECIPE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return recipe if isinstance(recipe, dict) else {}
+    return read_object(out / RECIPE_FILE)
 
 
 def replaced_note(out: Path, run: str) -> str:

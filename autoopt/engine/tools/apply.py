@@ -173,17 +173,22 @@ def _look_up(
     pool: WorkerPool, name: str, user_script: str | None, accelerator: Accelerator
 ) -> tuple[PassInfo, tuple[PassInfo, ...]]:
     """Look up a pass by name or alias, and the passes to run before it; with a user script, a worker reads it first."""
-    passes: dict[str, PassInfo] = {}
-    if user_script is not None:
-        value = ask_worker(pool, DESCRIBE, to_json(DescribeRequest(user_script, accelerator)), user_script)
-        for info in DescribeReply.from_json(value).passes:
-            passes |= dict.fromkeys((*info.aliases, info.name), info)
-    infos = pass_infos(accelerator, passes)
+    infos = pass_infos(accelerator, script_passes(pool, user_script, accelerator))
     info = infos(name)
     required, problem = Requirements(infos, Facts(accelerator)).missing(info, frozenset())
     if problem:
         raise InputError(problem)
     return info, required
+
+
+def script_passes(pool: WorkerPool, user_script: str | None, accelerator: Accelerator) -> dict[str, PassInfo]:
+    """The passes that a worker knows with a user script, by name and alias; empty without a script."""
+    passes: dict[str, PassInfo] = {}
+    if user_script is not None:
+        value = ask_worker(pool, DESCRIBE, to_json(DescribeRequest(user_script, accelerator)), user_script)
+        for info in DescribeReply.from_json(value).passes:
+            passes |= dict.fromkeys((*info.aliases, info.name), info)
+    return passes
 
 
 def copy_out(folder: Path, out: Path) -> list[Path]:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from autoopt.dag.compiler.requirements import pass_infos
 from autoopt.data import DataConfig
 from autoopt.engine.run.export import narrowed_inputs
-from autoopt.engine.tools.recipe import RecipeStep, read_recipe
+from autoopt.engine.tools.apply import script_passes
+from autoopt.engine.tools.recipe import Recipe, RecipeStep, read_recipe
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import Implementation
 from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
@@ -19,9 +21,11 @@ from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, replay
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder, files_in, model_in
 from autoopt.model.session_file import SESSION_FILE
+from autoopt.passes.base.config import full_config
 from autoopt.registry import registry
 from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify
+from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
 from autoopt.working_folder import STORE_WORK, working_folder
 
@@ -84,8 +88,8 @@ def replay(
         allow_script: run the user script of the recipe, if its content is the recorded one.
 
     Raises:
-        InputError: the recipe or the model is not the expected one, the recipe was edited or may not run its script,
-            `out` is a file, or the data cannot be read.
+        InputError: the recipe or the model is not the expected one, the recipe was edited, may not run its script or
+            names passes or parameters that there are not, `out` is a file, or the data cannot be read.
         SystemFailure: a pass did not succeed.
     """
     content, document = read_recipe(recipe)
@@ -98,8 +102,11 @@ def replay(
         document["calibration"] = DataConfig.parse(calibration).resolved(".").to_json()
     steps = content.pass_steps
     with WorkerPool(size=1) as pool, working_folder() as scratch:
+        needs_data = _check_steps(pool, content, recipe)
+        if needs_data and document.get("calibration") is None:
+            raise InputError(f"{needs_data} needs calibration data", where=str(recipe), remedy="name them with --data")
         source = _admit(pool, str(model), content.source, scratch / "source")
-        if calibration is not None:
+        if needs_data or calibration is not None:
             ask_worker(pool, DESCRIBE_DATA, {"data": document["calibration"]}, "calibration data")
         folder = ReplayEnvironment.from_json(pool, scratch, document).make(source, steps)
         digest = digest_folder(folder)
@@ -116,6 +123,30 @@ def replay(
         changed=_changes(content.environment or {}, environment()),
         changed_passes=_changed_passes(content.steps),
     )
+
+
+def _check_steps(pool: WorkerPool, recipe: Recipe, file: Path) -> str:
+    """Check that the passes of a recipe exist and take its parameters.
+
+    Returns:
+        The name of a pass that reads calibration data; empty if none does.
+
+    Raises:
+        InputError: a pass is unknown, or does not take a parameter.
+    """
+    accelerator = recipe.accelerator or Accelerator()
+    infos = pass_infos(accelerator, script_passes(pool, recipe.user_script, accelerator))
+    needs_data = ""
+    for index, step in enumerate(recipe.steps):
+        try:
+            info = infos(step.pass_name)
+            full_config(info, step.params)
+        except InputError as error:
+            remedy = error.remedy or "use the version of autoopt that wrote the recipe"
+            raise InputError(error.what, where=f"{file}:1: steps.{index}", remedy=remedy) from None
+        if info.needs_data:
+            needs_data = info.name
+    return needs_data
 
 
 def _admit(pool: WorkerPool, model: str, digest: str, folder: Path) -> Path:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autoopt.errors import InputError, SystemFailure
@@ -65,15 +65,18 @@ def choose_database(home: Path, choice: str | None) -> Database:
         postgres = local_postgres(home)
     except PostgresUnavailable as error:
         if choice == POSTGRESQL:
-            raise SystemFailure(str(error), where="--database", remedy="install postgresql, or name a URL") from None
-        return Database(WARNING.format(reason=str(error)))
+            raise SystemFailure(str(error), where="--database", remedy=error.remedy) from None
+        return Database(f"{WARNING.format(reason=str(error))}; {error.remedy}")
     description = f"Prefect's database: PostgreSQL {postgres.version}, started for it, data in {postgres.folder}"
     return Database(description, postgres.url, postgres)
 
 
 def _named(url: str, where: str, origin: str = "") -> Database:
     """The database at a URL, which `where` states."""
-    database = Database(f"Prefect's database: {without_password(url)}{origin}", _with_driver(url, where))
+    shown = f"{without_password(url)}{origin}"
+    database = Database(f"Prefect's database: {shown}", _with_driver(url, where))
+    if database.url.startswith("sqlite"):
+        return replace(database, description=WARNING.format(reason=shown))
     if _encoding(database.url) == "SQL_ASCII":
         reason = f"{without_password(url)} has the encoding SQL_ASCII, in which Prefect loses events"
         remedy = "create one with: createdb --encoding UTF8 --template template0 NAME"

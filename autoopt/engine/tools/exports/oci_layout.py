@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.errors import InputError, writing
-from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.json_codec import JsonObject, JsonValue, read_object
 from autoopt.model.files import digest_file, files_in
 from autoopt.results.release import Release
 from autoopt.working_folder import replacing
@@ -74,7 +74,8 @@ def _add_package(layout: Path, folder: Path, release: Release) -> JsonObject:
 def _check_same(layout: Path, manifest: JsonObject, release: Release) -> None:
     """Check that a manifest is that of this release."""
     blob = layout / "blobs" / "sha256" / str(manifest["digest"]).removeprefix("sha256:")
-    if json.loads(blob.read_text(encoding="utf-8"))["annotations"].get(RELEASE) != release.name:
+    annotations = read_object(blob).get("annotations")
+    if not isinstance(annotations, dict) or annotations.get(RELEASE) != release.name:
         remedy = "name another folder with --to"
         raise InputError(f"tag {release.number} is not release {release.name}", where=str(layout), remedy=remedy)
 
@@ -91,10 +92,9 @@ def _manifests(layout: Path) -> dict[str, JsonObject]:
     if not (layout / "index.json").exists() and not any(layout.glob("[!b.]*")):
         return {}
     try:
-        index = json.loads((layout / "index.json").read_text(encoding="utf-8"))
-        entries = index["manifests"]
+        entries = read_object(layout / "index.json")["manifests"]
         return {entry["annotations"][TAG]: _descriptor(entry) for entry in entries}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         remedy = "name a new folder, or an OCI layout that autoopt made"
         raise InputError("is no OCI layout of releases", where=str(layout), remedy=remedy) from error
 

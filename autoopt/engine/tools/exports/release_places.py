@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from autoopt.engine.run.export import Package, check_out, export
 from autoopt.engine.tools.exports import mlflow_runs, object_store, oci_layout
 from autoopt.errors import InputError, writing
+from autoopt.json_codec import read_object
 from autoopt.model.fetch import has_secret, is_url, shown_source
 from autoopt.results.release import Release
 from autoopt.store import Store
@@ -154,10 +155,7 @@ def _has(final: Path, release: Release) -> bool:
     """True if a folder holds this release; false if there is none, or one of a promotion that failed."""
     if not final.exists():
         return False
-    try:
-        document = json.loads((final / RELEASE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        document = {}
+    document = read_object(final / RELEASE_FILE)
     expected = release_document(release)
     names = ("zoo", "model", "artifact")
     differing = [name for name in names if document.get(name) != expected[name]]
