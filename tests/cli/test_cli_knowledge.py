@@ -45,6 +45,7 @@ def test_imported_knowledge_is_shown_planned_with_and_removed(call: Call, file: 
     )
     (learned,) = [line for line in planned.splitlines() if line.startswith("learned: ")]
     assert evidence in learned
+    assert call("knowledge", "remove", "").code == 2, "it is no beginning of a digest"
     assert call("knowledge", "remove", "team.json").out == "removed team.json: 1 lesson\n"
     assert "learned" not in call("plan", str(DIGITS)).out
 

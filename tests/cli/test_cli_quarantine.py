@@ -44,7 +44,7 @@ def test_the_quarantine_is_listed_and_lifted(home: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out == "nothing is in quarantine\n"
 
 
-@pytest.mark.parametrize("arguments", [(), ("bbbb",), ("aaaa", "--all")])
+@pytest.mark.parametrize("arguments", [(), ("bbbb",), ("",), ("aaaa", "--all")])
 def test_lifting_needs_an_id_that_is_in_quarantine_or_all(
     arguments: tuple[str, ...], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
