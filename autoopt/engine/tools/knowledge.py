@@ -95,10 +95,9 @@ def remove_imported(store: Store, name: str) -> ImportedKnowledge:
     Raises:
         InputError: Nothing or several things match.
     """
-    items = []
-    for item in imported_knowledge(store):
-        if item.file == name or (name and item.knowledge.digest.startswith(name)):
-            items.append(item)
+    if not name:
+        raise InputError("must not be empty", where="NAME", remedy="'autoopt knowledge show' lists what was imported")
+    items = [item for item in imported_knowledge(store) if item.file == name or item.knowledge.digest.startswith(name)]
     if len(items) != 1:
         reason = "several imported files match" if items else "no such imported knowledge"
         raise InputError(reason, where=name, remedy="'autoopt knowledge show' lists what was imported")
