@@ -140,8 +140,6 @@ def _text_ruled_out(node: str, model: Inspection, target: TargetSpec) -> str:
             text = f"convolutions hold {_conv_share(model):.0%} of the layers' weights; it leaves them as they are"
         case "session" if not target.thread_choices and target.execution_provider == CPU and not model.ops & NEURAL_OPS:
             text = "no session option matters to this model"
-        case "static" | "selective" if model.body_counts and not _layer_count(model):
-            text = "the layers are in bodies of If, Loop or Scan, where calibration sees no values"
         case "selective" if _layer_count(model) < MIN_LAYERS:
             text = "the model has too few layers to keep some of them in float"
     return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,8 +26,12 @@ def enough_items(context: PassContext) -> int:
     Raises:
         Refused: as `CalibrationReader`.
     """
-    first = next(CalibrationReader(context))
-    elements = sum(array.size for array in first.values())
+    return items_for(next(CalibrationReader(context)))
+
+
+def items_for(feed: Mapping[str, np.ndarray]) -> int:
+    """The number of items that ranges need if each is as large as `feed`."""
+    elements = sum(array.size for array in feed.values())
     return max(FEWEST_ITEMS, min(MAX_ITEMS, MAX_ELEMENTS // max(1, elements)))
 
 

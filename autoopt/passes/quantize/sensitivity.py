@@ -170,7 +170,7 @@ class SelectiveQuantization(StaticQuantization):
         self.nodes_to_exclude = sorted({*requested, *worst})
         result = Static.run(self, model)
         self.nodes_to_exclude = requested
-        if isinstance(result, Retry):
+        if isinstance(result, Retry) and "nodes_to_exclude" in result.params:
             # The worst layers follow from the report again, so they stay out of the recorded parameters.
             nodes: list[str] = result.params["nodes_to_exclude"]  # type: ignore[assignment]  # Static sets it
             return Retry(result.reason, {"nodes_to_exclude": sorted(set(nodes) - set(worst))})

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
+from autoopt.errors import InputError, one_line
 from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
-from autoopt.passes.base import Pass, Refused, Retry
+from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import is_large, op_counts, sort_nodes
+from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, op_counts, sort_nodes, walk_nodes
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset
+from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.hard_sigmoid import saturate_hard_sigmoids
@@ -51,7 +52,7 @@ class QuantizedTypes:
 class Static(Pass):
     """The common part of all static quantizations; subclasses choose types and formats."""
 
-    version = 4
+    version = 5
     target_bound = False
     tolerance = "lossy"
     needs_data = True
@@ -93,6 +94,7 @@ class Static(Pass):
         list[Literal["LSTM", "Attention"]],
         "operator types without a static form to quantize at run time; only for the CPU provider",
     ] = []
+    bodies: Annotated[bool, "also quantize the bodies of If, Loop and Scan"] = True
 
     def types(self) -> QuantizedTypes:
         """Format and types of the result."""
@@ -102,28 +104,63 @@ class Static(Pass):
         model = inline_functions(model)
         before = op_counts(model)
         op_types = self.quantized_op_types()
-        if not any(node.op_type in op_types for node in model.graph.node):
+        if not any(node.op_type in op_types for node in walk_nodes(model.graph)):
             return None
         self.types()
         self._check_settings()
-        model = self._equalized(model)
         with quiet():
-            prepared, ranges = self.calibrate(model)
-            failing = find_unquantizable(prepared, ranges, self.nodes_to_exclude, op_types)
-            if failing:
-                reason = f"{len(failing)} of the operators stay in float, without a valid scale or an integer form"
-                excluded = sorted({*self.nodes_to_exclude, *failing})
-                return Retry(f"{reason} ({', '.join(failing[:3])})", {"nodes_to_exclude": excluded})
-            if self.bias_correction:
-                self._correct_biases(prepared, ranges)
-            quantized = self.quantize(prepared, ranges.path)
-            saturate_hard_sigmoids(quantized)
+            quantized = self._quantized(model)
+            if isinstance(quantized, Retry):
+                return quantized
             if self.dynamic_ops:
                 from autoopt.passes.quantize.dynamic import DynamicQuantization
 
                 dynamic = DynamicQuantization(op_types=list(self.dynamic_ops), per_channel=True)
                 quantized = self.run_inner(dynamic, quantized)
+        import_ort_domain(quantized)
         return accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
+
+    def _quantized(self, model: ModelProto) -> ModelProto | Retry:
+        """The model with its main graph and the bodies of If, Loop and Scan quantized."""
+        op_types = self.quantized_op_types()
+        prepared = at_least_opset(self._equalized(model), self.lowest_opset)
+        ranges = None
+        if any(node.op_type in op_types for node in prepared.graph.node):
+            prepared, ranges = self.calibrate(prepared)
+            failing = find_unquantizable(prepared, ranges, self.nodes_to_exclude, op_types)
+            if failing:
+                reason = f"{len(failing)} of the operators stay in float, without a valid scale or an integer form"
+                excluded = sorted({*self.nodes_to_exclude, *failing})
+                return Retry(f"{reason} ({', '.join(failing[:3])})", {"nodes_to_exclude": excluded})
+        if self.bodies and has_subgraphs(prepared):
+            retry = self._quantize_bodies(prepared)
+            if retry:
+                return retry
+        if ranges is None:
+            return prepared
+        if self.bias_correction:
+            self._correct_biases(prepared, ranges)
+        quantized = self.quantize(prepared, ranges.path)
+        saturate_hard_sigmoids(quantized)
+        return quantized
+
+    def _quantize_bodies(self, model: ModelProto) -> Retry | None:
+        """Quantize the bodies of If, Loop and Scan that hold weights, in place."""
+        from autoopt.passes.quantize.body_items import quantize_bodies
+
+        layers = set(QUANTIZABLE_OPS).intersection(self.quantized_op_types())
+        try:
+            return quantize_bodies(model, layers, self.context, self.samples, self._quantized_body)
+        except (Refused, InputError):  # of the data, say
+            raise
+        except Exception as error:  # the runtime's, the quantizer's, and others for values that are not tensors
+            reason = f"the bodies of If, Loop and Scan stay in float: {one_line(str(error))}"
+            return Retry(reason, {"bodies": False})
+
+    def _quantized_body(self, body: ModelProto, context: PassContext) -> ModelProto | Retry:
+        inner = type(self)(**vars(self))
+        inner.context = context
+        return inner._quantized(body)
 
     def _equalized(self, model: ModelProto) -> ModelProto:
         """The float model with its channels evened out, as `equalize` says."""
@@ -227,6 +264,7 @@ class StaticQuantization(Static):
 
     QDQ keeps float operators between QuantizeLinear and DequantizeLinear, and the runtime fuses them; QOperator uses
     integer operators directly. Good for convolutions. Transformers often need `op_types: [MatMul]` or excluded nodes.
+    Local functions are inlined first; bodies of If, Loop and Scan are quantized with ranges of their own iterations.
     """
 
     accelerators = (

@@ -91,6 +91,7 @@ class Fp8Quantization(Pass):
             op_types=self.op_types,
             nodes_to_exclude=self.nodes_to_exclude,
             samples=self.samples,
+            bodies=False,
         )
         static.context = self.context
         quantized = static.run(model)
