@@ -81,6 +81,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "rename_inputs_outputs": "autoopt.passes.structure.signature:RenameInputsOutputs",
     "remove_outputs": "autoopt.passes.structure.signature:RemoveOutputs",
     "convert_input_output_types": "autoopt.passes.structure.signature:ConvertInputOutputTypes",
+    "extract_adapters": "autoopt.passes.structure.adapters:ExtractAdapters",
     "external_data": "autoopt.passes.structure.storage:ExternalData",
     "ort_format": "autoopt.passes.structure.storage:OrtFormat",
     "checker": "autoopt.passes.check.validity:Checker",

@@ -301,6 +301,17 @@ def scanned() -> ModelProto:
 
 
 @micro
+def low_rank_beside_a_layer() -> ModelProto:
+    return made(
+        "g (float[N, 16] x) => (float[N, 16] y)"
+        "{ base = MatMul (x, w)\n h = MatMul (x, a)\n d = MatMul (h, b)\n y = Add (base, d) }",
+        w=normal(16, 16),
+        a=normal(16, 4, seed=1),
+        b=normal(4, 16, seed=2),
+    )
+
+
+@micro
 def erf_gelu() -> ModelProto:
     return made(
         "g (float[N, 16] x) => (float[N, 16] y)"

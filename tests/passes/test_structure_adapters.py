@@ -1,0 +1,139 @@
+"""LoRA adapters as inputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from bench import outputs, step
+from micro_models import MODELS, made, normal
+from onnx import ModelProto
+
+from autoopt.model import io
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+
+A, B = "layers.0.q_proj.lora_A.weight", "layers.0.q_proj.lora_B.weight"
+
+
+def adapted(weight: str = "a", first: str = "first") -> ModelProto:
+    """A layer with an adapter of rank 4, whose first weight and first node have these names."""
+    model = made(
+        "g (float[2, 16] x) => (float[2, 16] y)"
+        "{ base = MatMul (x, w)\n biased = Add (base, c)\n h = MatMul (x, a)\n d = MatMul (h, b)\n"
+        " s = Mul (d, two)\n y = Add (biased, s) }",
+        w=normal(16, 16),
+        c=normal(16),
+        two=np.float32(2),
+        a=normal(16, 4, seed=1),
+        b=normal(4, 16, seed=2),
+    )
+    model.graph.node[2].name = first
+    model.graph.node[2].input[1] = weight
+    for tensor in model.graph.initializer:
+        if tensor.name == "a":
+            tensor.name = weight
+    return model
+
+
+def base(model: ModelProto) -> ModelProto:
+    """The model with an adapter of zeros."""
+    for tensor in model.graph.initializer:
+        if list(tensor.dims) == [4, 16]:
+            tensor.raw_data = bytes(len(tensor.raw_data))
+    return model
+
+
+def session(result: dict[str, object]) -> ort.InferenceSession:
+    return ort.InferenceSession(str(result["path"]) + "/model.onnx", providers=["CPUExecutionProvider"])
+
+
+def named() -> ModelProto:
+    return adapted("base_model.model.model.layers.0.q_proj.lora_A.default.weight")
+
+
+def test_the_weights_become_inputs_that_take_another_adapter(tmp_path: Path) -> None:
+    model = named()
+    result = step(tmp_path, model, "extract_adapters")
+    assert result["outcome"] == "ok", result["message"]
+    assert result["reports"]["extract_adapters"] == {
+        "file": "adapter_weights.onnx_adapter",
+        "inputs": {A: [16, 4], B: [4, 16]},
+    }
+    feeds = next(synthetic_feeds(model))
+    opened = session(result)
+    np.testing.assert_array_equal(opened.run(None, feeds)[0], outputs(model, tmp_path, feeds)[0])
+    other = {A: normal(16, 9, seed=5), B: np.zeros((9, 16), np.float32)}  # of another rank
+    expected = outputs(base(named()), tmp_path, feeds)[0]
+    np.testing.assert_allclose(opened.run(None, {**feeds, **other})[0], expected, rtol=1e-6)
+
+
+def test_onnxruntime_activates_the_file(tmp_path: Path) -> None:
+    model = named()
+    result = step(tmp_path, model, "extract_adapters", defaults="empty")
+    feeds = next(synthetic_feeds(model))
+    opened = session(result)
+    plain = opened.run(None, feeds)[0]
+    np.testing.assert_allclose(plain, outputs(base(named()), tmp_path, feeds)[0], rtol=1e-6)
+    adapter = ort.LoraAdapter()
+    adapter.Load(str(Path(result["path"], "adapter_weights.onnx_adapter")))
+    options = ort.RunOptions()
+    options.add_active_adapter(adapter)
+    np.testing.assert_allclose(opened.run(None, feeds, options)[0], outputs(model, tmp_path, feeds)[0], rtol=1e-6)
+
+
+def test_inputs_without_a_default_must_be_given(tmp_path: Path) -> None:
+    result = step(tmp_path, named(), "extract_adapters", defaults="none")
+    assert result["outcome"] == "ok", result["message"]
+    assert {value.name for value in session(result).get_inputs()} == {"x", A, B}
+
+
+def test_safetensors_hold_the_weights(tmp_path: Path) -> None:
+    result = step(tmp_path, named(), "extract_adapters", file_format="safetensors")
+    data = Path(result["path"], "adapter_weights.safetensors").read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    for name, array in ((A, normal(16, 4, seed=1)), (B, normal(4, 16, seed=2))):
+        low, high = header[name]["data_offsets"]
+        read = np.frombuffer(data[start + low : start + high], np.float32).reshape(header[name]["shape"])
+        np.testing.assert_array_equal(read, array)
+    assert header[A]["dtype"] == "F32"
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (adapted(), {"adapter_0.lora_A.weight", "adapter_0.lora_B.weight"}),
+        (adapted(first="/model/decoder/fc/default/MatMul"), {"decoder.fc.lora_A.weight", "decoder.fc.lora_B.weight"}),
+    ],
+)
+def test_adapters_without_a_name_are_found_by_their_shape(tmp_path: Path, model: ModelProto, names: set[str]) -> None:
+    result = step(tmp_path, model, "extract_adapters")
+    assert set(result["reports"]["extract_adapters"]["inputs"]) == names
+
+
+def test_gemm_with_a_transposed_weight_keeps_its_form(tmp_path: Path) -> None:
+    model = made(
+        "g (float[2, 16] x) => (float[2, 8] y)"
+        "{ base = Gemm <transB = 1> (x, w)\n h = Gemm <transB = 1> (x, a)\n d = Gemm <transB = 1> (h, b)\n"
+        " y = Add (base, d) }",
+        w=normal(8, 16),
+        a=normal(2, 16),
+        b=normal(8, 2),
+    )
+    result = step(tmp_path, model, "extract_adapters")
+    assert result["outcome"] == "ok", result["message"]
+    shapes = {}
+    for value in io.load(Path(result["path"], "model.onnx")).graph.input[1:]:
+        dims = value.type.tensor_type.shape.dim
+        shapes[value.name[-13:]] = [dim.dim_param or dim.dim_value for dim in dims]
+    assert shapes == {"lora_A.weight": ["lora_r", 16], "lora_B.weight": [8, "lora_r"]}
+
+
+@pytest.mark.parametrize("name", ["gemm_mlp", "relu_only"])
+def test_a_model_without_adapters_is_refused(tmp_path: Path, name: str) -> None:
+    result = step(tmp_path, MODELS[name](), "extract_adapters")
+    assert result["outcome"] == "refused"
+    assert "LoRA" in result["message"]
