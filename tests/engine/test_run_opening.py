@@ -52,7 +52,7 @@ def test_a_part_of_a_run_over_several_targets_carries_the_targets_name(simulatio
 def test_the_deadline_follows_from_the_minutes(simulation: Simulation) -> None:
     request = RunRequest(dag=simulation.plan.spec, workers=3)
     attempt = make_attempt(request, simulation.inputs(minutes=2), "run", began=100.0)
-    assert (attempt.began, attempt.deadline, attempt.workers) == (100.0, 220.0, 3)
+    assert (attempt.began, attempt.deadline, attempt.grace, attempt.workers) == (100.0, 214.0, 6.0, 3)
     assert make_attempt(request, simulation.inputs(), "run", began=100.0).deadline == float("inf")
 
 

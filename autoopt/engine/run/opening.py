@@ -15,7 +15,7 @@ from autoopt.engine.inputs.resolve import ResolvedInputs
 from autoopt.engine.planning.proposal import model_name
 from autoopt.engine.run.loop import time_spent
 from autoopt.engine.run.session import Session
-from autoopt.engine.work.attempt import Attempt, RetryPolicy
+from autoopt.engine.work.attempt import GRACE_SECONDS, Attempt, RetryPolicy
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.pass_runs import ChainProgress, stored_pass_run
 from autoopt.engine.work.resources import Resources
@@ -40,6 +40,8 @@ CONTINUES = "continues"
 """The entry of a run's settings with the id of the finished run whose trials it takes over."""
 SHOWN_CHAINS = 100
 """Chains listed in the plan of a run's record."""
+LAST_CALLS_SHARE = 0.05
+"""Share of a run's minutes, up to `GRACE_SECONDS`, in which nothing new begins and calls under way may end."""
 
 
 def open_session(
@@ -140,9 +142,11 @@ def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: f
         run: Id of the run.
         began: Start of the run on `time.monotonic`, earlier by what interrupted attempts took.
     """
-    deadline, limit = float("inf"), RUN_LIMIT
+    deadline, limit, grace = float("inf"), RUN_LIMIT, GRACE_SECONDS
     if inputs.search.minutes:
-        deadline = began + inputs.search.minutes * 60
+        seconds = inputs.search.minutes * 60
+        grace = min(grace, LAST_CALLS_SHARE * seconds)
+        deadline = began + seconds - grace
     if request.until < deadline:
         deadline, limit = request.until, SWEEP_LIMIT
     return Attempt(
@@ -152,6 +156,7 @@ def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: f
         began=began,
         deadline=deadline,
         limit=limit,
+        grace=grace,
         retry=RetryPolicy(earlier_runs=request.retry_failed),
         clock=time.monotonic,
     )
