@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench import cosine, outputs, saved, step, steps
+from bench import cosine, ops, outputs, saved, step, steps
 from micro_models import made, normal
 
+from autoopt.model import io
+from autoopt.model.session import write_optimized
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
@@ -47,3 +49,15 @@ def test_operators_that_the_quantizer_fails_on_are_excluded(tmp_path: Path) -> N
     )
     results = steps(tmp_path, model, [("name_fix", {}), ("static_quantization", {})], True)
     assert results[-1]["outcome"] == "ok", results[-1]["message"]
+
+
+def test_the_weights_of_a_gemm_that_adds_a_computed_value_are_not_dequantized_at_run_time(tmp_path: Path) -> None:
+    model = made(
+        "g (float[2, 16] x) => (float[2, 16] y) { h = Relu (x)\n y = Gemm <transB = 1> (x, w, h) }", w=normal(16, 16)
+    )
+    result = step(tmp_path, model, "static_quantization", True, per_channel=True)
+    assert result["outcome"] == "ok", result["message"]
+    assert "Gemm" not in ops(saved(result))
+    executed = tmp_path / "executed.onnx"
+    write_optimized(Path(result["path"], "model.onnx"), executed, {"graph_optimization_level": "extended"})
+    assert "QLinearMatMul" in ops(io.load(executed))

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from autoopt.passes.onnx_tools.graphs import drop_metadata, has_more_of, new_name, rename_inputs, walk_nodes
+from autoopt.model.tensors import walk_graphs
+from autoopt.passes.onnx_tools.gemm import split_gemms
+from autoopt.passes.onnx_tools.graphs import (
+    constant_names,
+    drop_metadata,
+    has_more_of,
+    new_name,
+    rename_inputs,
+    walk_nodes,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -83,6 +92,20 @@ def flatten_biases(model: ModelProto) -> None:
             channels = bias.dims[-1]
             del bias.dims[:]
             bias.dims.append(channels)
+
+
+def split_gemms_with_computed_bias(model: ModelProto) -> None:
+    """Replace each Gemm that adds a computed value by MatMul and Add, in place, also in bodies.
+
+    It has no integer form, but the quantizer takes it for one: its weights would be dequantized in each inference.
+    """
+    fixed: set[str] = set()
+    fixed = fixed.union(*map(constant_names, walk_graphs(model.graph)))
+    others = set()
+    for node in walk_nodes(model.graph):
+        if node.op_type == "Gemm" and (len(node.input) < 3 or node.input[2] in {*fixed, ""}):
+            others.add(node.name)
+    split_gemms(model, others)
 
 
 def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], op_types: list[str]) -> list[str]:

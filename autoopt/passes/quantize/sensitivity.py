@@ -42,7 +42,7 @@ class LayerSensitivity(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("sensitivity",)
 
-    version = 7
+    version = 8
 
     samples: Annotated[int, Unit("items"), "maximum number of calibration items to compare"] = 16
     layers: Annotated[int, "maximum number of layers, those with the largest weights first"] = 128
@@ -149,7 +149,7 @@ class SelectiveQuantization(StaticQuantization):
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process", "layer_sensitivity")
     aliases: ClassVar[tuple[str, ...]] = ("node_exclusion",)
 
-    version = 3
+    version = 4
 
     exclude_worst: Annotated[int, Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"] = 2
     rank_by: Annotated[

@@ -23,6 +23,7 @@ from autoopt.passes.quantize.ort_quantizer import (
     find_unquantizable,
     flatten_biases,
     rename_ambiguous_weights,
+    split_gemms_with_computed_bias,
 )
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault
@@ -190,6 +191,7 @@ class Static(Pass):
 
         prepared = at_least_opset(model, self.lowest_opset)
         rename_ambiguous_weights(prepared)
+        split_gemms_with_computed_bias(prepared)
         flatten_biases(prepared)
         ranges = calibrate(
             prepared,

@@ -56,6 +56,7 @@ class Fp8Quantization(Pass):
     session options get `graph_optimization_level: disable`. Passes that would raise the level conflict with this one.
     """
 
+    version = 2
     tolerance = "lossy"
     needs_data = True
     requires = ("quant_pre_process",)
