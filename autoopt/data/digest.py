@@ -40,19 +40,15 @@ def digest_path(path: Path) -> str:
         if path.is_file():
             return _digest_file(path)
         if path.is_dir():
-            return _digest_folder(path)
+            total = hashlib.sha256()
+            for file in sorted(path.rglob("*")):
+                if file.is_file():
+                    line = f"{file.relative_to(path).as_posix()}\0{_digest_file(file)}\n"
+                    total.update(line.encode(errors="surrogateescape"))  # names need not be UTF-8
+            return total.hexdigest()
     except OSError as error:
         raise InputError(f"the data cannot be read ({error.strerror})", where=str(error.filename or path)) from error
     raise InputError("no such data file or folder", where=str(path))
-
-
-def _digest_folder(path: Path) -> str:
-    total = hashlib.sha256()
-    for file in sorted(path.rglob("*")):
-        if file.is_file():
-            line = f"{file.relative_to(path).as_posix()}\0{_digest_file(file)}\n"
-            total.update(line.encode(errors="surrogateescape"))  # names need not be UTF-8
-    return total.hexdigest()
 
 
 def _digest_file(path: Path) -> str:

@@ -35,20 +35,16 @@ def data_file(data: Data, home: Path) -> object:
     if isinstance(data, DataFrame):
         return write_once(data.to_csv(index=False).encode(), home, "data.csv")
     if isinstance(data, Mapping) and data and all(hasattr(value, "__array__") for value in data.values()):
-        return write_once(_npz(data), home, "data.npz")
+        # Equal arrays give equal bytes: entries without a time of writing.
+        import numpy as np
+
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, value in data.items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
+                    try:
+                        np.lib.format.write_array(stream, np.asarray(value), allow_pickle=False)
+                    except ValueError as error:
+                        raise InputError(f"array {name!r}: {error}", where="data") from None
+        return write_once(buffer.getvalue(), home, "data.npz")
     return data
-
-
-def _npz(arrays: Mapping[str, object]) -> bytes:
-    """The arrays as a `.npz` file; equal arrays give equal bytes."""
-    import numpy as np
-
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, value in arrays.items():
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
-                try:
-                    np.lib.format.write_array(stream, np.asarray(value), allow_pickle=False)
-                except ValueError as error:
-                    raise InputError(f"array {name!r}: {error}", where="data") from None
-    return buffer.getvalue()

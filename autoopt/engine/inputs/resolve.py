@@ -281,7 +281,15 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
     target = spec.all_targets[0]
     runtime = resources.hosts.runtime_of(target.where)
     flags = frozenset((runtime.get("cpu") or cpu())["flags"])
-    data = _data_sets(request, spec, cache)
+    # The data of the request, else those of the DAG.
+    evaluation, calibration = request.data, request.calibration
+    if evaluation is None:
+        evaluation = spec.data_json("evaluation")
+    if calibration is None:
+        calibration = spec.data_json("calibration")
+    evaluation_source = data_source(evaluation, cache)
+    calibration_source = data_source(calibration, cache) or evaluation_source
+    data = DataSets(evaluation_source, calibration_source, data_source(spec.data_json("latency"), cache))
     script = None
     if spec.script_path is not None:
         check_allowed(spec.script_path)
@@ -316,18 +324,6 @@ def _plan(
     ).with_goal(request.goal.minimize)
     proposal = propose(options, inputs, infos, facts)
     return proposal.spec, proposal.plan(infos), custom
-
-
-def _data_sets(request: RunRequest, spec: DagSpec, cache: Path) -> DataSets:
-    """The data that the request or else the DAG names."""
-    evaluation, calibration = request.data, request.calibration
-    if evaluation is None:
-        evaluation = spec.data_json("evaluation")
-    if calibration is None:
-        calibration = spec.data_json("calibration")
-    evaluation_source = data_source(evaluation, cache)
-    calibration_source = data_source(calibration, cache) or evaluation_source
-    return DataSets(evaluation_source, calibration_source, data_source(spec.data_json("latency"), cache))
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,17 @@ class SetChoice:
                 f"better by themselves, but not measurably together ({self._chains()}); keeping your models"
             )
         else:
-            return self._result(candidate, measurements)
+            summary, caveats = stored_summary(self.ctx, measurements.keys)
+            return ModelResult(
+                artifact=candidate.artifact,
+                path=self.ctx.model_path(candidate),
+                chain=self._chains(),
+                metrics=values_of(measurements.metrics),
+                intervals=dict(measurements.metrics),
+                ratios=dict(measurements.ratios),
+                flags=(*measurements.reasons, *caveats),
+                measured=summary,
+            )
         self.chosen = {}
         return self._source()
 
@@ -107,16 +117,3 @@ class SetChoice:
         if self.baseline.outcome.good and self.baseline.violation <= 0:
             return source_model(self.ctx, self.baseline)
         return None
-
-    def _result(self, candidate: Candidate, measurements: Measurements) -> ModelResult:
-        summary, caveats = stored_summary(self.ctx, measurements.keys)
-        return ModelResult(
-            artifact=candidate.artifact,
-            path=self.ctx.model_path(candidate),
-            chain=self._chains(),
-            metrics=values_of(measurements.metrics),
-            intervals=dict(measurements.metrics),
-            ratios=dict(measurements.ratios),
-            flags=(*measurements.reasons, *caveats),
-            measured=summary,
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ from autoopt.model.model_set import ModelSet
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
 from autoopt.spec.proposal_options import names_model
-from autoopt.store import ModelRecord, RunRecord, Store
+from autoopt.store import ModelRecord, RunRecord
 
 SEARCH_SHARE: Final = 0.7
 """Share of the run's minutes for the searches; the rest is for measuring the whole set."""
@@ -58,7 +58,10 @@ def prepare_model_set(
     if sources.calibration.digest != sources.data.digest:
         calibration = record_inputs(request, spec, sources, sources.calibration, resources)
     sources = sources.with_outputs(recorded.recording.outputs, resources)
-    shares = _shares(request, recorded, sources.description.parts, resources.store)
+    # A run that is resumed keeps the shares that it measured first.
+    shares = {name: recorded.share(name) for name in sources.description.parts}
+    if request.resume is not None:
+        shares |= resources.store.runs.get(request.resume).settings.get(SHARES, {})
     set_parts = []
     for name, share in shares.items():
         part_request = replace(
@@ -88,14 +91,6 @@ def prepare_model_set(
         description=sources.description,
         notes=list(whole.notes),
     )
-
-
-def _shares(request: RunRequest, recorded: RecordedInputs, parts: Iterable[str], store: Store) -> dict[str, float]:
-    """The share of the set's time that each part takes; a run that is resumed keeps what it measured."""
-    shares = {name: recorded.share(name) for name in parts}
-    if request.resume is not None:
-        shares |= store.runs.get(request.resume).settings.get(SHARES, {})
-    return shares
 
 
 def _record(

@@ -95,7 +95,11 @@ class GoalOptions:
             request = replace(request, objectives=(Objective(MINIMIZED[self.minimize], "minimize"),))
         if self.metric is None and self.max_drop is None:
             return request
-        limit = self._limit(self._limited_metric(request, data))
+        name = self._limited_metric(request, data)
+        if self.max_drop is not None:
+            limit = Constraint(name, max_drop=self.max_drop)
+        else:
+            limit = DEFAULT_QUALITY.get(name, Constraint(name, max_drop=0.01))
         others = [c for c in request.constraints or () if get_metric(c.metric, request.custom).kind not in QUALITY]
         return replace(request, constraints=[limit, *others])
 
@@ -110,11 +114,6 @@ class GoalOptions:
             remedy = "name the labels with --label, or limit agreement: --metric agreement"
             raise InputError("needs labels in the data", where=option, remedy=remedy)
         return name
-
-    def _limit(self, name: str) -> Constraint:
-        if self.max_drop is not None:
-            return Constraint(name, max_drop=self.max_drop)
-        return DEFAULT_QUALITY.get(name, Constraint(name, max_drop=0.01))
 
 
 def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal, list[str]]:

@@ -291,11 +291,17 @@ def _recipe(
 ) -> dict[str, object]:
     model = package.model
     documents = [step.to_json() for step in steps]
+    # The user's file, and the store's copy of it.
+    copy = store.artifacts.path(package.run.model)
+    paths = [str(copy.absolute())]
+    if package.source_path.endswith((".onnx", ".ort")) and "://" not in package.source_path:
+        paths.insert(0, package.source_path)
+    digest = digest_file(copy)
     return {
         "recipe": RECIPE,
         "run": package.run.id,
         "source": package.run.model,
-        "source_files": _source_files(store, package),
+        "source_files": [{"path": path, "sha256": digest} for path in paths],
         "source_session": package.session({}),
         "result": model.artifact,
         "chain": model.short_chain,
@@ -309,16 +315,6 @@ def _recipe(
         "runtime": dict(runtime),
         "environment": dict(environment()),
     }
-
-
-def _source_files(store: Store, package: Package) -> list[dict[str, str]]:
-    """The places of the source model, with the digest of its graph: the user's file, and the store's copy."""
-    copy = store.artifacts.path(package.run.model)
-    paths = [str(copy.absolute())]
-    if package.source_path.endswith((".onnx", ".ort")) and "://" not in package.source_path:
-        paths.insert(0, package.source_path)
-    digest = digest_file(copy)
-    return [{"path": path, "sha256": digest} for path in paths]
 
 
 def _data(package: Package) -> Mapping[str, object] | None:
@@ -347,7 +343,15 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
     Raises:
         AutooptError: the data cannot be read, or do not fit the model.
     """
-    request = _sample_request(store, package)
+    data = _data(package)
+    script = package.replay_environment.get("user_script") if package.scripts_may_run else None
+    request = MeasureRequest(
+        candidate=ModelFile(str(store.artifacts.path(package.run.model))),
+        data=None if data is None else DataConfig.parse(data),
+        target=replace(package.target, python=""),
+        settings=package.measurement,
+        user_script=None if script is None else str(script),
+    )
 
     def ask(file: Path) -> Mapping[str, Any]:
         payload = {"request": request.to_json(), "path": str(file)}
@@ -361,18 +365,6 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
     folder, reply = read_once(store.home, [STORE_INPUTS, content, data, versions()], lambda to: ask(to / INPUTS))
     shutil.copyfile(folder / INPUTS, path)
     return reply
-
-
-def _sample_request(store: Store, package: Package) -> MeasureRequest:
-    data = _data(package)
-    script = package.replay_environment.get("user_script") if package.scripts_may_run else None
-    return MeasureRequest(
-        candidate=ModelFile(str(store.artifacts.path(package.run.model))),
-        data=None if data is None else DataConfig.parse(data),
-        target=replace(package.target, python=""),
-        settings=package.measurement,
-        user_script=None if script is None else str(script),
-    )
 
 
 def _measuring_environment(store: Store, package: Package) -> Mapping[str, Any]:

@@ -40,7 +40,15 @@ def new_package(out: Path) -> Iterator[Path]:
         new = scratch / "package"
         new.mkdir()
         yield new
-        _replace(new, out)
+        files = files_in(new)
+        for name in files:
+            if PurePosixPath(name).name in ENTRIES:
+                remove_package((out / name).parent)
+        # Within a model set, the parts come before the file that describes the whole.
+        for name in sorted(files, key=lambda name: (PurePosixPath(name).name in ENTRIES, name == MODEL_SET)):
+            faults.reached("within package")
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            files[name].replace(out / name)
 
 
 def remove_package(out: Path) -> None:
@@ -70,15 +78,3 @@ def replaced_note(out: Path, run: str) -> str:
         f"your model replaces that of run {other} in {out}/ ({description}); "
         f"'autoopt export {other} -o DIR' writes it again"
     )
-
-
-def _replace(new: Path, out: Path) -> None:
-    files = files_in(new)
-    for name in files:
-        if PurePosixPath(name).name in ENTRIES:
-            remove_package((out / name).parent)
-    # Within a model set, the parts come before the file that describes the whole.
-    for name in sorted(files, key=lambda name: (PurePosixPath(name).name in ENTRIES, name == MODEL_SET)):
-        faults.reached("within package")
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        files[name].replace(out / name)

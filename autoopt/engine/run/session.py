@@ -147,7 +147,14 @@ class Session:
         The trials of the run that this one continues are taken over instead of being searched again.
         """
         if self.continues is not None:
-            stopped = self._take_over_trials(self.continues)
+            store = self.ctx.store
+            for trial in store.trials.all(self.continues):
+                details = {**trial.details, "executed": 0}
+                store.trials.finish(replace(trial, run=self.ctx.run, details=details))
+            self.ctx.attempt.observer.on_note(
+                f"run {self.continues} has done the search: only its best candidates are measured on"
+            )
+            stopped = str((store.runs.get(self.continues).result or {}).get("stopped", ""))
             return self.conclude(self.completed_trials(), stopped)
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
         trials_planned = min(self.search_config.trials or problem.plan.point_count, problem.plan.point_count)
@@ -201,15 +208,6 @@ class Session:
         if not baseline.outcome.good and not baseline.transient and trials and not repaired:
             failure = source_failure(self.ctx.problem, baseline.message)
             raise InputError(f"{failure}; no pass repairs it", where=self.name)
-
-    def _take_over_trials(self, run: str) -> str:
-        """Copy the trials of a finished run into this one; return why its search ended."""
-        store = self.ctx.store
-        for trial in store.trials.all(run):
-            details = {**trial.details, "executed": 0}
-            store.trials.finish(replace(trial, run=self.ctx.run, details=details))
-        self.ctx.attempt.observer.on_note(f"run {run} has done the search: only its best candidates are measured on")
-        return str((store.runs.get(run).result or {}).get("stopped", ""))
 
     def completed_trials(self) -> list[CompletedTrial]:
         """The completed trials of this run, from the store."""

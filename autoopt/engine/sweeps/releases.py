@@ -142,22 +142,18 @@ def roll_back(store: Store, name: str, zoo: str | None = None) -> tuple[Release,
     """
     zoo, name, _ = find_releases(store, name, zoo)
     with release_turn(store, f"{zoo}/{name}", _user()):
-        return _rolled_back(store, name, zoo)
-
-
-def _rolled_back(store: Store, name: str, zoo: str) -> tuple[Release, Release]:
-    history = release_histories(store, zoo)[name]
-    current = history.current
-    assert current is not None, "a history has a step"
-    before = history.promoted.get(current.replaced)
-    if before is None:
-        raise InputError(f"release {current.name} is the first one", where=name, remedy="promote another model")
-    run = store.runs.get(before.entry.run)
-    package = package_of(store, run, before.trial, before.target)
-    publish(store, package, before, current.places)
-    data = {"back_to": before.number, "from": current.number, "by": _user()}
-    store.events.add(EventRecord(kind=RELEASE_EVENT, run=run.id, subject=f"{zoo}/{name}", data=data))
-    return current, before
+        history = release_histories(store, zoo)[name]
+        current = history.current
+        assert current is not None, "a history has a step"
+        before = history.promoted.get(current.replaced)
+        if before is None:
+            raise InputError(f"release {current.name} is the first one", where=name, remedy="promote another model")
+        run = store.runs.get(before.entry.run)
+        package = package_of(store, run, before.trial, before.target)
+        publish(store, package, before, current.places)
+        data = {"back_to": before.number, "from": current.number, "by": _user()}
+        store.events.add(EventRecord(kind=RELEASE_EVENT, run=run.id, subject=f"{zoo}/{name}", data=data))
+        return current, before
 
 
 def find_releases(store: Store, name: str, zoo: str | None = None) -> tuple[str, str, ReleaseHistory]:

@@ -54,14 +54,7 @@ def export_knowledge(store: Store, file: Path) -> Exported:
     lessons = [named.lesson for named in own_lessons(store)]
     if not lessons:
         raise InputError("the store has no finished run to learn from", remedy="run 'autoopt run model.onnx' first")
-    knowledge = Knowledge.of(_fitting(lessons), library_version("autoopt"))
-    with replacing(file) as new:
-        knowledge.write(new)
-    return Exported(len(knowledge.lessons), len(lessons) - len(knowledge.lessons))
-
-
-def _fitting(lessons: Sequence[Lesson]) -> tuple[Lesson, ...]:
-    """The first lessons that one file can hold."""
+    # As many of the newest lessons as one file can hold.
     fitting: list[Lesson] = []
     room = MAX_BYTES - 1024
     for lesson in lessons[:MAX_LESSONS]:
@@ -69,7 +62,10 @@ def _fitting(lessons: Sequence[Lesson]) -> tuple[Lesson, ...]:
         if room < 0:
             break
         fitting.append(lesson)
-    return tuple(fitting)
+    knowledge = Knowledge.of(tuple(fitting), library_version("autoopt"))
+    with replacing(file) as new:
+        knowledge.write(new)
+    return Exported(len(knowledge.lessons), len(lessons) - len(knowledge.lessons))
 
 
 def import_knowledge(store: Store, file: Path) -> tuple[Knowledge, bool]:

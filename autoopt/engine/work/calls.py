@@ -103,7 +103,10 @@ def guarded_call(
     if reason is not None:
         return HostReply(CallResult(Outcome.CRASHED, message=reason, transient=True), None)
     reply = _gated_call(ctx, host, terms, work)
-    if _is_transient(reply):
+    result = reply.result
+    steps = reply.reply.steps if isinstance(reply.reply, PassReply) else ()
+    failures = [(result.outcome, result.message), *((step.outcome, step.message) for step in steps)]
+    if result.transient or any(is_setup_failure(outcome, message) for outcome, message in failures):
         reply = _gated_call(ctx, host, replace(terms, exclusive=True), work)
     quarantine.note(terms.subject, reply.result)
     return reply
@@ -145,13 +148,6 @@ def _report(attempt: Attempt, terms: CallTerms, phase: str, began: float, ended:
     """Tell the observer what this thread did."""
     thread = threading.current_thread().name
     attempt.observer.on_work(WorkSpan(phase, terms.subject.work, thread, began, ended))
-
-
-def _is_transient(reply: HostReply[Reply]) -> bool:
-    result = reply.result
-    steps = reply.reply.steps if isinstance(reply.reply, PassReply) else ()
-    failures = [(result.outcome, result.message), *((step.outcome, step.message) for step in steps)]
-    return result.transient or any(is_setup_failure(outcome, message) for outcome, message in failures)
 
 
 def _raise_if_disk_full(message: str) -> None:

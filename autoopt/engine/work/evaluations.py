@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from autoopt.data import DataConfig
 from autoopt.engine.work import equal_graphs
@@ -269,7 +268,11 @@ def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[
     request = _request(ctx, meter_run)
     if meter_run.candidate.key == ctx.problem.source.key or not request.compares_graphs:
         return _measure(ctx, request, meter_run, limit), True
-    graphs = _executed_graphs(ctx, request, meter_run, limit)
+    # Other work may run on the machine while the graphs are written.
+    host = ctx.resources.hosts.of(ctx.problem.host)
+    terms = CallTerms(_subject(ctx, meter_run, ()), limit, phase="measuring")
+    answer = guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(EXECUTED_GRAPH_METER, request, limits))
+    graphs = equal_graphs.graphs_in(answer.reply)
     request = replace(request, executed_graphs=graphs)
     graph, source_graph = graphs
     if not graph:
@@ -285,14 +288,6 @@ def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[
         ctx.store.results.finish_evaluation(record)
         equal_graphs.remember(ctx, graph_key, record)
         return record, True
-
-
-def _executed_graphs(ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit: float) -> tuple[str, str]:
-    """The digests of the graphs that the runtime executes for candidate and source, made while others may work."""
-    host = ctx.resources.hosts.of(ctx.problem.host)
-    terms = CallTerms(_subject(ctx, meter_run, ()), limit, phase="measuring")
-    answer = guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(EXECUTED_GRAPH_METER, request, limits))
-    return equal_graphs.graphs_in(answer.reply)
 
 
 def _source_latency(ctx: RunContext) -> EvaluationRecord | None:
@@ -380,6 +375,11 @@ def evaluation_record(
     if result.transient or is_setup_failure(result.outcome, result.message):
         details[TRANSIENT] = True
         details["disturbed"] = True
+    recorded = dict(environment())
+    runtime = dict(ctx.resources.hosts.runtime_of(ctx.problem.host))
+    runtime.pop("cpu", None)
+    if runtime:
+        recorded["measured by"] = runtime
     return EvaluationRecord(
         key=meter_run.key,
         candidate=meter_run.candidate,
@@ -391,16 +391,6 @@ def evaluation_record(
         details=details,
         seconds=result.seconds,
         message=result.message,
-        environment=_environment(ctx),
+        environment=recorded,
         run=ctx.run,
     )
-
-
-def _environment(ctx: RunContext) -> dict[str, Any]:
-    """This environment, and the one of the host that measured if it is another."""
-    recorded = dict(environment())
-    runtime = dict(ctx.resources.hosts.runtime_of(ctx.problem.host))
-    runtime.pop("cpu", None)
-    if runtime:
-        recorded["measured by"] = runtime
-    return recorded

@@ -85,19 +85,15 @@ def unpacked(archive: str, home: Path) -> Path:
         raise InputError("no such file", where=shown_source(archive))
     folder = home / "unpacked" / digest_file(file)
     if not folder.is_dir():
-        _unpack(file, folder)
+        from autoopt.workers import call_once  # plans of other models start no worker
+
+        with working_folder(folder.parent) as scratch:
+            new = scratch / folder.name
+            new.mkdir()
+            payload = {"source": str(file), "dest": str(new)}
+            unpacked = call_once("autoopt.model.archive:unpack", payload, timeout=UNPACK_SECONDS)
+            if not unpacked.outcome.good:
+                raise unpacked.to_exception()
+            if not folder.exists():  # another process may have unpacked the same archive meanwhile
+                new.rename(folder)
     return folder
-
-
-def _unpack(file: Path, folder: Path) -> None:
-    from autoopt.workers import call_once  # plans of other models start no worker
-
-    with working_folder(folder.parent) as scratch:
-        new = scratch / folder.name
-        new.mkdir()
-        payload = {"source": str(file), "dest": str(new)}
-        unpacked = call_once("autoopt.model.archive:unpack", payload, timeout=UNPACK_SECONDS)
-        if not unpacked.outcome.good:
-            raise unpacked.to_exception()
-        if not folder.exists():  # another process may have unpacked the same archive meanwhile
-            new.rename(folder)

@@ -94,7 +94,8 @@ def pool(observations: Sequence[Observation], usual: float = USUAL, seed: int = 
     posteriors = [data.posteriors(scale, np.array(SCALES)) for scale in SCALES]
     means = np.concatenate([posterior.means for posterior in posteriors])
     roots = np.concatenate([posterior.roots for posterior in posteriors])
-    priors = np.array([_log_prior(scale, usual) for scale in SCALES])
+    # A half-Cauchy density on a logarithmic grid, up to a constant.
+    priors = np.array([math.log(scale) - math.log1p((scale / usual) ** 2) for scale in SCALES])
     scores = np.concatenate([posterior.log_likelihoods for posterior in posteriors])
     scores += (priors[:, None] + priors).ravel()
     weights = np.exp(scores - scores.max())
@@ -180,8 +181,3 @@ class _Data:
 def _half_log_determinant(roots: np.ndarray) -> np.ndarray:
     """Compute half the logarithms of the determinants of matrices from their Cholesky factors."""
     return np.asarray(np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1))
-
-
-def _log_prior(scale: float, usual: float) -> float:
-    """Compute the logarithm of a half-Cauchy density on a logarithmic grid, up to a constant."""
-    return math.log(scale) - math.log1p((scale / usual) ** 2)

@@ -21,7 +21,7 @@ from autoopt.model.session_options import plain_options
 from autoopt.model.storage import size_of
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import GraphProto, NodeProto, TensorProto
 
 LARGEST: Final = 256 << 20
 """Bytes of a model with its external data up to which writing its graph takes less time than measuring it."""
@@ -81,21 +81,18 @@ def _graph_digest(graph: GraphProto, outer: Mapping[str, str], folder: Path) -> 
     """
     values = dict(outer)
     for index, value in enumerate(graph.input):
-        values[value.name] = _digest("input", str(index), _type_text(value))
+        # A model with a fixed batch takes other inputs than one without, so the sizes count.
+        tensor_type = value.type.tensor_type
+        sizes = [str(dimension.dim_value) for dimension in tensor_type.shape.dim]
+        values[value.name] = _digest("input", str(index), f"{tensor_type.elem_type} {' '.join(sizes)}")
     for tensor in graph.initializer:
-        values[tensor.name] = _tensor_digest(tensor, folder)
+        content = hashlib.sha256(_content(tensor, folder))
+        values[tensor.name] = _digest(str(tensor.data_type), str(list(tensor.dims)), content.hexdigest())
     for node in graph.node:
         digest = _node_digest(node, values, folder)
         for index, name in enumerate(node.output):
             values[name] = f"{digest} {index}"
     return _digest(*[values[output.name] for output in graph.output])
-
-
-def _type_text(value: ValueInfoProto) -> str:
-    """The type and the fixed sizes of a value: a model with a fixed batch takes other inputs than one without."""
-    tensor_type = value.type.tensor_type
-    sizes = [str(dimension.dim_value) for dimension in tensor_type.shape.dim]
-    return f"{tensor_type.elem_type} {' '.join(sizes)}"
 
 
 def _node_digest(node: NodeProto, values: Mapping[str, str], folder: Path) -> str:
@@ -109,11 +106,6 @@ def _node_digest(node: NodeProto, values: Mapping[str, str], folder: Path) -> st
         else:
             parts.append(attribute.SerializeToString(deterministic=True).hex())
     return _digest(*parts)
-
-
-def _tensor_digest(tensor: TensorProto, folder: Path) -> str:
-    content = hashlib.sha256(_content(tensor, folder))
-    return _digest(str(tensor.data_type), str(list(tensor.dims)), content.hexdigest())
 
 
 def _content(tensor: TensorProto, folder: Path) -> bytes:

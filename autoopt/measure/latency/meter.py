@@ -110,7 +110,10 @@ def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -
         settings = clock_settings(request, busy=waiting["quiet"] is False)
     own_subject = partial(subject_of, request, data)
     measurement = measure_in_turns(request, settings, own_subject, with_source=with_source)
-    tables = _throughput_tables(request, measurement)
+    seconds = request.settings.seconds / (2 * len(request.models))
+    tables = []
+    for number, comparison in enumerate(measurement.comparisons):
+        tables.append(_throughput_table(request.alone(number), comparison, seconds))
     load = Load.between(before, machine.Reading.now())
     thread_ratios: list[Estimate | None] = [None] * len(request.models)
     if with_source and one_thread:
@@ -169,15 +172,6 @@ def subject_of(request: MeasureRequest, data: DataSet, model: ModelFile) -> Subj
         return caller(runner.session, own_feed, options)
 
     return Subject(make)
-
-
-def _throughput_tables(request: MeasureRequest, measurement: Measurement) -> list[Table]:
-    """Measure the throughput of each candidate; all take as long as one would."""
-    seconds = request.settings.seconds / (2 * len(request.models))
-    tables = []
-    for number, comparison in enumerate(measurement.comparisons):
-        tables.append(_throughput_table(request.alone(number), comparison, seconds))
-    return tables
 
 
 def _throughput_table(request: MeasureRequest, comparison: Comparison, seconds: float) -> Table:

@@ -52,7 +52,20 @@ def measure(request: MeasureRequest) -> MeasureReply:
     settings = request.settings
     if not settings.profiles:
         return meter.measure(request)
-    return _measure_profiles(request, read_profiles(request))
+    profiles = read_profiles(request)
+    share = request.settings.seconds / len(profiles)
+    replies: dict[str, MeasureReply] = {}
+    for profile in profiles:
+        single = request_for(request, profile)
+        single = replace(single, settings=replace(single.settings, seconds=share, source_ms=None))
+        replies[str(profile.name)] = meter.measure(single, one_thread=False)
+    weights = np.array([profile.weight for profile in profiles])
+    weights = weights / weights.sum()
+    joint = []
+    for number in range(len(request.models)):
+        parts = {name: (reply, *reply.rivals)[number] for name, reply in replies.items()}
+        joint.append(_joint_reply(request, parts, weights))
+    return replace(joint[0], rivals=tuple(joint[1:]))
 
 
 def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
@@ -106,26 +119,6 @@ def request_for(request: MeasureRequest, profile: Profile) -> MeasureRequest:
         ranges=profile.ranges or request.settings.ranges,
     )
     return replace(request, data=None, settings=settings)
-
-
-def _measure_profiles(request: MeasureRequest, profiles: Sequence[Profile]) -> MeasureReply:
-    """Measure each profile on its own with its share of the time, and average geometrically by weight.
-
-    The setting `source_ms` is compared with the weighted mean, not with single profiles.
-    """
-    share = request.settings.seconds / len(profiles)
-    replies: dict[str, MeasureReply] = {}
-    for profile in profiles:
-        single = request_for(request, profile)
-        single = replace(single, settings=replace(single.settings, seconds=share, source_ms=None))
-        replies[str(profile.name)] = meter.measure(single, one_thread=False)
-    weights = np.array([profile.weight for profile in profiles])
-    weights = weights / weights.sum()
-    joint = []
-    for number in range(len(request.models)):
-        parts = {name: (reply, *reply.rivals)[number] for name, reply in replies.items()}
-        joint.append(_joint_reply(request, parts, weights))
-    return replace(joint[0], rivals=tuple(joint[1:]))
 
 
 def _joint_reply(request: MeasureRequest, replies: Mapping[str, MeasureReply], weights: np.ndarray) -> MeasureReply:

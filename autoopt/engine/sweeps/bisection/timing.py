@@ -119,13 +119,13 @@ class Stopwatch:
             subjects = {}
             for name, model in models.items():
                 host = stack.enter_context(_host(model))
-                subjects[name] = RemoteSubject(_caller(host, name), self._request(model))
+                data = DataConfig.parse(self.data) if self.data is not None else None
+                subjects[name] = RemoteSubject(
+                    _caller(host, name),
+                    MeasureRequest(model.file, data=data, target=self.target, settings=self.settings),
+                )
             reference = subjects.pop(REFERENCE)
             return measure_round(reference, subjects, settings, number)
-
-    def _request(self, model: VariantModel) -> MeasureRequest:
-        data = DataConfig.parse(self.data) if self.data is not None else None
-        return MeasureRequest(model.file, data=data, target=self.target, settings=self.settings)
 
     def profiles(self, before: VariantModel, after: VariantModel) -> tuple[OperatorTime, ...]:
         """Profile two models in turns; empty if one cannot be profiled, for example not on a CPU."""

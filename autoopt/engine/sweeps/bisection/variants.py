@@ -230,20 +230,18 @@ class Variants:
             observer=self.budget.observer,
         )
         with prepare(request) as session:
-            self._check_inputs(input_digests(session.ctx), names)
+            # Files of data may have been overwritten since the nights.
+            digests = input_digests(session.ctx)
+            for name in DATA_OF:
+                night = self.before
+                if name in names:
+                    night = self.after
+                if digests[name] != night.entry.inputs[name]:
+                    raise NotMade(f"the {name} of sweep {night.sweep} are gone")
             result = session.execute(search_inline)
         if result.best is None:
             raise NotMade(f"a search found no model that meets the constraints ({result.status})")
         return self._stored(result.best.candidate)
-
-    def _check_inputs(self, digests: Mapping[str, str], names: frozenset[str]) -> None:
-        """Check that the data of a search are those of the two nights: files may have been overwritten."""
-        for name in DATA_OF:
-            night = self.before
-            if name in names:
-                night = self.after
-            if digests[name] != night.entry.inputs[name]:
-                raise NotMade(f"the {name} of sweep {night.sweep} are gone")
 
 
 def _libraries_of(pass_name: str) -> Sequence[str]:

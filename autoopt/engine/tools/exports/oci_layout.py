@@ -48,7 +48,10 @@ def add(folder: Path, release: Release, place: str) -> Callable[[], None]:
 
     def switch() -> None:
         _write(layout / "oci-layout", {"imageLayoutVersion": "1.0.0"})
-        _write(layout / "index.json", _index(manifests))
+        entries: list[JsonValue] = []
+        for tag, manifest in manifests.items():
+            entries.append({**manifest, "artifactType": ARTIFACT_TYPE, "annotations": {TAG: tag}})
+        _write(layout / "index.json", {"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
 
     return switch
 
@@ -78,13 +81,6 @@ def _check_same(layout: Path, manifest: JsonObject, release: Release) -> None:
     if not isinstance(annotations, dict) or annotations.get(RELEASE) != release.name:
         remedy = "name another folder with --to"
         raise InputError(f"tag {release.number} is not release {release.name}", where=str(layout), remedy=remedy)
-
-
-def _index(manifests: Mapping[str, JsonObject]) -> JsonObject:
-    entries: list[JsonValue] = []
-    for tag, manifest in manifests.items():
-        entries.append({**manifest, "artifactType": ARTIFACT_TYPE, "annotations": {TAG: tag}})
-    return {"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}
 
 
 def _manifests(layout: Path) -> dict[str, JsonObject]:

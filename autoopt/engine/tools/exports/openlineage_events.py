@@ -20,7 +20,7 @@ from autoopt.settings import redacted
 from autoopt.store import PassRunRecord, RunRecord, Store
 
 if TYPE_CHECKING:
-    from openlineage.client.event_v2 import Job, RunEvent, RunState
+    from openlineage.client.event_v2 import RunEvent, RunState
 
 PRODUCER: Final = "urn:autoopt"
 """The URI of the program that made the events."""
@@ -154,24 +154,20 @@ def _event(span: _Span, namespace: str, parent: _Span | None, state: RunState, t
         outputs = [OutputDataset(namespace, digest) for digest in span.outputs]
     for facet in facets.values():
         facet._producer = PRODUCER
-    return RunEvent(
-        eventTime=datetime.fromtimestamp(time, UTC).isoformat(),
-        run=Run(_run_id(span), facets),
-        job=_job(span, namespace),
-        eventType=state,
-        inputs=[InputDataset(namespace, digest) for digest in span.inputs],
-        outputs=outputs,
-        producer=PRODUCER,
-    )
-
-
-def _job(span: _Span, namespace: str) -> Job:
     from openlineage.client.event_v2 import Job
     from openlineage.client.facet_v2 import job_type_job
 
     kind = job_type_job.JobTypeJobFacet("BATCH", "AUTOOPT", span.kind)
     kind._producer = PRODUCER
-    return Job(namespace, span.job, {"jobType": kind})
+    return RunEvent(
+        eventTime=datetime.fromtimestamp(time, UTC).isoformat(),
+        run=Run(_run_id(span), facets),
+        job=Job(namespace, span.job, {"jobType": kind}),
+        eventType=state,
+        inputs=[InputDataset(namespace, digest) for digest in span.inputs],
+        outputs=outputs,
+        producer=PRODUCER,
+    )
 
 
 def _run_id(span: _Span) -> str:
