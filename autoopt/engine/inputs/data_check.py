@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from autoopt.data.decoder import Decoder, decoder_with
 from autoopt.data.description import Column, DataDescription
@@ -103,20 +103,14 @@ def _check_array(
         InputError: The model cannot take it.
     """
     _check_shape(spec, column, description.loader, place)
-    notes = list(_value_notes(spec, column, place))
+    array = f"data: the array for {one_line(spec.name)!r}"
+    notes = [f"{array} contains NaN or infinite values"] if column.finite is False else []
+    cast = _cast_note(spec, column, place)
+    if cast:
+        notes.append(f"{array} {cast}")
     if not description.made_up:
         _check_ids(spec, column, inspection.table_lengths.get(spec.name), place)
     return notes
-
-
-def _value_notes(spec: ValueSpec, column: Column, place: str) -> Iterator[str]:
-    """Yield what is odd about the values of an input."""
-    array = f"data: the array for {one_line(spec.name)!r}"
-    if column.finite is False:
-        yield f"{array} contains NaN or infinite values"
-    cast = _cast_note(spec, column, place)
-    if cast:
-        yield f"{array} {cast}"
 
 
 def _check_ids(spec: ValueSpec, column: Column, length: int | None, place: str) -> None:

@@ -21,7 +21,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.model_set import ModelSet
-from autoopt.results import Baseline, ModelResult, PartResult, RunResult, WorkCounts
+from autoopt.results import Baseline, PartResult, RunResult, WorkCounts
 from autoopt.store.finished import result_of
 
 NONE_MEETS: Final = "no set of models meets the constraints"
@@ -91,7 +91,7 @@ class ModelSetRun(RunOfParts[SetPart]):
             status=NONE_MEETS if best is None else "finished",
             baseline=Baseline(source.artifact, source.path, source.metrics, source.intervals),
             best=best,
-            pareto=_front(best),
+            pareto=() if best is None or best.is_source else (best,),
             notes=(*self.notes, *choice.notes),
             undecided=choice.undecided,
         )
@@ -129,9 +129,3 @@ class ModelSetRun(RunOfParts[SetPart]):
             objectives=goal.objectives,
             constraints=goal.constraints,
         )
-
-
-def _front(best: ModelResult | None) -> tuple[ModelResult, ...]:
-    if best is None or best.is_source:
-        return ()
-    return (best,)

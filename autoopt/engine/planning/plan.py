@@ -123,7 +123,8 @@ def _plan_of_dag(spec: DagSpec, request: PlanRequest) -> Plan:
             inspection = probe.inspect(Path(str(_fetched(request.model))))
             if is_local:
                 providers = probe.execution_providers(accelerator.execution_provider)
-        facts = Facts(accelerator, inspection, providers, has_calibration=_has_calibration(spec, request))
+        given = (request.data, request.calibration, spec.data.calibration, spec.data.evaluation)
+        facts = Facts(accelerator, inspection, providers, has_calibration=any(data is not None for data in given))
         host_passes = partial(probe.passes_of, accelerator=accelerator, opener=request.opener)
         plan = compile_plan(spec, infos, facts, host_passes=host_passes)
     generates = inspection is not None and decodes(inspection)
@@ -132,11 +133,6 @@ def _plan_of_dag(spec: DagSpec, request: PlanRequest) -> Plan:
     if inspection is None or not is_local:
         return plan
     return _taught(plan, inspection, target.target(), objectives[0])
-
-
-def _has_calibration(spec: DagSpec, request: PlanRequest) -> bool:
-    sources = (request.data, request.calibration, spec.data.calibration, spec.data.evaluation)
-    return any(source is not None for source in sources)
 
 
 @dataclass(frozen=True)
@@ -358,16 +354,15 @@ class Probe:
         """Describe the passes and metrics that a user script defines."""
         return DescribeReply.from_json(self.ask(DESCRIBE, to_json(DescribeRequest(script, accelerator)), script))
 
-    def describe(self, config: DataConfig, model: Path) -> DataDescription:
-        """Describe a data set for the model at `model`."""
-        payload = {"data": config.to_json(), "model": str(model.absolute())}
-        answer = self.ask(DESCRIBE_DATA, payload, str(config.path or "data"))
-        return from_json(DataDescription, answer)
-
     def read(self, model: Path, configs: Mapping[str, DataConfig]) -> tuple[Inspection, dict[str, DataDescription]]:
         """Inspect a model file, and describe its data sets by use."""
         inspection = self.inspect(model)
-        return inspection, {use: self.describe(config, model) for use, config in configs.items()}
+        descriptions = {}
+        for use, config in configs.items():
+            payload = {"data": config.to_json(), "model": str(model.absolute())}
+            reply = self.ask(DESCRIBE_DATA, payload, str(config.path or "data"))
+            descriptions[use] = from_json(DataDescription, reply)
+        return inspection, descriptions
 
     def execution_providers(self, provider: str) -> tuple[str, ...]:
         """The execution providers of this interpreter's runtime, asked only for one that not every runtime has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -175,17 +175,14 @@ class Evidence:
 
         from autoopt.measure.intervals.pooling import USUAL
 
-        times = [estimate.value for estimate in self._source_latencies()]
+        times: list[float] = []
+        for records in self.rounds.records.values():
+            latencies = [record.source_metrics.get(MEDIAN_LATENCY) for record in records]
+            times += [latency.value for latency in latencies if latency is not None]
         if len(times) < 3:
             return USUAL
         low, high = np.quantile(np.log(times), [0.25, 0.75])
         return max(USUAL, PACE_SHARE * float(high - low) / 1.35)
-
-    def _source_latencies(self) -> Iterator[Estimate]:
-        for records in self.rounds.records.values():
-            for record in records:
-                if MEDIAN_LATENCY in record.source_metrics:
-                    yield record.source_metrics[MEDIAN_LATENCY]
 
 
 def judge_again(goal: Goal, first: Measurements, evidence: Measurements) -> Measurements:
@@ -243,7 +240,9 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
         return []
     measurement = str(record.details.get(MEASUREMENT, record.details.get(SHARED, record.key)))
     shared = float(record.details.get("shared_variance", 0.0))
-    both = _two_ratios(record, metric)
+    both = None
+    if metric in (MEDIAN_LATENCY, FIRST_TOKEN, TOKEN_RATE):
+        both = TwoRatios.of(_details_of(record, metric))
     if both is None:
         lasting = _contention_error(_details_of(record, metric), ratio)
         by_clock = observation(candidate, measurement, ratio, shared)
@@ -253,13 +252,6 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
     by_clock = observation(candidate, measurement, both.by_clock, shared)
     by_clock = replace(by_clock, deviation=math.hypot(by_clock.deviation, both.disturbance))
     return [by_clock, replace(on_one_thread, bias=both.difference)]
-
-
-def _two_ratios(record: EvaluationRecord, metric: str) -> TwoRatios | None:
-    """The ratios of a metric by the clock and on one thread; None if it was measured by the clock alone."""
-    if metric not in (MEDIAN_LATENCY, FIRST_TOKEN, TOKEN_RATE):
-        return None
-    return TwoRatios.of(_details_of(record, metric))
 
 
 def _details_of(record: EvaluationRecord, metric: str) -> Mapping[str, Any]:

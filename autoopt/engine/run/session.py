@@ -31,7 +31,6 @@ from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.errors import InputError, SystemFailure
-from autoopt.json_codec import JsonObject
 from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
@@ -192,7 +191,10 @@ class Session:
         baseline = self.baseline()
         with self.ctx.attempt.counts.timing("confirm"):
             self._decide(trials)
-        self._refuse_broken_source(trials)
+        repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
+        if not baseline.outcome.good and not baseline.transient and trials and not repaired:
+            failure = source_failure(self.ctx.problem, baseline.message)
+            raise InputError(f"{failure}; no pass repairs it", where=self.name)
         if not trials:
             self.notes.append(f"no trial ran: {stopped}")
         if baseline.metrics.get("accuracy", Estimate.exact(1.0)).value == 0:
@@ -200,14 +202,6 @@ class Session:
         result = self._result(trials, stopped)
         finish_run(self.ctx.store, self.ctx.run, result.to_json())
         return result
-
-    def _refuse_broken_source(self, trials: Sequence[CompletedTrial]) -> None:
-        """Refuse a source model that does not run, if no trial has made a model that does."""
-        baseline = self.baseline()
-        repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
-        if not baseline.outcome.good and not baseline.transient and trials and not repaired:
-            failure = source_failure(self.ctx.problem, baseline.message)
-            raise InputError(f"{failure}; no pass repairs it", where=self.name)
 
     def completed_trials(self) -> list[CompletedTrial]:
         """The completed trials of this run, from the store."""
@@ -257,12 +251,6 @@ class Session:
     def record(self) -> RunRecord:
         """The run as the store has it."""
         return self.ctx.store.runs.get(self.ctx.run)
-
-    def steps_of(self, model: ModelResult) -> list[JsonObject]:
-        """The lineage of a model from the source on; empty for the source itself."""
-        if model.candidate.key == self.ctx.problem.source.key:
-            return []
-        return [step.to_json() for step in self.ctx.store.lineage.trace(model.candidate).steps]
 
     def _search_deadline(self) -> float:
         """End of the search, which leaves time to decide between the best candidates."""
@@ -314,6 +302,19 @@ class Session:
             return replace(self.ranking, lossy=False)
         return self.ranking
 
+    def _narrowing_notes(self, best: ModelResult) -> list[str]:
+        """A note on the inputs that the best model takes for granted."""
+        if best.candidate.key == self.ctx.problem.source.key:
+            return []
+        parts = []
+        for step in self.ctx.store.lineage.trace(best.candidate).steps:
+            if step.pass_name == SPECIALIZE:
+                params: Mapping[str, Any] = step.params
+                parts.append(Narrowing(params.get("values", {}), params.get("shapes", {})).text)
+        if not parts:
+            return []
+        return [f"the best model works only where {', '.join(parts)}, as in your data; --keep-signature avoids this"]
+
     def _best_lossy(self, trials: Sequence[CompletedTrial], ranking: Ranking) -> ModelResult | None:
         """The best unverified lossy model, if there is one that gains on the source."""
         if not self.ctx.problem.unverified:
@@ -337,7 +338,7 @@ class Session:
         if best is None:
             status, notes = "nothing meets the constraints", [*explain_no_result(trials), *notes]
         else:
-            notes = [*_narrowing_notes(self.steps_of(best)), *notes]
+            notes = [*self._narrowing_notes(best), *notes]
         return RunResult(
             run=self.ctx.run,
             status=status,
@@ -365,18 +366,6 @@ def _counts_by_outcome(trials: Sequence[CompletedTrial]) -> dict[str, int]:
         outcomes[str(trial.result.outcome)] += 1
     broken = [trial for trial in trials if trial.result.outcome is Outcome.OK and not trial.result.feasible]
     return {"total": len(trials), **outcomes, "infeasible": len(broken)}
-
-
-def _narrowing_notes(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A note on the inputs that the best model takes for granted."""
-    parts = []
-    for step in steps:
-        if step["pass"] == SPECIALIZE:
-            contract = Narrowing(step["params"].get("values", {}), step["params"].get("shapes", {}))
-            parts.append(contract.text)
-    if not parts:
-        return []
-    return [f"the best model works only where {', '.join(parts)}, as in your data; --keep-signature avoids this"]
 
 
 def search_inline(session: Session) -> RunResult:

@@ -101,34 +101,28 @@ def promote(store: Store, promotion: Promotion) -> Release:
     """
     release, run = _chosen(store, promotion)
     package = package_of(store, run, promotion.trial, promotion.target)
-    entry = _with_model(release.entry, package, promotion)
-    with release_turn(store, f"{release.zoo}/{entry.name}", _user()):
-        return _promoted(store, replace(release, entry=entry), package, promotion, run)
-
-
-def _promoted(store: Store, release: Release, package: Package, promotion: Promotion, run: RunRecord) -> Release:
-    """Publish the package and record it as the next release."""
-    history = release_histories(store, release.zoo).get(release.entry.name, ReleaseHistory())
-    before = history.current
-    places = tuple(map(absolute, promotion.places))
-    if before is not None:
-        places = places or before.places
-        if before.model.candidate.key == package.model.candidate.key and set(places) <= set(before.places):
-            raise InputError("is released already", where=before.name)
-    release = replace(
-        release,
-        number=len(history.promoted) + 1,
-        trial=promotion.trial,
-        target=promotion.target,
-        places=places,
-        replaced=0 if before is None else before.number,
-        by=_user(),
-    )
-    publish(store, package, release, places)
+    release = replace(release, entry=_with_model(release.entry, package, promotion))
     subject = f"{release.zoo}/{release.entry.name}"
-    event = EventRecord(kind=RELEASE_EVENT, run=run.id, subject=subject, data=release.to_json())
-    store.events.add(event)
-    return release
+    with release_turn(store, subject, _user()):
+        history = release_histories(store, release.zoo).get(release.entry.name, ReleaseHistory())
+        before = history.current
+        places = tuple(map(absolute, promotion.places))
+        if before is not None:
+            places = places or before.places
+            if before.model.candidate.key == package.model.candidate.key and set(places) <= set(before.places):
+                raise InputError("is released already", where=before.name)
+        release = replace(
+            release,
+            number=len(history.promoted) + 1,
+            trial=promotion.trial,
+            target=promotion.target,
+            places=places,
+            replaced=0 if before is None else before.number,
+            by=_user(),
+        )
+        publish(store, package, release, places)
+        store.events.add(EventRecord(kind=RELEASE_EVENT, run=run.id, subject=subject, data=release.to_json()))
+        return release
 
 
 def roll_back(store: Store, name: str, zoo: str | None = None) -> tuple[Release, Release]:

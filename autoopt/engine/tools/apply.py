@@ -128,7 +128,9 @@ def apply_pass(
         elif script is None and model.suffix == ".py":
             script = str(model.absolute())
         if options.data is not None:
-            _check_data(pool, options, path)
+            where = options.data if isinstance(options.data, str) else "data"
+            payload = {"data": options.data, "model": str(path)}
+            ask_worker(pool, DESCRIBE_DATA, payload, where, options.timeout)
         steps = (*(_step(before, {}) for before in required), _step(info, params or {}))
         request = PassRequest(
             model=ModelFile(path),
@@ -142,16 +144,6 @@ def apply_pass(
         reply = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(steps))
     step = _step_of(name, reply)
     return AppliedPass(step, step.path or source, tuple(before.name for before in required))
-
-
-def _check_data(pool: WorkerPool, options: PassSettings, model: Path) -> None:
-    """Have a worker read the calibration data.
-
-    Raises:
-        InputError: They cannot be read.
-    """
-    where = options.data if isinstance(options.data, str) else "data"
-    ask_worker(pool, DESCRIBE_DATA, {"data": options.data, "model": str(model)}, where, options.timeout)
 
 
 def _step(info: PassInfo, params: JsonObject) -> PassStep:

@@ -61,7 +61,11 @@ def write_studies(file: Path, studies: Sequence[Study]) -> None:
     Raises:
         InputError: the file is something else, or its folder does not exist or cannot be written.
     """
-    _check(file)
+    with writing(file), file.open("ab+") as stream:
+        stream.seek(0)
+        head = stream.read(len(_SQLITE))
+    if head not in (b"", _SQLITE):
+        raise InputError("is not an SQLite file", where=str(file), remedy="name another file with -o")
     with _quiet():
         storage = optuna.storages.RDBStorage(f"sqlite:///{file}")
         names = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
@@ -70,14 +74,6 @@ def write_studies(file: Path, studies: Sequence[Study]) -> None:
                 optuna.delete_study(study_name=study.name, storage=storage)
             _write(storage, study)
         storage.remove_session()
-
-
-def _check(file: Path) -> None:
-    with writing(file), file.open("ab+") as stream:
-        stream.seek(0)
-        head = stream.read(len(_SQLITE))
-    if head not in (b"", _SQLITE):
-        raise InputError("is not an SQLite file", where=str(file), remedy="name another file with -o")
 
 
 @contextmanager

@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Final, Protocol
+from typing import Final
 
 from autoopt.engine.sweeps.bisection.environments import Environments
 from autoopt.engine.sweeps.bisection.factors import changes_between
-from autoopt.engine.sweeps.bisection.timing import Stopwatch, Timed
+from autoopt.engine.sweeps.bisection.timing import Stopwatch
 from autoopt.engine.sweeps.bisection.variants import Budget, Night, NotMade, VariantModel, Variants
 from autoopt.engine.sweeps.releases import release_histories
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.report.sweep_comparison import EarlierEntry
 from autoopt.results import SweepEntry, SweepResult
-from autoopt.results.bisection import Bisection, Factor, OperatorTime, Variant
+from autoopt.results.bisection import Bisection, OperatorTime, Variant
 from autoopt.results.model import SOURCE
 from autoopt.store import Store
 from autoopt.working_folder import STORE_WORK, working_folder
@@ -119,23 +119,6 @@ def _reference(store: Store, zoo: str, entry: SweepEntry) -> EarlierEntry:
     raise InputError(f"sweep {compared.sweep} no longer has {entry.name}", where="MODEL")
 
 
-class Models(Protocol):
-    """The models of all combinations; see `Variants`."""
-
-    @property
-    def factors(self) -> tuple[Factor, ...]: ...
-
-    def model(self, changed: frozenset[str]) -> VariantModel: ...
-
-
-class Timer(Protocol):
-    """Measures models; see `Stopwatch`."""
-
-    def compare(self, reference: VariantModel, others: Mapping[str, VariantModel], until: float) -> Timed: ...
-
-    def profiles(self, before: VariantModel, after: VariantModel) -> tuple[OperatorTime, ...]: ...
-
-
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of a search; see `Bisection`."""
@@ -156,8 +139,8 @@ class Outcome:
 class CauseSearch:
     """The search for the factor, or the pair of factors, that explains the whole change."""
 
-    models: Models
-    timer: Timer
+    models: Variants
+    timer: Stopwatch
     _measured: dict[frozenset[str], Variant] = field(default_factory=dict)
     _busy: bool = False
 

@@ -216,7 +216,8 @@ class Variants:
 
     def _searched(self, names: frozenset[str]) -> ModelFile:
         """Run the earlier night's request again, with these inputs as in the later one."""
-        old, new = _request_of(self.before.run), _request_of(self.after.run)
+        old = RunRequest.from_json(self.before.run.settings["request"])
+        new = RunRequest.from_json(self.after.run.settings["request"])
         model = self.before.run.model
         if MODEL in names:
             model = self.after.run.model
@@ -270,7 +271,3 @@ def mixed_dag(old: DagSpec, new: DagSpec, names: frozenset[str]) -> DagSpec:
     for section in ("objectives", "constraints"):
         changes[section] = getattr(goal, section)
     return base.model_copy(update=changes)
-
-
-def _request_of(run: RunRecord) -> RunRequest:
-    return RunRequest.from_json(run.settings["request"])

@@ -186,12 +186,12 @@ def add(folder: Path, release: Release, name: str) -> Callable[[], None]:
     """
     with mlflow_client() as client:
         version = _version_of(client, release, name) or _register(client, folder, release, name)
-    return lambda: _set_alias(name, version)
 
+    def switch() -> None:
+        with mlflow_client() as client:
+            client.set_registered_model_alias(name, ALIAS, version)
 
-def _set_alias(name: str, version: str) -> None:
-    with mlflow_client() as client:
-        client.set_registered_model_alias(name, ALIAS, version)
+    return switch
 
 
 def _version_of(client: MlflowClient, release: Release, name: str) -> str | None:
