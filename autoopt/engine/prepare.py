@@ -34,10 +34,8 @@ FAMILIES = {"quantize": "onnxruntime.quantization"}
 def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
     """Read the request, resolve its inputs and open its run.
 
-    Args:
-        request: The request.
-        try_scripts: Run each pass of the user's script once and warn if it fails. Not where other processes execute
-            the trials, which this one is only to ask for.
+    With `try_scripts`, run each pass of the user's script once and warn if it fails. A process that only asks others to
+    execute the trials does not.
 
     Raises:
         InputError: whatever is wrong with what the user gave; one line.

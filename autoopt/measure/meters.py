@@ -54,10 +54,8 @@ class Meter:
     ) -> dict[str, JsonValue]:
         """Select the settings that the result depends on; they are part of the evaluation's key.
 
-        Args:
-            measurement: the run's `measurement` section.
-            constraints: the run's constraints; None if they are not to be judged.
-            screened: a first look is enough.
+        `measurement` is the section of the run. Without `constraints`, they are not judged. With `screened`, a first
+        look is enough.
         """
         settings = {name: value for name, value in measurement.items() if name != "rounds"}
         if screened and self.screening is not None:

@@ -63,9 +63,7 @@ def _read(runner: ModelRunner, inferences: int) -> dict[str, float]:
 def by_operator(events: Iterable[Mapping[str, Any]], inferences: int) -> dict[str, float]:
     """Sum up the events of onnxruntime's profiler by type of operator.
 
-    Args:
-        events: The profile of a session.
-        inferences: Inferences of the session; the first one is not counted.
+    The first of the session's inferences is not counted.
 
     Returns:
         Milliseconds of one inference. A node counts with the median of its times, as often as it runs.

@@ -99,12 +99,7 @@ def external_locations(model: ModelProto) -> set[str]:
 def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None) -> Path:
     """Write `folder/model.onnx` and, for large models or on request, `model.onnx.data`; return the model's path.
 
-    Equal models give equal bytes.
-
-    Args:
-        model: the model.
-        folder: is created if it does not exist.
-        external: write external data; by default, if the model is large.
+    Equal models give equal bytes. The folder is created if it does not exist.
 
     Raises:
         ValueError: `model` refers to external data that was not loaded.

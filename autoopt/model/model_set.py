@@ -149,12 +149,8 @@ class ModelSetSession:
     ) -> None:
         """Open all parts.
 
-        Args:
-            path: The `model_set.json`.
-            open_part: Opens the session of one part.
-            observe: Receives the inputs of each part that runs.
-            description: The set, if it is not the one in the file.
-            run_pipeline: The function of the set's pipeline, if it has one.
+        `open_part` opens the session of a part, and `observe` receives the inputs of each part that runs. A
+        `description` replaces that of the file; `run_pipeline` is the function of the set's pipeline, if it has one.
         """
         self.description = description or ModelSet.read(path)
         self._run_pipeline = run_pipeline
@@ -210,9 +206,8 @@ class ModelSetSession:
     def run(self, names: Sequence[str] | None, feed: Mapping[str, Array]) -> list[Array]:
         """Run the set once.
 
-        Args:
-            names: Outputs to return; None for all of them.
-            feed: Inputs of the set. Of one that generates, `CONTINUATION` holds the tokens after the prompt.
+        Without `names`, all outputs are returned. Of a set that generates, `CONTINUATION` in the feed holds the tokens
+        after the prompt.
         """
         if self.description.pipeline is not None:
             values = self.run_pipeline(dict(feed))

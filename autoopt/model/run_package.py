@@ -235,12 +235,8 @@ def compare(
 ) -> int:
     """Time source and model in turns, in several sessions each, and say if the recorded gain shows.
 
-    Args:
-        openers: For the source and for the model, a function that opens a session and returns what runs it once.
-        clock: The clock to time them with.
-        ratio: The recorded ratio with its interval; None if no latency was recorded.
-        seconds: The time for all sessions.
-        noun: What the text calls the model.
+    `openers` open a session of the source and of the model, and return what runs it once. `ratio` is the recorded one;
+    None if no latency was recorded. `noun` is what the text calls the model.
 
     Returns:
         The exit code: 1 if the recorded gain does not show.

@@ -151,13 +151,8 @@ def make_set_session(
 ) -> ModelSetSession:
     """Open the parts of a model set, each with its own session options and those given; see `make_session`.
 
-    Args:
-        path: The `model_set.json`.
-        session_options: Options for all parts. Where a part has the same, these count, except configuration entries.
-        execution_provider: The EP of all parts.
-        threads: Number of intra-op threads if no options say.
-        observe: Receives the inputs of each part that runs.
-        script: The file with the function of the set's pipeline.
+    Where a part has the same options as `session_options`, these count, except configuration entries. `threads` counts
+    if no options say.
 
     Raises:
         InputError: the script has no such function.

@@ -90,11 +90,8 @@ def session_document(
 ) -> dict[str, JsonValue]:
     """Describe a session as `session.json` does.
 
-    Args:
-        options: session options as `check_session_options` knows them.
-        execution_provider: the provider of the target.
-        threads: intra-op threads of the target, where the options give none; 0 leaves them to the runtime.
-        affinity: the cores that the process was bound to.
+    `threads` counts where the options give none; 0 leaves them to the runtime. `affinity` are the cores that the
+    process was bound to.
 
     Raises:
         InputError: an unknown option, as a recipe or an imported run may have.

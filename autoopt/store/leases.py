@@ -70,10 +70,7 @@ def run_lease(store: Store, run: str, on_note: Callable[[str], None]) -> Iterato
 def close_dead_runs(store: Store, identity: str, successor: str) -> None:
     """Record the interrupted runs with this identity as cancelled, except their successor.
 
-    Args:
-        store: The store.
-        identity: The content key that the runs share.
-        successor: Id of the run that has the result or continues the search.
+    `successor` is the id of the run that has the result or continues the search.
     """
     error = f"its process ended; run {successor} is the same search"
     for run in store.runs.all(status="running", identity=identity):

@@ -132,11 +132,8 @@ def _reap(keepers: set[int], options: int) -> None:
 def _become_worker(server: int, env: Mapping[str, str], folder: str, descriptors: Sequence[int]) -> None:
     """Turn a fork into keeper and worker, and serve calls in the worker until the pool closes the pipe.
 
-    Args:
-        server: process id of the fork server.
-        env: all variables of the worker.
-        folder: its working directory.
-        descriptors: its ends of the pipes for requests, replies, errors and the keeper's report.
+    `server` is the process id of the fork server, `folder` the working directory; `descriptors` are the worker's ends
+    of the pipes for requests, replies, errors and the keeper's report.
     """
     os.setsid()
     for number, descriptor in enumerate(descriptors[:3]):

@@ -23,10 +23,8 @@ _VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 def child_environment(python: str, extra: Mapping[str, str] | None = None, lend: bool = False) -> dict[str, str]:
     """Build the environment of a worker: this process's variables without secrets, and with a fixed hash seed.
 
-    Args:
-        python: the worker's interpreter.
-        extra: variables to set on top.
-        lend: let the worker import the modules installed here that its own interpreter lacks.
+    `extra` variables come on top. With `lend`, the worker imports the modules installed here that its own interpreter
+    lacks.
     """
     withheld = set(_WITHHELD)
     if python != sys.executable:  # module paths of this interpreter mean nothing to another one

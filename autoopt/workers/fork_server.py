@@ -189,12 +189,8 @@ def fork_server(python: str, env: Mapping[str, str]) -> ForkServer:
 def preload(python: str, env: Mapping[str, str], modules: Sequence[str]) -> bool:
     """Have later workers of an interpreter start with these modules imported; False if they do already.
 
-    Returns at once, and does nothing if there is no such interpreter: starting a worker reports that.
-
-    Args:
-        python: the interpreter.
-        env: variables of the workers.
-        modules: names of modules whose import starts no threads.
+    Returns at once, and does nothing if there is no such interpreter: starting a worker reports that. The import of
+    `modules` starts no threads. `env` holds the variables of the workers.
     """
     with suppress(OSError):
         return fork_server(python, env).preload(modules)

@@ -142,11 +142,8 @@ class PoolHost(FunctionHost):
 def open_host(kind: Kind = "local", python: str | None = None, size: int = 2, memory: int | None = None) -> PoolHost:
     """Open a host on this machine.
 
-    Args:
-        kind: Kind of the interpreter.
-        python: Path of the interpreter, unless the kind is `local`.
-        size: Number of workers.
-        memory: Bytes that a call may use; None for half of the machine's memory.
+    `python` is the path of the interpreter, unless the kind is `local`. `memory` limits a call, in bytes; None is half
+    of the machine's.
     """
     if kind == "local":
         return PoolHost("local", WorkerPool(size, memory=memory))

@@ -51,11 +51,8 @@ def reporting_failure(errors: int, report: int) -> Iterator[None]:
 def split(server: int, report: int) -> None:
     """Split this process; returns in the worker only.
 
-    Expects the request pipe at descriptor 0.
-
-    Args:
-        server: process id of the fork server, the parent of this process.
-        report: descriptor to which the keeper writes the worker's exit code, negative for a signal.
+    Expects the request pipe at descriptor 0. `server` is the process id of the fork server, the parent of this process.
+    The keeper writes the worker's exit code to the descriptor `report`, negative for a signal.
     """
     end_with_parent(server)
     adopt_orphans()

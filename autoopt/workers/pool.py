@@ -126,11 +126,8 @@ class WorkerPool:
     def warm(self, modules: Sequence[str], workers: int | None = None) -> None:
         """Start workers, and have all that start now or later share the import of `modules`; returns at once.
 
-        Idle workers without these modules are replaced.
-
-        Args:
-            modules: names of modules that start no threads.
-            workers: number of workers that run afterwards, unless more do already; None for all of the pool.
+        Idle workers without these modules are replaced. The modules start no threads. `workers` is the number of
+        workers that run afterwards, unless more do already; None for all of the pool.
         """
         if workers is None:
             workers = self.size

@@ -23,11 +23,8 @@ def class_axis(items: Sequence[Array], shape: Sequence[Dimension] | None = None)
 
     It is the axis along which probabilities, or the exponentials of log probabilities, sum to 1. Other values count as
     logits if some are negative, and softmax along the axis is confident: then the most confident axis is chosen. An
-    axis whose size is free or differs between items holds positions, not classes.
-
-    Args:
-        items: the output for each item, all of the same number of axes.
-        shape: the output's shape in the model; free dimensions are no integers.
+    axis whose size is free or differs between items holds positions, not classes. `items` are the output for each item,
+    all of the same number of axes; `shape` is the output's in the model, where free dimensions are no integers.
 
     Returns:
         The axis, or None if the values do not look like scores of classes.

@@ -57,9 +57,7 @@ _STATE: Final = re.compile(r"^[hc](\d*|n|_?in)$|state|hidden|cache")
 def signal_sizes(specs: Sequence[InputSpec], tables: Collection[str]) -> dict[str, OpenSizes]:
     """Size the open dimensions of sounds, spectra and tokens, by the input's name; other inputs are left out.
 
-    Args:
-        specs: The inputs of the model.
-        tables: Names of the inputs that index into a table, as tokens do.
+    `tables` names the inputs that index into a table, as tokens do.
     """
     sizes_of = {}
     sounds, is_streamed = sound_axes(specs), bool(state_names(specs))

@@ -35,10 +35,7 @@ CONVERTER: Final = "torch_export"
 def convert(resources: Resources, name: str, file: Path) -> str:
     """Convert a source, or look up its conversion.
 
-    Args:
-        resources: Store, workers and scratch folder.
-        name: The source as the user named it.
-        file: The exported program or script on this machine.
+    `name` is the source as the user named it; `file` is the exported program or script on this machine.
 
     Returns:
         The digest of the ONNX model.

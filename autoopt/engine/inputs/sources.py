@@ -182,10 +182,7 @@ def describe_script(
 def execution_providers(pool: WorkerPool, target: TargetSpec, runtime: Runtime) -> tuple[str, ...]:
     """List the execution providers of the runtime that measures.
 
-    Args:
-        pool: Workers of this interpreter.
-        target: Its provider is the answer if that is the CPU's, which every runtime has.
-        runtime: The runtime on the target's own host; empty for this interpreter.
+    `runtime` is that of the target's own host; empty for this interpreter. Every runtime has the CPU's provider.
     """
     provider = target.execution_provider
     if provider == DEFAULT_EP["cpu"]:

@@ -16,13 +16,7 @@ from autoopt.model.model_set import MODEL_SET, ModelSet, Part
 
 
 def store_set(resources: Resources, description: ModelSet, candidates: Mapping[str, Candidate]) -> Candidate:
-    """Store a set of these candidates, by part.
-
-    Args:
-        resources: The store and a scratch folder on its file system.
-        description: How the parts connect.
-        candidates: The model of each part with its session options.
-    """
+    """Store a set of these candidates, by part."""
     artifacts = resources.store.artifacts
     folder = Path(tempfile.mkdtemp(dir=resources.scratch))
     try:

@@ -230,10 +230,8 @@ def largest_part(parts: Mapping[str, str]) -> str:
 def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool = False) -> Draft:
     """Propose a DAG for the model in the place of the DAG, and plan it. Writes nothing. Errors as for `make_plan`.
 
-    Args:
-        request: The model, and what is known about the run.
-        anywhere: Plan as on a machine with the target's execution provider.
-        in_set: The model is one of a set: only a run knows the data that reach it.
+    With `anywhere`, plan as on a machine with the target's execution provider. With `in_set`, the model is one of a
+    set: only a run knows the data that reach it.
     """
     # Planning a DAG without a model does not need them.
     from autoopt.dag.proposal.propose import propose

@@ -45,9 +45,7 @@ class InlineExecutor:
     def __init__(self, workers: int, stop: Callable[[], None]) -> None:
         """Create the threads.
 
-        Args:
-            workers: Number of threads.
-            stop: Called if an error or an interrupt ends the block, to end the trials under way.
+        `stop` ends the trials under way; it is called if an error or an interrupt ends the block.
         """
         self._threads = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="trial")
         self._stop = stop

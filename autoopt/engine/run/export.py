@@ -73,11 +73,8 @@ class Package:
     def of(run: RunRecord, result: RunResult, model: ModelResult, made_by: RunRecord | None = None) -> Package:
         """Package a model of a run.
 
-        Args:
-            run: The run whose target the figures were measured on.
-            result: Its result.
-            model: The model.
-            made_by: The run that made the model, if it is another one.
+        The figures were measured on the target of `run`. `made_by` is the run that made the model, if it is another
+        one.
         """
         return Package(run, result, model, (made_by or run).settings.get("replay_environment") or {})
 
@@ -119,13 +116,8 @@ class Package:
 def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = None) -> Path:
     """Write a package into the folder `out`; return the model's path.
 
-    An existing package is replaced as a whole; other files in the folder stay.
-
-    Args:
-        store: The store with the model's files.
-        package: The content.
-        out: The folder.
-        pool: Workers that read the data; None starts one.
+    An existing package is replaced as a whole; other files in the folder stay. `pool` reads the data; None starts
+    workers.
 
     Raises:
         InputError: the folder cannot be written.

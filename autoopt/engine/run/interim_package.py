@@ -32,12 +32,8 @@ class InterimPackage:
     def update(self, ctx: RunContext, result: RunResult, *, always: bool = False) -> None:
         """Write the best model of an interim result, if it is another one.
 
-        A folder that cannot be written ends the run no earlier than its end.
-
-        Args:
-            ctx: The run.
-            result: Its interim result.
-            always: Write even if that takes a noticeable share of the time.
+        A folder that cannot be written ends the run no earlier than its end. With `always`, write even if that takes a
+        noticeable share of the time.
         """
         model, clock = result.better_model, ctx.attempt.clock
         if self.out is None or model is None or model.candidate.key == self._candidate:

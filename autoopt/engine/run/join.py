@@ -92,10 +92,7 @@ class JoinedRun:
 def join(run: str, *, home: Path | None = None, opener: Opener | None = None) -> Iterator[JoinedRun]:
     """Join a run, with its DAG as it was when it began.
 
-    Args:
-        run: Id of the run.
-        home: Folder of the store; None for the one of the settings.
-        opener: Opens hosts behind work pools.
+    `opener` opens hosts behind work pools.
 
     Raises:
         InputError: There is no such run, or its data, script or environment has changed since it began.

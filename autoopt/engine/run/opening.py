@@ -49,12 +49,8 @@ def open_session(
 ) -> Session:
     """Open the session of a request.
 
-    Args:
-        request: What the user asked for.
-        inputs: Its resolved inputs.
-        resources: The session does not close them.
-        began: Start of the command on `time.monotonic`.
-        parent: The run over several targets or models that this run is a part of.
+    The session does not close the resources. `began` is the start of the command on `time.monotonic`; `parent` is the
+    run over several targets or models that this run is a part of.
     """
     store = resources.store
     finished = _finished_run(store, request, inputs.identity)
@@ -136,11 +132,7 @@ def is_complete(result: Json) -> bool:
 def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: float) -> Attempt:
     """Make the attempt at a run.
 
-    Args:
-        request: What the user asked for.
-        inputs: Its resolved inputs.
-        run: Id of the run.
-        began: Start of the run on `time.monotonic`, earlier by what interrupted attempts took.
+    `began` is the start of the run on `time.monotonic`, earlier by what interrupted attempts took.
     """
     deadline, limit, grace = float("inf"), RUN_LIMIT, GRACE_SECONDS
     if inputs.search.minutes:

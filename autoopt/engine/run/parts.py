@@ -125,11 +125,7 @@ def open_run_of_parts(
 ) -> tuple[RunRecord, RunResult | None]:
     """Begin a run of several parts, resume it, or find the finished one that answers.
 
-    Args:
-        request: What the user asked for.
-        record: The record of a new run.
-        store: The store.
-        began: Start of the command, on `time.monotonic`.
+    `began` is the start of the command on `time.monotonic`.
 
     Returns:
         The run's record, and the answer of an identical finished run if there is one.

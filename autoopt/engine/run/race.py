@@ -72,9 +72,8 @@ class Race:
     def run(self, trials: Sequence[CompletedTrial], remeasure: Remeasure | None = None) -> None:
         """Measure until the race is decided or its rounds are used up.
 
-        Args:
-            trials: Those of measured candidates get the pooled figures, and their constraints are judged again.
-            remeasure: Feasible candidates to measure once more first: all, or those whose ratio is not known well.
+        Trials of measured candidates get the pooled figures, and their constraints are judged again. `remeasure` says
+        which feasible candidates to measure once more first: all, or those whose ratio is not known well.
         """
         if not self.evidence.rounds.metrics or not self.ctx.problem.measurement_settings.rounds:
             return
@@ -193,10 +192,8 @@ class Race:
 def measure_repeatedly(ctx: RunContext, candidate: Candidate, occasion: str = "") -> Evidence:
     """Measure the latency of one candidate until its ratio is known well enough, in at most `rounds` rounds.
 
-    Args:
-        ctx: The run. No round starts after its deadline.
-        candidate: The candidate.
-        occasion: Tells these measurements apart from earlier ones, such as those of another night.
+    No round starts after the run's deadline. `occasion` tells these measurements apart from earlier ones, such as those
+    of another night.
     """
     metrics = tuple(latency_metrics(ctx.problem.goal))
     evidence = Evidence(Rounds(ctx, metrics, occasion))
@@ -224,11 +221,7 @@ def measure_exactly(
 ) -> Measurements:
     """Measure all metrics of a candidate; its latencies repeatedly if it meets the constraints.
 
-    Args:
-        ctx: The run.
-        candidate: The candidate.
-        baseline: Metrics of the source model that ratios refer to; without any, nothing is repeated.
-        options: How the first measurement is made.
+    Ratios refer to the metrics of the source model in `baseline`; without any, nothing is repeated.
     """
     measurements = evaluate(ctx, candidate, options)
     if not measurements.outcome.good or measurements.violation > 0 or not baseline:

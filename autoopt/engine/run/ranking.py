@@ -75,10 +75,7 @@ class Ranking:
     ) -> list[CompletedTrial]:
         """The feasible trials that may be faster than the leader, the most promising first.
 
-        Args:
-            leader: The trial to beat.
-            trials: The trials of the run.
-            worthwhile: The expected relative gain on the leader from which a trial is a rival.
+        A trial is a rival if its expected relative gain on the leader is above `worthwhile`.
         """
         gains: list[tuple[float, int, CompletedTrial]] = []
         for trial in self._scored(trials).values():

@@ -107,15 +107,7 @@ def recorded_model(store: Store, run: str, number: int) -> ModelResult:
 
 
 def _model_of(result: TrialResult, candidate: Candidate, path: str, chain: str, summary: Summary) -> ModelResult:
-    """The candidate of a trial with its figures.
-
-    Args:
-        result: The result of the trial.
-        candidate: Its candidate.
-        path: File of the model.
-        chain: Name of the chain.
-        summary: The measurements of the candidate.
-    """
+    """The candidate of a trial with its figures."""
     measured, caveats = summary
     return ModelResult(
         artifact=candidate.artifact,

@@ -221,9 +221,7 @@ class Session:
     def measure_trial(self, trial: CompletedTrial, until: float) -> CompletedTrial:
         """Measure the candidate of a trial, possibly another target's, on this target, until its latency is known well.
 
-        Args:
-            trial: The trial whose candidate to measure.
-            until: Deadline, if it is later than the run's own.
+        `until` is the deadline, if it is later than the run's own.
         """
         ctx = self.ctx.until(max(self.ctx.attempt.deadline, until))
         candidate = trial.result.candidate or ctx.problem.source

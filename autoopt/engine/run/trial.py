@@ -174,9 +174,7 @@ def objective_values(result: TrialResult, baseline: Mapping[str, Estimate]) -> d
 def trial_details(incumbent: float | None, last_node: str | None) -> dict[str, Any]:
     """The details of a new trial, from which any process can execute it.
 
-    Args:
-        incumbent: Latency ratio of the best feasible trial so far.
-        last_node: Id of the last node to run; None for the whole chain.
+    `incumbent` is the latency ratio of the best feasible trial so far. Without a `last_node`, the whole chain runs.
     """
     return {"incumbent": incumbent, "upto": last_node}
 

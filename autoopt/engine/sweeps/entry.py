@@ -39,11 +39,8 @@ class ModelRunner:
     def run(self, item: ZooItem, spec: DagSpec, earlier: Sequence[EarlierEntry] = ()) -> SweepEntry:
         """Run one model and compare it. A model that cannot be read or run gives an entry with the reason.
 
-        Args:
-            item: The model.
-            spec: Its DAG.
-            earlier: The model's release and its entries of earlier good sweeps, newest first. A nightly sweep measures
-                the best model of the first one again; so does any sweep if the source's bytes have changed.
+        `earlier` has the model's release and its entries of earlier good sweeps, newest first. A nightly sweep measures
+        the best model of the first one again; so does any sweep if the source's bytes have changed.
         """
         began = time.monotonic()
         entry = SweepEntry(

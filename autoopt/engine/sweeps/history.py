@@ -68,10 +68,8 @@ class SweepHistory:
     def claimed(self, record: SweepRecord, *, wait: bool) -> SweepRecord:
         """Claim a new or interrupted sweep for this process.
 
-        Args:
-            record: The sweep.
-            wait: Wait while another process executes it, such as that of a flow run that was called crashed and lives.
-                Then the sweep that is returned may have finished.
+        With `wait`, wait while another process executes it, such as that of a flow run that was called crashed and
+        lives. Then the returned sweep may have finished.
 
         Raises:
             InputError: Another process is executing it.

@@ -20,13 +20,8 @@ from autoopt.results.sweep import BROKEN
 def measure_again(session: Prepared, entry: SweepEntry, last_best: ModelResult | None, *, occasion: str) -> SweepEntry:
     """Return the entry with new figures of the source and the best model, and of `last_best` if that is another one.
 
-    The entry's status changes if the best model now certainly breaks a constraint.
-
-    Args:
-        session: The session of the run.
-        entry: The model's entry, with the run's result.
-        last_best: The best model of the last good sweep.
-        occasion: The sweep; a resumed sweep does not measure twice.
+    The entry's status changes if the best model now certainly breaks a constraint. `last_best` is the best model of the
+    last good sweep; `occasion` names this sweep, so that a resumed one does not measure twice.
     """
     result = entry.result
     assert result is not None, "the entry of a model that has run"

@@ -40,12 +40,8 @@ def night_order(
     """Sort the models of a night.
 
     A new model promises the median gain of the zoo's models. One that is known promises its own gain once more, as
-    often as known models became better.
-
-    Args:
-        models: The models.
-        newest: The newest entry of each known model, by name.
-        left_out: How many of the newest nights had no time for a model, by name.
+    often as known models became better. `newest` has the newest entry of each known model, and `left_out` how many of
+    the newest nights had no time for a model, both by name.
     """
     prospects = {name: Prospect(_gain(entry), entry.seconds) for name, entry in newest.items()}
     usual = Prospect(0.0, LEAST_SECONDS)

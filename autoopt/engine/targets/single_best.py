@@ -50,9 +50,7 @@ class JoinedTargets:
 def join_targets(parts: list[TargetPart], until: float) -> JoinedTargets:
     """Measure the good models of each target on all others, then choose.
 
-    Args:
-        parts: The parts of the run, all searched.
-        until: Time after which no further measurement begins, on `time.monotonic`.
+    No measurement begins after `until` on `time.monotonic`.
     """
     contenders = find_contenders(parts)
     measured: dict[str, dict[str, CompletedTrial]] = {part.name: {} for part in parts}

@@ -80,12 +80,8 @@ def replay(
 ) -> ReplayResult:
     """Make the model of a recipe again.
 
-    Args:
-        recipe: the recipe's file.
-        model: the source model's file; its bytes must be those that the recipe starts from.
-        out: folder for the model and its session options.
-        calibration: data that replaces what the recipe names.
-        allow_script: run the user script of the recipe, if its content is the recorded one.
+    The bytes of `model` must be those that the recipe starts from. `calibration` replaces the data that the recipe
+    names. With `allow_script`, its user script runs if its content is the recorded one.
 
     Raises:
         InputError: the recipe or the model is not the expected one, the recipe was edited, may not run its script or

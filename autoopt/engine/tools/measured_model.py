@@ -13,11 +13,8 @@ from autoopt.store.finished import result_of
 def package_of(store: Store, run: RunRecord, trial: int | None = None, target: str | None = None) -> Package:
     """Describe the package of the best model of a run, or of that of a trial.
 
-    Args:
-        store: The store.
-        run: The run; it may still be under way, or have been cancelled.
-        trial: Number of a trial.
-        target: Name of a target, of a run over several; None for the best single model.
+    The run may still be under way, or have been cancelled. Without a `target`, a run over several has its best single
+    model.
 
     Raises:
         InputError: there is no such target, trial or model.

@@ -25,11 +25,7 @@ class _NoOption(Exception):
 
 
 def run_command(request: Json) -> str:
-    """The command that makes the same request; empty if no command does, as for a DAG from Python.
-
-    Args:
-        request: The run's request as its record holds it.
-    """
+    """The command that makes the same request; empty if no command does, as for a DAG from Python."""
     dag = request.get("dag_file") or request.get("dag")
     if not isinstance(dag, str):
         return ""

@@ -311,11 +311,7 @@ def call_meter(
 ) -> HostReply[MeasureReply]:
     """Measure a candidate now, in turns with its rivals.
 
-    Args:
-        ctx: The run.
-        meter_run: The meter and the candidate.
-        limit: Seconds.
-        rivals: Further candidates, for a meter that measures several at once.
+    Only meters that measure several models at once take rivals. `limit` is in seconds.
     """
     return _call_meter(ctx, _request(ctx, meter_run, rivals), meter_run, limit, rivals)
 

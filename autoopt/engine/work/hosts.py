@@ -31,11 +31,8 @@ class Hosts:
     ) -> None:
         """Create the collection.
 
-        Args:
-            pool: Workers of this interpreter; closed by its owner, not here.
-            memory: Bytes that a call may use on this machine; None for half of it.
-            home: Folder of the store.
-            opener: None if this process cannot reach hosts behind work pools.
+        The workers in `pool` are those of this interpreter, and their owner closes them. `memory` limits a call on this
+        machine, in bytes; None is half of it. Without an `opener`, this process cannot reach hosts behind work pools.
         """
         self._local = PoolHost("local", pool)
         self._memory = memory

@@ -31,10 +31,7 @@ def read_once(
 ) -> tuple[Path, dict[str, JsonValue]]:
     """Look up what was read, or read it.
 
-    Args:
-        home: Folder of the store.
-        content: All that the reply depends on, as JSON.
-        read: Reads and returns the reply; may write files to the folder it is given.
+    The reply depends on `content` alone. `read` may write files to the folder it is given.
 
     Returns:
         The folder with the files, and the reply.

@@ -81,14 +81,9 @@ def open_resources(  # noqa: PLR0913  the options of a run
 ) -> Resources:
     """Open the store and start a worker pool. The caller closes them.
 
-    Args:
-        home: Folder of the store; None for the one of the settings.
-        db_url: Database of the store; None for the one of the settings.
-        workers: Worker processes.
-        memory: Bytes that one call may use; None for half of this machine's memory.
-        opener: Opens hosts behind work pools.
-        observer: Receives a note if another run keeps the machine busy.
-        retry_failed: Ignore the quarantine of earlier runs.
+    By default, the store is that of the settings. `memory` limits a call, in bytes; None is half of this machine's. The
+    observer receives a note if another run keeps the machine busy. With `retry_failed`, the quarantine of earlier runs
+    does not count.
     """
     gate = Gate(waiting=report_other_runs(observer.on_note))
     store = open_store(db_url, home)

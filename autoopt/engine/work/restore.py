@@ -78,10 +78,8 @@ class ReplayEnvironment:
 def check_scripts(document: Mapping[str, Any], where: str, *, allowed: bool) -> None:
     """Check that recorded scripts may run: the user consents, and their content is the recorded one.
 
-    Args:
-        document: What `Problem.replay_environment` wrote; recipes and records of earlier versions have no digests.
-        where: Name of the recipe or run, for the error.
-        allowed: The user has seen the scripts and allows them.
+    `document` is what `Problem.replay_environment` wrote; those of earlier versions have no digests. `where` names the
+    recipe or run.
 
     Raises:
         InputError: A script may not run, or does not exist.

@@ -67,9 +67,7 @@ class Rounds:
     def measure(self, candidates: Sequence[Candidate], settings: Mapping[str, JsonValue]) -> bool:
         """Measure candidates in turns once more; each alone if that fails.
 
-        Args:
-            candidates: At least one, loaded before.
-            settings: Settings that override the run's.
+        The candidates were loaded before; there is at least one. `settings` override the run's.
 
         Returns:
             False if none could be measured.

@@ -60,11 +60,8 @@ class ModelRunner:
     def open(model: ModelFile, request: MeasureRequest, *, timed: bool = True, profile_prefix: str = "") -> ModelRunner:
         """Make a session of a model on the request's target.
 
-        Args:
-            model: The model with its session options.
-            request: The request.
-            timed: False if only the outputs matter; the session then leaves cores to other workers.
-            profile_prefix: Of the file that the session is profiled into.
+        If the session is not `timed`, only the outputs matter, and it leaves cores to other workers. With a
+        `profile_prefix`, it is profiled into a file of that prefix.
 
         Raises:
             InputError: `state` names an input or output that the model does not have, or two of different shapes.

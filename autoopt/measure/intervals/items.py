@@ -100,12 +100,8 @@ def _percentile_interval(value: float, resampled: np.ndarray) -> Estimate:
 def paired_share(lost: int, won: int, count: int) -> Estimate:
     """Estimate the difference of two shares of the same items, `(lost - won) / count`.
 
-    Score interval of Tango (Statistics in Medicine 17, 1998), solved by bisection.
-
-    Args:
-        lost: items that are right only in the first.
-        won: items that are right only in the second.
-        count: all items.
+    Score interval of Tango (Statistics in Medicine 17, 1998), solved by bisection. `lost` items are right only in the
+    first, `won` ones only in the second.
 
     Raises:
         ValueError: there are no items.

@@ -84,10 +84,7 @@ def observation(candidate: str, measurement: str, value: Estimate, shared_varian
 def pool(observations: Sequence[Observation], usual: float = USUAL, seed: int = 0) -> Pooled:
     """Pool the observations of one or more candidates.
 
-    Args:
-        observations: at least one.
-        usual: scale of the prior of u and w; larger if the machine is known to have changed its pace.
-        seed: of the draws.
+    `usual` is the scale of the prior of u and w: larger if the machine is known to have changed its pace.
     """
     data = _Data.of(observations)
     # One scale of u at a time: many observations would make the arrays of all pairs large.

@@ -26,12 +26,8 @@ def log_interval(logs: Sequence[float], *, beyond: float = 0.0, seed: int = 0) -
     The centre is a trimmed mean: without the outer unit on each side from 7 units on, without the outer quarters from
     12 on. The percentile bootstrap of few units is too narrow, so its ends are moved out by sqrt(n / (n - 1)) and the
     ratio of the t to the normal quantile (Hesterberg, The American Statistician 69, 2015). A single unit says nothing
-    about its spread and gets an interval of a factor of two.
-
-    Args:
-        logs: one logarithm per unit.
-        beyond: half-width, in logarithms, of an independent error that the units do not show.
-        seed: of the resampling.
+    about its spread and gets an interval of a factor of two. `beyond` is the half-width, in logarithms, of an
+    independent error that the units do not show.
     """
     values = np.sort(np.asarray(logs, np.float64))
     centre = float(trimmed_mean(values))

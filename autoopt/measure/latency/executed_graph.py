@@ -74,10 +74,7 @@ def _executed_graph(path: str, session_options: str) -> str:
 def _graph_digest(graph: GraphProto, outer: Mapping[str, str], folder: Path) -> str:
     """The digest of a graph by its structure and weights, whatever its values are called.
 
-    Args:
-        graph: Nodes in topological order.
-        outer: The digests of the values of enclosing graphs by name.
-        folder: The folder of the files with the weights.
+    `outer` has the digests of the values of enclosing graphs by name, `folder` the files with the weights.
     """
     values = dict(outer)
     for index, value in enumerate(graph.input):

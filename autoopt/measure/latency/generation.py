@@ -102,11 +102,8 @@ def with_generation(
 ) -> list[MeasureReply]:
     """Add the metrics of generation that the request names.
 
-    Args:
-        request: A request that `shared_time` has returned.
-        replies: The measurement of a prompt, by model.
-        with_source: False if the source does not run.
-        load: What other programs did meanwhile.
+    `request` was returned by `shared_time`, `replies` measured a prompt, and `load` is that of other programs
+    meanwhile.
     """
     complete = list(replies)
     measure = partial(_measure_steps, request, with_source=with_source, load=load)

@@ -85,8 +85,7 @@ class QuietWait:
     def wait(self, limit: float) -> dict[str, JsonValue]:
         """Wait until other processes are quiet.
 
-        Args:
-            limit: Seconds, halved for each wait in vain since the machine was last quiet; 0 skips the check.
+        The `limit` in seconds is halved for each wait in vain since the machine was last quiet; 0 skips the check.
 
         Returns:
             `{"waited": seconds, "quiet": bool or None}`; None if the load is unknown.

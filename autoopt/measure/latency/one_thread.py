@@ -44,11 +44,7 @@ def ratios_on_one_thread(
 ) -> list[Estimate | None]:
     """Measure the ratios on one thread of the candidates whose ratio by the clock is uncertain.
 
-    Args:
-        request: The request behind the measurement, with its batch size.
-        measurement: The completed measurement by the clock.
-        subject_of: Makes the subject of a model.
-        busy: True if other programs were at work, so that no ratio by the clock is certain.
+    `measurement` is the completed one by the clock. On a busy machine no ratio by the clock is certain.
 
     Returns:
         A ratio for each of the request's models; None where the clock was good enough, or where one thread tells
@@ -79,11 +75,7 @@ def with_one_thread(
 ) -> MeasureReply:
     """Let the ratio on one thread, if there is one, count in the ratio of the reply.
 
-    Args:
-        request: The request for this candidate alone.
-        reply: The reply to it.
-        on_one_thread: The ratio of both models on one thread.
-        load: What other programs did. Without any, the ratio by the clock is as certain as its interval says.
+    Without a load, the ratio by the clock is as certain as its interval says.
     """
     if on_one_thread is None or MEDIAN_LATENCY not in reply.ratios:
         return reply

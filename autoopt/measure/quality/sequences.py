@@ -123,9 +123,7 @@ def edits(predicted: Sequence[Symbol], truth: Sequence[Symbol]) -> tuple[int, in
 def log_likelihood(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Compute the log likelihood of the labels of each item.
 
-    Args:
-        logits: (items, positions, vocabulary).
-        labels: (items, positions), aligned with the logits.
+    Logits have the shape (items, positions, vocabulary); labels (items, positions), aligned with the logits.
 
     Returns:
         (items, 2): the sum of the log probabilities of the labels, and how many labels count.

@@ -89,10 +89,7 @@ class Progress:
 def reason_to_stop(outlook: Outlook, progress: Progress, min_rate: float) -> str:
     """Say why a search should stop; nothing if it should not.
 
-    Args:
-        outlook: What is left to gain.
-        progress: What was tried.
-        min_rate: The expected gain per minute that is worth a longer search, as a fraction.
+    `min_rate` is the expected gain per minute that is worth a longer search, as a fraction.
     """
     bound = outlook.bound
     is_stalled = progress.without_gain >= MANY_WITHOUT_GAIN

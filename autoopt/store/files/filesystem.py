@@ -18,9 +18,7 @@ NETWORK: Final = frozenset(
 def filesystem_of(path: Path, mounts: str | None = None) -> str:
     """The type of the file system that holds `path`, as Linux names it; empty if it cannot be read.
 
-    Args:
-        path: A file or folder, which need not exist.
-        mounts: Text in the form of `/proc/self/mounts`, which is the default.
+    `mounts` is text in the form of `/proc/self/mounts`, which is the default. `path` need not exist.
     """
     if mounts is None:
         try:

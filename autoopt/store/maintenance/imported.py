@@ -120,11 +120,7 @@ class _Part:
 def check_records(rows: Rows, home: Path) -> None:
     """Check that a store reads the rows as records whose fields have their types: one that has not would end lists.
 
-    The rest of a run's result is checked by those who show it.
-
-    Args:
-        rows: All rows of the archive.
-        home: Folder of the store that they go into.
+    The rest of a run's result is checked by those who show it. `home` is the folder of the store that they go into.
 
     Raises:
         ValueError: A field has another type, or a result is unfinished. Also TypeError, KeyError and AttributeError.
@@ -167,11 +163,8 @@ def insert_rows(connection: Connection, rows: Rows) -> None:
 def as_imported(rows: Rows, run: str, file: str, *, reuse: bool) -> Rows:
     """Mark the runs as imported, and take out what would continue them or run a script.
 
-    Args:
-        rows: All rows of the archive, checked.
-        run: Id of the exported run.
-        file: Name of the archive, for the mark.
-        reuse: Keep the keys by which later runs find results. Otherwise results get keys of their own.
+    `file` names the archive in the mark. With `reuse`, the keys stay by which later runs find results; otherwise
+    results get keys of their own.
     """
     result = {table: list(items) for table, items in rows.items() if table not in _LEFT_OUT}
     result["run"] = [_run(row, file, reuse) for row in rows.get("run", [])]

@@ -31,11 +31,7 @@ SAME: Final = "the same model in the same runtime as on the earlier night"
 def bisect(store: Store, sweep: str, model: str, budget: Budget) -> Bisection:
     """Bisect a model of a sweep and keep the outcome in the sweep's result.
 
-    Args:
-        store: The store.
-        sweep: Id of the sweep, the beginning of one, or `latest`.
-        model: Name of the model in it.
-        budget: The limits.
+    `sweep` is the id of a sweep, the beginning of one, or `latest`.
 
     Raises:
         InputError: There is no such sweep or model, or nothing to compare it with.

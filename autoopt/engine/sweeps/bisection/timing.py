@@ -78,10 +78,7 @@ class Stopwatch:
     def compare(self, reference: VariantModel, others: Mapping[str, VariantModel], until: float) -> Timed:
         """Measure models in turns with the reference, in several rounds, while nothing else of autoopt runs here.
 
-        Args:
-            reference: The model that ratios refer to.
-            others: The other models by name.
-            until: End of the budget on `time.monotonic`; the first round takes place even so.
+        `until` is the end of the budget on `time.monotonic`; the first round takes place even so.
 
         Raises:
             SystemFailure: The reference does not run.

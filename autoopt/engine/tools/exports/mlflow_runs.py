@@ -60,11 +60,7 @@ def export_mlflow(
 ) -> MlflowExport:
     """Log a run to MLflow; runs of an earlier export of it are replaced.
 
-    Args:
-        store: the store of the run.
-        record: the run.
-        tracking_uri: MLflow's server or store; MLFLOW_TRACKING_URI by default.
-        experiment: name of the experiment; the DAG's name by default.
+    By default, the server is MLFLOW_TRACKING_URI and the experiment has the DAG's name.
 
     Raises:
         InputError: MLflow is not installed or cannot be reached, or the run has no trial yet.
@@ -176,10 +172,8 @@ def _milliseconds(seconds: float) -> int:
 def add(folder: Path, release: Release, name: str) -> Callable[[], None]:
     """Register a package as a version of the model `name`, unless it is one; return the call that sets the alias.
 
-    Args:
-        folder: The package; an `MLmodel` file with the flavor onnx is added.
-        release: The release.
-        name: Name of the registered model. MLFLOW_TRACKING_URI and MLFLOW_REGISTRY_URI say where.
+    An `MLmodel` file with the flavor onnx is added to the package. MLFLOW_TRACKING_URI and MLFLOW_REGISTRY_URI say
+    where.
 
     Raises:
         InputError: MLflow is not installed or cannot be reached.

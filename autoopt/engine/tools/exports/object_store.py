@@ -21,11 +21,7 @@ CURRENT: Final = "current.json"
 def add(folder: Path, release: Release, place: str, document: Mapping[str, object]) -> Callable[[], None]:
     """Copy a package to `PLACE/NUMBER`, unless it is there; return the call that makes it the current one.
 
-    Args:
-        folder: The package.
-        release: The release.
-        place: URL of the releases of one model.
-        document: `release.json` of the package. It is copied last, so that it stands for a complete copy.
+    `document` is `release.json` of the package. It is copied last, so that it stands for a complete copy.
 
     Raises:
         InputError: there is no such file system, or the number is that of another model's release.

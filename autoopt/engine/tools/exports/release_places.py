@@ -43,12 +43,8 @@ HUB_ATTRIBUTES: Final = "*.onnx filter=lfs diff=lfs merge=lfs -text\n*.data filt
 def publish(store: Store, package: Package, release: Release, places: Sequence[str]) -> None:
     """Publish a release and make it the current one at all places; if one place fails, it becomes so at none.
 
-    Args:
-        store: The store with the model's files.
-        package: The package of the released model.
-        release: The release.
-        places: Folders, URLs, `mlflow:NAME` for a registered model, `oci:FOLDER` for an OCI image layout, or
-            `hf:FOLDER` for a folder whose releases are laid out like repositories of the Hugging Face Hub.
+    Places are folders, URLs, `mlflow:NAME` for a registered model, `oci:FOLDER` for an OCI image layout, or `hf:FOLDER`
+    for a folder whose releases are laid out like repositories of the Hugging Face Hub.
 
     Raises:
         InputError: a place cannot be written, or belongs to another model.
