@@ -73,7 +73,7 @@ def specs_of(session: InferenceSession) -> tuple[InputSpec, ...]:
 
 
 def has_shape(shape: Sequence[int], declared: Sequence[Dimension]) -> bool:
-    """Tell if an array of this shape fits the declared dimensions, of which those that are no numbers are open."""
+    """Tell if an array of this shape fits the declared dimensions; those that are no numbers are open."""
     if len(shape) != len(declared):
         return False
     return all(not isinstance(size, int) or size == actual for size, actual in zip(declared, shape, strict=True))

@@ -1,4 +1,4 @@
-"""Folders of images or sounds, told apart by the suffixes of their files."""
+"""Folders of images or sounds, distinguished by the suffixes of their files."""
 
 from __future__ import annotations
 

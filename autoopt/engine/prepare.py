@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Prepared: TypeAlias = "Session | Targets | ModelSetRun"
 LIBRARIES = {"onnx-ir": "onnx_ir.passes.common", "onnxslim": "onnxslim", "sympy": "sympy"}
-"""Modules of the libraries that passes name, as far as they take a worker long to import and start no threads."""
+"""Modules of the libraries that passes name, if they are slow to import and start no threads."""
 FAMILIES = {"quantize": "onnxruntime.quantization"}
 """The same for what all passes of a family import."""
 

@@ -1,7 +1,7 @@
 """The error of a ratio that its repetition does not reduce. Imports no numeric library.
 
-Caches and memory are shared, so beside other programs every inference takes longer, and that of a smaller model less
-so, although preempted inferences are left out.
+Programs share caches and memory, so every inference takes longer beside other programs, and a smaller model suffers
+less. Leaving out preempted inferences does not correct this.
 """
 
 from __future__ import annotations

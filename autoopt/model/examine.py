@@ -30,6 +30,7 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
     for tensor in walk.tensors(model):
         dtypes[_dtype(tensor.data_type)] += max(0, math.prod(tensor.dims))
     ops = Counter(walk.op_name(node) for node in walk.nodes(model))
+    files = {path, *(path.parent / location for location in external_locations(model))}
     return Inspection(
         inputs=inputs,
         outputs=tuple(_value(value) for value in model.graph.output),
@@ -37,7 +38,7 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         ir_version=model.ir_version,
         op_counts=dict(sorted(ops.items())),
         parameters=sum(dtypes.values()),
-        bytes=_bytes(model, path),
+        bytes=sum(file.stat().st_size for file in files if file.is_file()),
         dynamic_dims=tuple(dict.fromkeys(_dynamic_dims(inputs))),
         external_data=any(external_tensors(model)),
         functions=len(model.functions),
@@ -72,12 +73,6 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
                 inputs = node.input[1 : 4 if name in PLAIN_FORMS else 3]
                 counts[layer] += max(0, sum(math.prod(shapes.get(value, (0,))) for value in set(inputs)))
     return dict(sorted(counts.items()))
-
-
-def _bytes(model: ModelProto, path: Path) -> int:
-    """Sum up the bytes of the model's file and of the files with its external data."""
-    files = {path, *(path.parent / location for location in external_locations(model))}
-    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _inputs(model: ModelProto) -> tuple[ValueSpec, ...]:

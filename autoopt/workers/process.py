@@ -157,7 +157,7 @@ class WorkerProcess:
             if result is None:
                 return self._examine_death(time.monotonic() - started, memory, limits.oom_kills() > oom_kills)
         except BaseException:
-            # Its reply would be taken for the answer to the next call.
+            # Its reply would pass for the answer to the next call.
             self.kill()
             raise
         if result.outcome is Outcome.OUT_OF_MEMORY:

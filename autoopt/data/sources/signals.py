@@ -222,7 +222,7 @@ def carry_states(model: str, arrays: dict[str, list[Array]], specs: Sequence[Inp
             results = session.run(outputs, fit(feed, inputs))
             for name, result in zip(states, results, strict=True):
                 arrays[name] = [*arrays[name][: number + 1], result, *arrays[name][number + 2 :]]
-    except Exception:  # Whoever runs the model next reports the runtime's own message.
+    except Exception:  # The next call that runs the model reports the runtime's own message.
         return
 
 

@@ -111,7 +111,7 @@ def _runnable(model: str, inputs: ModelInputs, sizes: Sizes, ranges: Mapping[str
     """The first sizes that the model runs with; `sizes` if it runs with none."""
     try:
         session = make_session(model)
-    except Exception:  # Whoever runs the model next reports the runtime's own message.
+    except Exception:  # The next call that runs the model reports the runtime's own message.
         return sizes
     for open_size in (None, *OPEN_SIZES):
         tried = replace(sizes, open_size=open_size)

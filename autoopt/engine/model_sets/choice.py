@@ -1,7 +1,7 @@
 """Choose the models of a set by what the whole set does with them.
 
-The heaviest part chooses first: of its models, the best one with which the set meets its limits on quality, all others
-being as chosen so far. Then the whole set is measured beside the source set.
+The heaviest part chooses first: the best of its models with which the set, as chosen so far, meets its limits on
+quality. Then the whole set is measured beside the source set.
 """
 
 from __future__ import annotations

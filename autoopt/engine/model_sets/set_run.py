@@ -66,7 +66,7 @@ class ModelSetRun(RunOfParts[SetPart]):
     def export_incumbent(self, out: Path) -> bool:
         """Export the best model so far of each part whose search has begun; true if there was one.
 
-        A set of an earlier run, which has lost a model by that, is a set no more.
+        A model set of an earlier run in `out` is removed, because this replaces one of its models.
         """
         exported = super().export_incumbent(out)
         if exported:

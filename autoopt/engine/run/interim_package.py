@@ -1,4 +1,4 @@
-"""The package of the best model so far, which a run keeps in its output folder while the search goes on."""
+"""The package of the best model so far, which a run keeps in its output folder during the search."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class InterimPackage:
     def update(self, ctx: RunContext, result: RunResult, *, always: bool = False) -> None:
         """Write the best model of an interim result, if it is another one.
 
-        A folder that cannot be written ends the run no earlier than its end. With `always`, write even if that takes a
+        A folder that cannot be written does not stop the search. With `always`, write even if that takes a
         noticeable share of the time.
         """
         model, clock = result.better_model, ctx.attempt.clock

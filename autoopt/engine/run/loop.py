@@ -240,7 +240,7 @@ class Confirmation:
         return any(preference.expected is not None for preference in self.learned)
 
     def reason(self, trial: CompletedTrial) -> str:
-        """Say why a trial ends the search; nothing if it does not."""
+        """Say why a trial ends the search; empty if it does not."""
         for preference in self.learned:
             if preference.expected is not None and self._repeats(trial, preference, preference.expected):
                 return f"the best known of the same graph is confirmed: {preference.expected:.2f} was expected"

@@ -1,8 +1,8 @@
 """Decide which candidate is the fastest: measure those that may be, in turns, until more rounds would not matter.
 
 A Bayesian race (best-arm identification). All measurements of a candidate count together: its trial, and the rounds of
-this run and of earlier ones. After each round those go on whose expected gain on the leader is above `WORTHWHILE`.
-Other goals than speed have their few best measured in the same way, until they are known well enough.
+this run and of earlier ones. After each round, only candidates whose expected gain on the leader exceeds `WORTHWHILE`
+continue. For goals other than speed, the few best are measured in the same way until they are known well enough.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Race:
         return not self.ranking.source_meets or self.ranking.expected_gain(trial) > worthwhile
 
     def _doubt(self, trials: Sequence[CompletedTrial]) -> str:
-        """Say why the race is not decided; nothing if it is."""
+        """Say why the race is not decided; empty if it is."""
         leader = self.ranking.leader(trials) if self.ranking.by_speed else None
         if leader is None:
             return ""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CERTAIN = 0.975
 """Probability of a gain from which it counts: a two-sided 95 % interval is then wholly better than the source."""
 EQUAL, EQUAL_IN_DOUBT = 0.005, 0.02
-"""Relative difference in speed up to which two candidates are equally fast, as known and as far as it can be."""
+"""Relative difference in speed up to which two candidates are equally fast: of the means, and with their error."""
 TIE_BREAKERS: Final[tuple[Kind, ...]] = ("task", "custom", "fidelity", "size")
 """Metrics that decide between equally fast candidates, the first kind first."""
 

@@ -22,7 +22,7 @@ UNVERIFIED: Final = "unverified: compared on generated inputs only"
 
 
 def explain_no_result(trials: Sequence[CompletedTrial]) -> list[str]:
-    """Say in a sentence how close the trials of a run came to a result; nothing if some have one."""
+    """Say in a sentence how close the trials of a run came to a result; empty if some have one."""
     broken = [trial for trial in trials if trial.result.outcome is Outcome.OK and trial.result.violation > 0]
     if broken:
         nearest = min(broken, key=lambda trial: trial.result.violation)
@@ -45,7 +45,7 @@ def explain_untried(trials: Sequence[CompletedTrial]) -> list[str]:
 
 
 def explain_repeats(trials: Sequence[CompletedTrial]) -> list[str]:
-    """Say in a sentence how many of the trials differ; nothing if all do."""
+    """Say in a sentence how many of the trials differ; empty if all do."""
     keys = [trial.key for trial in trials if trial.key]
     repeats = len(keys) - len(set(keys))
     if not repeats:

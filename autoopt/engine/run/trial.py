@@ -85,7 +85,7 @@ def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRec
 
 
 def _note(ctx: RunContext, measurements: Measurements) -> str:
-    """Say whose latency counts for the candidate too; nothing if its own was measured."""
+    """Say whose latency the candidate shares; empty if its own was measured."""
     twin = measurements.details.get(LATENCY, {}).get(TWIN)
     if twin is None:
         return ""

@@ -68,8 +68,8 @@ class SweepHistory:
     def claimed(self, record: SweepRecord, *, wait: bool) -> SweepRecord:
         """Claim a new or interrupted sweep for this process.
 
-        With `wait`, wait while another process executes it, such as that of a flow run that was called crashed and
-        lives. Then the returned sweep may have finished.
+        With `wait`, wait while another process executes it, such as that of a flow run that is still running
+        although it was reported as crashed. Then the returned sweep may have finished.
 
         Raises:
             InputError: Another process is executing it.
@@ -190,7 +190,7 @@ class SweepHistory:
         return counts
 
     def newest_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, SweepEntry]:
-        """The entry of each model in the newest other sweep that has it, whatever came of it, by the model's name."""
+        """The entry of each model in the newest other sweep that has it, whatever its status, by the model's name."""
         keys = {(model.listed, model.called): model.name for model in models}
         names = {("", model.name): model.name for model in models}
         newest: dict[str, SweepEntry] = {}

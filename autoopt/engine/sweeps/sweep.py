@@ -154,7 +154,7 @@ class Sweep:
         dags: Mapping[str, DagSpec],
         earlier: Mapping[str, Sequence[EarlierEntry]],
     ) -> list[SweepEntry]:
-        """Measure models again whose machine was busy, as far as a night's time is left; regressions first."""
+        """Measure models again whose machine was busy, while the night has time left; regressions first."""
         if self._request.until == math.inf:
             return entries
         items = {item.name: item for item in models}
@@ -211,7 +211,7 @@ class Sweep:
         return entry
 
     def _with_cause(self, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
-        """Bisect a model that became slower, as far as the night's budget allows."""
+        """Bisect a model that became slower, if the night's budget allows."""
         # Imported here: it imports numpy, and most nights have no regression.
         from autoopt.engine.sweeps.bisection.bisect import bisect_entry
         from autoopt.engine.sweeps.bisection.variants import Budget

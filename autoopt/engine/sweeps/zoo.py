@@ -56,7 +56,7 @@ def listed(model: ZooModel) -> str:
 def check_zoo(
     source: ZooSource, only: str | None = None, dag: str | None = None, data_root: str | None = None
 ) -> ZooSpec:
-    """Check a zoo file and its DAGs as far as possible without workers and store, which takes no time.
+    """Check a zoo file and its DAGs without workers and store, which takes no time.
 
     Raises:
         ConfigError: something in them is wrong.

@@ -45,7 +45,7 @@ class EvaluationOptions:
     screened: bool = False
     """Measure only as exactly as a search needs; the source model is measured in full all the same."""
     occasion: str = ""
-    """Tells repeated measurements of a candidate apart, such as those of two nights."""
+    """Distinguishes repeated measurements of a candidate, such as those of two nights."""
     round: int = 0
     """Number of the repeated measurement on this occasion; 0 for the first."""
 
@@ -284,7 +284,7 @@ def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[
         if twin is not None and twin.outcome.good:
             return equal_graphs.shared_record(ctx, twin, meter_run.key, meter_run.candidate), False
         record = _measure(ctx, request, meter_run, limit)
-        # Stored before the lock is free: whoever waits for it looks the record up.
+        # Stored before the lock is released, because the next holder looks the record up.
         ctx.store.results.finish_evaluation(record)
         equal_graphs.remember(ctx, graph_key, record)
         return record, True

@@ -1,4 +1,4 @@
-"""Results of reading the user's files, stored by content: whoever reads the same again needs no worker.
+"""Results of reading the user's files, stored by content: reading the same again needs no worker.
 
 <home>/readings/<key>/reply.json       the reply of the worker, with the files that it wrote beside it
 <home>/readings/<digest of words>/     empty: a command that named its files so has been answered

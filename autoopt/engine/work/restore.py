@@ -117,6 +117,6 @@ def restorer(store: Store, environment: ReplayEnvironment) -> Restorer:
 
 
 def replay_environment_of(run: RunRecord | None, pool: WorkerPool, scratch: Path) -> ReplayEnvironment:
-    """The environment of a run's passes as far as the store remembers it."""
+    """The environment of a run's passes; defaults for what the store does not have."""
     settings = run.settings if run else {}
     return ReplayEnvironment.from_json(pool, scratch, settings.get("replay_environment") or {})

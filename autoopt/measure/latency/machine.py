@@ -77,15 +77,15 @@ QUIET: Final = Load(0.0)
 
 @dataclass
 class QuietWait:
-    """Waits for a quiet machine, with less patience each time that it was in vain: some machines are never quiet."""
+    """Waits for a quiet machine, with less patience after each failure: some machines are never quiet."""
 
     in_vain: int = 0
-    """Number of waits, up to the last one, that ended on a busy machine."""
+    """Number of consecutive waits that ended on a busy machine."""
 
     def wait(self, limit: float) -> dict[str, JsonValue]:
         """Wait until other processes are quiet.
 
-        The `limit` in seconds is halved for each wait in vain since the machine was last quiet; 0 skips the check.
+        The `limit` in seconds is halved for each failed wait since the machine was last quiet; 0 skips the check.
 
         Returns:
             `{"waited": seconds, "quiet": bool or None}`; None if the load is unknown.

@@ -21,14 +21,14 @@ LEAD = 1e6
 """Untimed inferences before a block, in ns: the other models have used the caches, and their threads still spin for a
 while."""
 LEAD_CALLS, LEAD_LONG = 2, 5e7
-"""Fewest inferences of a lead-in, as far as they take no longer than this many ns. Without any, two models of 6 and
+"""Fewest inferences of a lead-in, unless they take longer than this many ns. Without any, two models of 6 and
 11 ms had a ratio of 0.59; with five inferences, 0.57."""
 BLOCK = 2.5e6
 """Length of a block in ns. Short blocks alternate often, so that a disturbance meets all models: beside other programs,
 the ratio of two models of 3 ms with a true ratio of 0.95 was 0.93 to 1.00 in blocks of 4 ms after a lead-in of 3 ms,
 0.94 to 0.96 in short ones."""
 SEVERAL_CALLS, SEVERAL = 2, 2e7
-"""Fewest inferences of a block, as far as they take no longer than this many ns."""
+"""Fewest inferences of a block, unless they take longer than this many ns."""
 LONG = 2e8
 """Time of one inference, in ns, from which cold caches at its start no longer matter. A model of 5 ms that ran after
 another one took 3 % longer, and its partner of 3 ms 8 %."""

@@ -44,7 +44,7 @@ def _less_weight(chain: ChainSpace) -> float:
 def _prior_points(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
     """Yield the first prior point of each chain, then the second of each: a slow search reaches only a few of them.
 
-    Chains of which less is expected than of most, by their weights, come after all points of the others.
+    Chains with a weight below 1 promise less than most, so they come after all points of the others.
     """
     for group in ([chain for chain in chains if chain.weight >= 1], [chain for chain in chains if chain.weight < 1]):
         for place in range(max((len(chain.prior) for chain in group), default=0)):

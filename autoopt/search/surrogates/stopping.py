@@ -54,7 +54,7 @@ class Progress:
     candidates: int
     """Distinct candidates."""
     without_gain: int
-    """The latest of them, none of which improved the best one by `LITTLE`."""
+    """The latest trials that did not improve the best one by `LITTLE`."""
     succeeded: bool
     """A candidate meets the constraints."""
     seconds: float
@@ -87,7 +87,7 @@ class Progress:
 
 
 def reason_to_stop(outlook: Outlook, progress: Progress, min_rate: float) -> str:
-    """Say why a search should stop; nothing if it should not.
+    """Say why a search should stop; empty if it should not.
 
     `min_rate` is the expected gain per minute that is worth a longer search, as a fraction.
     """

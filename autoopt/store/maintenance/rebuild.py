@@ -67,7 +67,7 @@ def is_sound(file: Path) -> bool:
 
 
 def salvage(store: Store, damaged: Path) -> int:
-    """Copy the rows that can still be read from a damaged SQLite file, as far as they fit together.
+    """Copy the rows that can still be read from a damaged SQLite file and fit together.
 
     Returns:
         The number of rows.

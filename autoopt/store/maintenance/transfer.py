@@ -81,7 +81,10 @@ def export_run(store: Store, run: str, file: Path) -> None:
         _add(archive, "rows.json", io.BytesIO(content), len(content))
         for row in rows["artifact"]:
             if row["present"]:
-                _add_artifact(archive, sql, row["digest"])
+                digest = row["digest"]
+                for path_in_model, path in files_in(sql.artifacts.path(digest).parent).items():
+                    with open(path, "rb") as stream:
+                        _add(archive, f"artifacts/{digest}/{path_in_model}", stream, path.stat().st_size)
 
 
 def with_digest(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,9 +300,3 @@ def _add(archive: tarfile.TarFile, name: str, stream: io.BufferedIOBase, size: i
     entry = tarfile.TarInfo(name)
     entry.size = size
     archive.addfile(entry, stream)
-
-
-def _add_artifact(archive: tarfile.TarFile, store: SqlStore, digest: str) -> None:
-    for name, path in files_in(store.artifacts.path(digest).parent).items():
-        with open(path, "rb") as stream:
-            _add(archive, f"artifacts/{digest}/{name}", stream, path.stat().st_size)
