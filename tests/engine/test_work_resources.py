@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from simulation import Simulation
 
-from autoopt.engine.work.resources import (
-    Locks,
-    closed_on_error,
-    open_resources,
-)
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.work.resources import Locks, closed_on_error
+from autoopt.spec import load_dag
 
 
 def test_one_key_is_held_by_one_thread_at_a_time() -> None:
@@ -53,7 +51,8 @@ def test_a_lock_is_free_after_an_error() -> None:
 
 
 def test_opened_resources_share_one_store_and_are_closed_together(tmp_path: Path) -> None:
-    opened = open_resources(home=tmp_path / "home", workers=0)
+    spec = load_dag({"name": "t", "model": "m.onnx", "passes": {"names": "name_fix"}, "chains": [["names"]]})
+    opened = RunRequest(dag=spec, home=tmp_path / "home", workers=0).open_resources(spec)
     assert opened.pool.size == 1
     assert opened.store.home == tmp_path / "home"
     assert opened.scratch.parent == tmp_path / "home" / "work", "on the store's file system"

@@ -13,10 +13,11 @@ from autoopt.dag import read_dag
 from autoopt.data import DataConfig
 from autoopt.data.config import map_texts
 from autoopt.engine.planning.goal import GoalOptions
-from autoopt.engine.work.hosts import Opener
+from autoopt.engine.work.hosts import Hosts, Opener
 from autoopt.engine.work.model_folders import holds_models, read_models, with_models
 from autoopt.engine.work.problem import Limits
-from autoopt.engine.work.resources import Resources, open_resources
+from autoopt.engine.work.quarantine import stored_quarantine
+from autoopt.engine.work.resources import Resources
 from autoopt.json_codec import JsonValue, to_json, without_nulls
 from autoopt.model.fetch import cached, has_secret, shown_source
 from autoopt.observer import SILENT, Observer
@@ -25,6 +26,10 @@ from autoopt.spec import DagSpec
 from autoopt.spec.document import Document
 from autoopt.spec.proposal_options import ProposalOptions, names_model
 from autoopt.spec.source import Source
+from autoopt.store import open_store
+from autoopt.workers import Gate, WorkerPool
+from autoopt.workers.gate import report_other_runs
+from autoopt.working_folder import STORE_WORK, make_working_folder
 
 Remeasure: TypeAlias = Literal["undecided", "all"]
 
@@ -102,14 +107,17 @@ class RunRequest:
 
     def open_resources(self, spec: DagSpec) -> Resources:
         """Open what the run works with on this machine. The caller closes it."""
-        return open_resources(
-            home=self.home,
-            db_url=self.db_url,
-            workers=self.workers,
-            memory=self.limits.memory or spec.limits.memory,
-            opener=self.opener,
-            observer=self.observer,
-            retry_failed=self.retry_failed,
+        gate = Gate(waiting=report_other_runs(self.observer.on_note))
+        memory = self.limits.memory or spec.limits.memory
+        store = open_store(self.db_url, self.home)
+        pool = WorkerPool(max(1, self.workers), memory=memory)
+        return Resources(
+            store=store,
+            pool=pool,
+            hosts=Hosts(pool, memory=memory, home=store.home, opener=self.opener),
+            gate=gate,
+            quarantine=stored_quarantine(store, retry=self.retry_failed),
+            scratch=make_working_folder(store.home / STORE_WORK),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -9,14 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoopt.engine.work.hosts import Hosts, Opener
-from autoopt.engine.work.quarantine import stored_quarantine
-from autoopt.observer import SILENT, Observer
-from autoopt.store import Store, open_store
+from autoopt.engine.work.hosts import Hosts
+from autoopt.store import Store
 from autoopt.workers import Gate, WorkerPool
-from autoopt.workers.gate import report_other_runs
 from autoopt.workers.quarantine import Deaths
-from autoopt.working_folder import STORE_WORK, make_working_folder
 
 
 class Locks:
@@ -67,35 +63,6 @@ class Resources:
         self.stop()
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.store.close()
-
-
-def open_resources(  # noqa: PLR0913  the options of a run
-    *,
-    home: Path | None = None,
-    db_url: str | None = None,
-    workers: int = 2,
-    memory: int | None = None,
-    opener: Opener | None = None,
-    observer: Observer = SILENT,
-    retry_failed: bool = False,
-) -> Resources:
-    """Open the store and start a worker pool. The caller closes them.
-
-    By default, the store is that of the settings. `memory` limits a call, in bytes; None is half of this machine's. The
-    observer receives a note if another run keeps the machine busy. With `retry_failed`, the quarantine of earlier runs
-    does not count.
-    """
-    gate = Gate(waiting=report_other_runs(observer.on_note))
-    store = open_store(db_url, home)
-    pool = WorkerPool(max(1, workers), memory=memory)
-    return Resources(
-        store=store,
-        pool=pool,
-        hosts=Hosts(pool, memory=memory, home=store.home, opener=opener),
-        gate=gate,
-        quarantine=stored_quarantine(store, retry=retry_failed),
-        scratch=make_working_folder(store.home / STORE_WORK),
-    )
 
 
 @contextmanager
