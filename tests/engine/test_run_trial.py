@@ -13,7 +13,6 @@ from autoopt.engine.run.trial import (
     execute_trial,
     nodes_up_to,
     objective_values,
-    trial_details,
     with_measurements,
 )
 from autoopt.engine.work.evaluations import Measurements
@@ -32,7 +31,7 @@ def execute(simulation: Simulation, *, last_node: str | None = None, evaluate: s
     ctx = simulation.context()
     spec = simulation.plan.spec.model_copy(update={"evaluate": evaluate})
     ctx = replace(ctx, problem=replace(ctx.problem, plan=replace(ctx.problem.plan, spec=spec)))
-    trial = TrialRecord(ctx.run, 0, simulation.chain.id, {}, details=trial_details(None, last_node))
+    trial = TrialRecord(ctx.run, 0, simulation.chain.id, {}, details={"upto": last_node})
     simulation.store.trials.add(trial)
     return execute_trial(ctx, simulation.chain, trial)
 
@@ -98,7 +97,7 @@ def test_a_completed_record_holds_the_whole_result() -> None:
     result = TrialResult(
         chain="c", point={}, outcome=Outcome.OK, reasons=("too large",), violation=0.1, executed=3, seconds=2.0
     )
-    record = completed_record(TrialRecord("run", 0, "c", {}, details=trial_details(0.5, None)), result)
+    record = completed_record(TrialRecord("run", 0, "c", {}, details={"incumbent": 0.5, "upto": None}), result)
     assert record.result == result
     assert record.message == "too large"
     assert record.details["incumbent"] == 0.5

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from simulation import Simulation, failing, faster, read_model, write_model
 
 from autoopt.engine.run.session import search_inline
-from autoopt.engine.work.restore import ReplayEnvironment, replay_environment_of, restorer
+from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import SystemFailure
 from autoopt.passes.request import PassStep
 
@@ -61,16 +60,12 @@ def test_a_source_model_cannot_be_made_again(simulation: Simulation, environment
         restorer(simulation.store, environment)(simulation.candidate.artifact)
 
 
-def test_the_environment_of_a_run_is_remembered(simulation: Simulation) -> None:
-    session = simulation.session()
-    record = simulation.store.runs.get(session.ctx.run)
-    record = replace(record, settings={"replay_environment": {"user_script": "mine.py", "data_root": "/data"}})
-    environment = replay_environment_of(record, simulation.pool, simulation.folder)
+def test_a_recorded_environment_has_defaults_for_what_it_lacks(simulation: Simulation) -> None:
+    environment = ReplayEnvironment.from_json(
+        simulation.pool, simulation.folder, {"user_script": "mine.py", "data_root": "/data"}
+    )
     assert (environment.user_script, environment.data_root) == ("mine.py", "/data")
-
-
-def test_without_a_run_the_environment_is_the_default(simulation: Simulation) -> None:
-    environment = replay_environment_of(None, simulation.pool, simulation.folder)
+    environment = ReplayEnvironment.from_json(simulation.pool, simulation.folder, {})
     assert environment == ReplayEnvironment(simulation.pool, simulation.folder)
 
 

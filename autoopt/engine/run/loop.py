@@ -21,7 +21,6 @@ from autoopt.engine.run.trial import (
     CompletedTrial,
     execute_trial,
     objective_values,
-    trial_details,
 )
 from autoopt.engine.work.context import RunContext
 from autoopt.measure.meters import LATENCY
@@ -138,7 +137,8 @@ class SearchLoop:
             chain=chain.id,
             point=proposal.point,
             owner=ctx.store.owner,
-            details=trial_details(self.incumbent(), proposal.upto),
+            # Enough for any process to execute the trial.
+            details={"incumbent": self.incumbent(), "upto": proposal.upto},
         )
         ctx.store.trials.add(trial)
         ctx.attempt.observer.on_trial_start(proposal.number, chain.name, proposal.point)

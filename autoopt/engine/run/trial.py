@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.engine.run.evidence import product
@@ -169,14 +169,6 @@ def paired_metrics(result: TrialResult, baseline: Mapping[str, Estimate]) -> dic
 def objective_values(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, float]:
     """The values of `paired_metrics`, for comparing trials."""
     return values_of(paired_metrics(result, baseline))
-
-
-def trial_details(incumbent: float | None, last_node: str | None) -> dict[str, Any]:
-    """The details of a new trial, from which any process can execute it.
-
-    `incumbent` is the latency ratio of the best feasible trial so far. Without a `last_node`, the whole chain runs.
-    """
-    return {"incumbent": incumbent, "upto": last_node}
 
 
 def completed_record(trial: TrialRecord, result: TrialResult) -> TrialRecord:

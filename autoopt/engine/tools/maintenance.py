@@ -17,7 +17,7 @@ from autoopt.engine.tools.recipe import Recipe, RecipeStep, read_recipe
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import Implementation
 from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
-from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, replay_environment_of, restorer
+from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, restorer
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder, files_in, model_in
 from autoopt.model.session_file import SESSION_FILE
@@ -36,8 +36,7 @@ Calibration: TypeAlias = str | Path | Mapping[str, object]
 def verify_store(store: Store, *, repair: bool = False, allow_script: bool = False) -> Verification:
     """Check every artifact's bytes; with `repair`, make lost ones again as the run did that first made them.
 
-    With `repair`, lost artifacts are made again; with `allow_script`, by the user scripts that runs recorded too, if
-    their content is still the same.
+    With `allow_script`, a user script that the run recorded may run, if its content is still the same.
     """
     if not repair:
         return verify(store)
@@ -47,10 +46,11 @@ def verify_store(store: Store, *, repair: bool = False, allow_script: bool = Fal
             steps = store.lineage.trace(digest).steps
             made_by = store.results.pass_run(steps[-1].key) if steps else None
             run = store.runs.get(made_by.run) if made_by is not None and made_by.run else None
+            document: Mapping[str, Any] = {}  # for a model whose run is gone
             if run is not None:
                 document = run.settings.get("replay_environment") or {}
                 check_scripts(document, f"run {run.id}", allowed=allow_script)
-            return restorer(store, replay_environment_of(run, pool, scratch))(digest)
+            return restorer(store, ReplayEnvironment.from_json(pool, scratch, document))(digest)
 
         return verify(store, restore)
 

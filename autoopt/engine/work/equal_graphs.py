@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from autoopt.engine.work.context import RunContext
-from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, SOURCE_GRAPH, MeasureReply
+from autoopt.measure.request import SAME_GRAPH
 from autoopt.model.candidate import Candidate
 from autoopt.store import EvaluationRecord, EventRecord
 
@@ -19,13 +19,6 @@ SHARED: Final = "shared"
 """Entry of a record's details with the key of the evaluation whose figures it shares."""
 TWIN: Final = "twin"
 """Entry with the key of the candidate that was measured for it."""
-
-
-def graphs_in(reply: MeasureReply | None) -> tuple[str, str]:
-    """The digests for candidate and source in the reply to a request for them; empty if it failed."""
-    if reply is None:
-        return "", ""
-    return str(reply.details.get(EXECUTED_GRAPH, "")), str(reply.details.get(SOURCE_GRAPH, ""))
 
 
 def remember(ctx: RunContext, graph_key: str, record: EvaluationRecord) -> None:

@@ -18,7 +18,7 @@ from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue
 from autoopt.measure.constraints import Observation, Verdict, judge
 from autoopt.measure.meters import EXECUTED_GRAPH_METER, LATENCY, Meter, meters_for
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.candidate import Candidate, digest_json
@@ -254,7 +254,7 @@ def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[Evaluatio
             if meter_run.meter.name == LATENCY:
                 record, executed = _measure_graph(ctx, meter_run, limit)
             else:
-                record, executed = _measure(ctx, _request(ctx, meter_run), meter_run, limit), True
+                record, executed = _measure(ctx, request_to_meter(ctx, meter_run), meter_run, limit), True
         store.results.finish_evaluation(record)
         if executed:
             attempt.counts.add_executed("evaluations")
@@ -265,16 +265,16 @@ def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[Evaluatio
 
 def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[EvaluationRecord, bool]:
     """The latency of a candidate, and True if it was measured: not if that of an equal graph is known."""
-    request = _request(ctx, meter_run)
+    request = request_to_meter(ctx, meter_run)
     if meter_run.candidate.key == ctx.problem.source.key or not request.compares_graphs:
         return _measure(ctx, request, meter_run, limit), True
     # Other work may run on the machine while the graphs are written.
     host = ctx.resources.hosts.of(ctx.problem.host)
     terms = CallTerms(_subject(ctx, meter_run, ()), limit, phase="measuring")
     answer = guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(EXECUTED_GRAPH_METER, request, limits))
-    graphs = equal_graphs.graphs_in(answer.reply)
-    request = replace(request, executed_graphs=graphs)
-    graph, source_graph = graphs
+    digests: Mapping[str, object] = {} if answer.reply is None else answer.reply.details
+    graph, source_graph = str(digests.get(EXECUTED_GRAPH, "")), str(digests.get(SOURCE_GRAPH, ""))
+    request = replace(request, executed_graphs=(graph, source_graph))
     if not graph:
         return _measure(ctx, request, meter_run, limit), True
     graph_key = meter_run.graph_key(graph)
@@ -299,24 +299,14 @@ def _source_latency(ctx: RunContext) -> EvaluationRecord | None:
 
 
 def _measure(ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit: float) -> EvaluationRecord:
-    answer = _call_meter(ctx, request, meter_run, limit, ())
+    answer = call_meter(ctx, request, meter_run, limit)
     record = evaluation_record(ctx, meter_run, answer.result, answer.reply or MeasureReply())
     if MEDIAN_LATENCY in record.source_metrics:
         ctx.attempt.source_latencies.add(record.source_metrics[MEDIAN_LATENCY].value)
     return record
 
 
-def call_meter(
-    ctx: RunContext, meter_run: MeterRun, limit: float, rivals: Sequence[Candidate] = ()
-) -> HostReply[MeasureReply]:
-    """Measure a candidate now, in turns with its rivals.
-
-    Only meters that measure several models at once take rivals. `limit` is in seconds.
-    """
-    return _call_meter(ctx, _request(ctx, meter_run, rivals), meter_run, limit, rivals)
-
-
-def _request(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Candidate] = ()) -> MeasureRequest:
+def request_to_meter(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Candidate] = ()) -> MeasureRequest:
     """The request to a meter, with hints from what was measured so far."""
     problem, meter = ctx.problem, meter_run.meter
     hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": ctx.attempt.source_latencies.typical()}
@@ -334,9 +324,10 @@ def _request(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Candidate] =
     )
 
 
-def _call_meter(
-    ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit: float, rivals: Sequence[Candidate]
+def call_meter(
+    ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit: float, rivals: Sequence[Candidate] = ()
 ) -> HostReply[MeasureReply]:
+    """Measure a candidate now, in turns with its rivals, which the request names; `limit` is in seconds."""
     meter, attempt = meter_run.meter, ctx.attempt
     attempt.observer.on_measure_start(meter.name)
     terms = CallTerms(

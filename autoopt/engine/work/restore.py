@@ -15,7 +15,7 @@ from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import digest_file
 from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep
 from autoopt.settings import root_of_data
-from autoopt.store import Restorer, RunRecord, Store
+from autoopt.store import Restorer, Store
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
 
@@ -114,9 +114,3 @@ def restorer(store: Store, environment: ReplayEnvironment) -> Restorer:
         return environment.make(store.artifacts.path(lineage.source), steps)
 
     return restore
-
-
-def replay_environment_of(run: RunRecord | None, pool: WorkerPool, scratch: Path) -> ReplayEnvironment:
-    """The environment of a run's passes; defaults for what the store does not have."""
-    settings = run.settings if run else {}
-    return ReplayEnvironment.from_json(pool, scratch, settings.get("replay_environment") or {})

@@ -10,7 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import EvaluationOptions, MeterRun, call_meter, evaluation_record, meter_runs
+from autoopt.engine.work.evaluations import (
+    EvaluationOptions,
+    MeterRun,
+    call_meter,
+    evaluation_record,
+    meter_runs,
+    request_to_meter,
+)
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureReply
 from autoopt.metrics import MEDIAN_LATENCY
@@ -79,7 +86,9 @@ class Rounds:
             self._meter_run(candidate, self._next_numbers[candidate.key], settings) for candidate in candidates
         ]
         limit = meter_run.meter.time_limit(self.ctx.problem.limits.measure_seconds, meter_run.settings)
-        answer = call_meter(self.ctx, meter_run, limit, [other.candidate for other in others])
+        rivals = [other.candidate for other in others]
+        request = request_to_meter(self.ctx, meter_run, rivals)
+        answer = call_meter(self.ctx, request, meter_run, limit, rivals)
         if others and not answer.result.outcome.good:
             measured = [self.measure([candidate], settings) for candidate in candidates]
             return any(measured)
