@@ -353,8 +353,8 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
     if request.user_script or not is_read_from_files(_data(package)):
         return ask(path)
     content = {**request.to_json(), "candidate": package.run.model}
-    data = "" if request.data is None else digest_data(request.data)
-    folder, reply = read_once(store.home, [STORE_INPUTS, content, data, versions()], lambda to: ask(to / INPUTS))
+    digest = "" if request.data is None else digest_data(request.data)
+    folder, reply = read_once(store.home, [STORE_INPUTS, content, digest, versions()], lambda to: ask(to / INPUTS))
     shutil.copyfile(folder / INPUTS, path)
     return reply
 
