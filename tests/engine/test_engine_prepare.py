@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from simulation import SOURCE, ReadingPool, faster, write_model
 
+from autoopt.engine.inputs import request as request_module
 from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.early_warnings import CHECK_SOURCE
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.targets.multi_target import Targets
-from autoopt.engine.work import resources
 from autoopt.errors import InputError
 
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
@@ -25,7 +25,7 @@ DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chain
 def pool(monkeypatch: pytest.MonkeyPatch) -> ReadingPool:
     pool = ReadingPool()
     pool.passes = {"remove_unused": faster(0.5)}
-    monkeypatch.setattr(resources, "WorkerPool", lambda *_, **__: pool)
+    monkeypatch.setattr(request_module, "WorkerPool", lambda *_, **__: pool)
     return pool
 
 
