@@ -21,7 +21,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m compileall -q autoopt flows  # as for an installed package, also where PYTHONDONTWRITEBYTECODE is set
 	touch $@
 
-demo: install  ## optimise the model that ships with the project
+demo: install  ## optimize the model that ships with the project
 	$(BIN)/autoopt run dags/quickstart.yaml
 
 docs: install  ## build the documentation as a site in site/

@@ -1,4 +1,4 @@
-"""Find out by measuring which sequence of ONNX optimisation passes makes a model best on your hardware."""
+"""Find out by measuring which sequence of ONNX optimization passes makes a model best on your hardware."""
 
 from __future__ import annotations
 

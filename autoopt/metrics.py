@@ -174,7 +174,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Objective:
-    """A metric to optimise. Earlier objectives have priority."""
+    """A metric to optimize. Earlier objectives have priority."""
 
     metric: str
     goal: Direction

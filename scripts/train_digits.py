@@ -1,4 +1,4 @@
-"""Train the demo model: a small CNN on scikit-learn's handwritten digits, exported as an un-optimised ONNX graph.
+"""Train the demo model: a small CNN on scikit-learn's handwritten digits, exported as an un-optimized ONNX graph.
 
     pip install -e '.[train]' && python scripts/train_digits.py [FOLDER]
 
@@ -25,7 +25,7 @@ OPSET = 18
 
 
 def conv(inputs: int, outputs: int) -> nn.Sequential:
-    """3x3 convolution and batch normalisation, size kept."""
+    """3x3 convolution and batch normalization, size kept."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs))
 
 
@@ -103,7 +103,7 @@ def train(images: np.ndarray, labels: np.ndarray) -> Net:
 
 
 def export(net: Net, path: Path) -> None:
-    """The graph as the exporter leaves it without optimisation: BatchNormalization unfused, constants unfolded."""
+    """The graph as the exporter leaves it without optimization: BatchNormalization unfused, constants unfolded."""
     program = torch.onnx.export(
         net,
         (torch.zeros(2, 1, 8, 8),),

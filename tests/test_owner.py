@@ -39,7 +39,7 @@ def test_a_zombie_is_dead() -> None:
 
 def test_a_reboot_ends_all_owners() -> None:
     if this_process().split("/")[0].endswith("-"):
-        pytest.skip("this machine has no id to be recognised by after a reboot")
+        pytest.skip("this machine has no id to be recognized by after a reboot")
     assert is_known_dead(changed(1, "0" * 32))
 
 

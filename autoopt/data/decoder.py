@@ -1,6 +1,6 @@
 """Decoders with a key-value cache: what their inputs mean, and values for those that follow from a prompt.
 
-Planning recognises them too, so numpy is imported late.
+Planning recognizes them too, so numpy is imported late.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Decoder:
 
 
 def decoder_of(shapes: Mapping[str, Sequence[int | str | None] | None]) -> Decoder | None:
-    """Recognise a decoder with a cache by the names and shapes of its inputs; None for any other model."""
+    """Recognize a decoder with a cache by the names and shapes of its inputs; None for any other model."""
     tokens = first_of(TOKENS, shapes)
     if tokens is None or len(shapes[tokens] or ()) != 2:
         return None
@@ -112,7 +112,7 @@ class NamedShape(Protocol):
 
 
 def decoder_with(inputs: Iterable[NamedShape]) -> Decoder | None:
-    """Recognise a decoder with a cache that has these inputs; None for any other model."""
+    """Recognize a decoder with a cache that has these inputs; None for any other model."""
     return decoder_of({value.name: value.shape for value in inputs})
 
 

@@ -197,7 +197,7 @@ def _fetch_all(
     values: dict[str, list[object]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
         path = io.save(proto, Path(folder))
-        # Optimisations would remove inner tensors.
+        # Optimizations would remove inner tensors.
         runner = ModelRunner.open(ModelFile(str(path), {"graph_optimization_level": "disable"}), request)
         for feed in feeds:
             item = dict(zip(runner.outputs, runner.run(feed), strict=True))

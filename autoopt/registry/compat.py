@@ -221,7 +221,7 @@ OptimumMerging | - |  | merges decoder variants of language models for Optimum's
 NchwToNhwc | - |  | ONNX convolutions are channels first; prepend_preprocessing takes NHWC images
 OpenVINOQuantization | nncf_quantization |  | the same library, on ONNX models
 OpenVINOConversion | - |  | another runtime's format; ONNX Runtime's OpenVINO provider takes ONNX
-VitisAIQuantization | - |  | needs the vendor's quantiser; static_quantization makes portable QDQ
+VitisAIQuantization | - |  | needs the vendor's quantizer; static_quantization makes portable QDQ
 QNNPreprocess | quant_pre_process |  | and static_16bit for 16-bit activations
 LoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
 QLoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass

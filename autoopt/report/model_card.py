@@ -106,7 +106,7 @@ def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool, generat
         generates: True if one of the models generates tokens.
     """
     title = f"{' + '.join(part.name for part in result.parts)}"
-    lines = [f"# {title}, optimised by autoopt", ""]
+    lines = [f"# {title}, optimized by autoopt", ""]
     if model.is_source:
         lines.append("The source models, unchanged: no others were measurably better together.")
     else:
@@ -128,7 +128,7 @@ def _title(card: Card) -> str:
     if card.model.is_source:
         return f"# {name}\n\nThe source model, unchanged: autoopt found no candidate that was measurably better.\n"
     summary = ", ".join(gains(card.result, card.model)) or "see the table"
-    return f"# {name}, optimised by autoopt\n\nMade by `{one_line(card.model.short_chain)}`: {summary}.\n"
+    return f"# {name}, optimized by autoopt\n\nMade by `{one_line(card.model.short_chain)}`: {summary}.\n"
 
 
 def _section(title: str, text: str) -> str:

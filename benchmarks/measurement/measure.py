@@ -4,7 +4,7 @@
         [--cases a,b] [--threads 1] [--results FILE] [--work FOLDER]
 
 Cases are made-up models of known ratios (`known_ratios.py`) in four sizes, and with `--zoo` a folder of folders with
-`model.onnx` and `evaluation.npz`, whose candidates are session options, graph optimisations and int8 models.
+`model.onnx` and `evaluation.npz`, whose candidates are session options, graph optimizations and int8 models.
 For every case:
 1. on the quiet machine a run makes all candidates, and `interleaved_loop.py`, which shares no code with autoopt,
    measures the ratio of each in several processes: their median is the truth. With `--truth each` it does so before

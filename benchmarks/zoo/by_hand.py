@@ -1,4 +1,4 @@
-"""Models optimised by hand with the tools of the field: what `autoopt run` has to reach.
+"""Models optimized by hand with the tools of the field: what `autoopt run` has to reach.
 
     python benchmarks/zoo/by_hand.py FOLDER MODEL... [--autoopt DIR] [--best N] [--blocks N] [--json FILE]
 
@@ -152,7 +152,7 @@ def simplified(task: Task, source: Path, target: Path) -> None:
 
 
 def stored(level: str, task: Task, source: Path, target: Path) -> None:
-    """Store the graph as onnxruntime optimises it."""
+    """Store the graph as onnxruntime optimizes it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)

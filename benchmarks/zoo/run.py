@@ -1,10 +1,10 @@
-"""Optimise models of a zoo, each with a suitable DAG, and print the results as a Markdown table.
+"""Optimize models of a zoo, each with a suitable DAG, and print the results as a Markdown table.
 
     python benchmarks/zoo/run.py FOLDER [MODEL[=DAG] ...] [--trials N] [--minutes M] [--json FILE]
 
 FOLDER has one folder per model with `model.onnx`, `evaluation.npz` (one array per input, optionally `labels`) and,
 optionally, `calibration.npz`. A model without a DAG uses the one in `DEFAULT_DAGS`, or dags/cpu_cnn.yaml. Each model is
-optimised by the `autoopt run` command that is printed below the table.
+optimized by the `autoopt run` command that is printed below the table.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def quality(result: RunResult, best: ModelResult) -> str:
 
 
 def main() -> None:
-    """Optimise the models and print the table."""
+    """Optimize the models and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("models", nargs="*", default=list(DEFAULT_DAGS), metavar="MODEL[=DAG]")

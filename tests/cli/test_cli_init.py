@@ -109,7 +109,7 @@ def test_plan_of_a_bare_model_shows_every_cut(call: Call, cnn_file: Path, data: 
     assert "static: needs --level 3 [inspection]" in text
 
 
-def test_trees_are_not_quantised(call: Call, home: Path) -> None:
+def test_trees_are_not_quantized(call: Call, home: Path) -> None:
     trees(home.parent / "forest")
     said = call("init", "forest/model.onnx", "--fidelity", "--json")
     assert said.code == 0, said.err

@@ -63,7 +63,7 @@ def test_the_operators_of_a_model_rule_nodes_out(node: str, inspection: Inspecti
         replace(model("Softmax"), op_counts={"Softmax": 1, "MatMul": 3, "Transpose": 1}),
     ],
 )
-def test_fusable_operators_are_recognised_whole_and_in_parts(inspection: Inspection) -> None:
+def test_fusable_operators_are_recognized_whole_and_in_parts(inspection: Inspection) -> None:
     assert rule("fuse", inspection) is None
 
 

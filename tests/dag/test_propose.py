@@ -88,7 +88,7 @@ def test_every_row_of_the_table_gives_chains_in_the_fixed_order(provider: str, i
             places = [ORDER.index(name) for name in names]
             assert places == sorted(places), names
             infos = [registry().info(name) for name in names]
-            assert sum(i.tolerance == "lossy" for i in infos) <= 1, "precision or quantisation, not both"
+            assert sum(i.tolerance == "lossy" for i in infos) <= 1, "precision or quantization, not both"
             assert level > 1 or not any(i.tolerance == "lossy" for i in infos)
             assert level > 2 or not any(i.needs_data for i in infos)
 

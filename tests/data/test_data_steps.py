@@ -69,7 +69,7 @@ def test_an_unknown_column_is_named(step):
         step(data())
 
 
-def test_normalising_with_lists_works_along_an_axis():
+def test_normalizing_with_lists_works_along_an_axis():
     pictures = DataSet({"x": np.ones((2, 3, 4, 4))})
     scaled = steps.normalize(pictures, mean=[1.0, 2.0, 3.0], std=0.5).columns["x"]
     assert scaled.dtype == np.float32

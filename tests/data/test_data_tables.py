@@ -77,7 +77,7 @@ def test_whole_numbers_numbers_and_texts_keep_their_types(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["label", "Labels", "TARGET", "class", "y"])
-def test_usual_names_of_labels_are_recognised(tmp_path, name):
+def test_usual_names_of_labels_are_recognized(tmp_path, name):
     data = load(tmp_path, f"x,{name}\n1,0\n2,1\n")
     assert data.labels.tolist() == [0, 1]
     assert data.columns["input"].tolist() == [[1], [2]]

@@ -73,7 +73,7 @@ def unchanged(model: Model, params: Mapping[str, Any]) -> Model:
 
 
 def failing(model: Model, params: Mapping[str, Any]) -> Model:
-    raise ValueError("cannot optimise this")
+    raise ValueError("cannot optimize this")
 
 
 def crashing(model: Model, params: Mapping[str, Any]) -> Model:

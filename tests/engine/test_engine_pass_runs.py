@@ -78,7 +78,7 @@ def test_a_failure_ends_the_chain_with_its_reason(simulation: Simulation) -> Non
     simulation.pool.passes["remove_unused"] = failing
     progress = run(simulation, simulation.context())
     assert progress.outcome is Outcome.FAILED
-    assert progress.message == "remove_unused: cannot optimise this"
+    assert progress.message == "remove_unused: cannot optimize this"
     assert progress.completed == 1
 
 

@@ -94,7 +94,7 @@ def test_the_first_failure_is_named_if_no_trial_succeeded(tmp_path: Path) -> Non
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, failing)
     (sentence,) = explain_no_result(searched(simulation).completed_trials())
     assert sentence.startswith("no trial succeeded; trial 0: failed, ")
-    assert "cannot optimise this" in sentence
+    assert "cannot optimize this" in sentence
 
 
 def test_nothing_is_explained_if_a_trial_is_feasible(session: Session) -> None:

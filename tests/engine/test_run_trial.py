@@ -68,7 +68,7 @@ def test_a_failed_pass_ends_the_trial_without_measurements(simulation: Simulatio
     simulation.pool.passes["remove_unused"] = failing
     result = execute(simulation).result
     assert (result.outcome, result.candidate, result.evaluations) == (Outcome.FAILED, None, ())
-    assert result.message == "remove_unused: cannot optimise this"
+    assert result.message == "remove_unused: cannot optimize this"
     assert simulation.pool.measured == []
 
 

@@ -97,12 +97,12 @@ def test_the_current_and_unfinished_sweeps_are_not_earlier_ones(night: Night) ->
     assert night.good(sweep=current) == []
 
 
-def test_a_model_is_recognised_by_its_line_not_by_its_name(night: Night) -> None:
+def test_a_model_is_recognized_by_its_line_not_by_its_name(night: Night) -> None:
     sweep = night.add(replace(night.entry("one"), name="one-2"))
     assert night.good() == [(sweep, "one-2")]
 
 
-def test_a_model_whose_line_changed_is_recognised_by_its_name(night: Night) -> None:
+def test_a_model_whose_line_changed_is_recognized_by_its_name(night: Night) -> None:
     sweep = night.add(replace(night.entry("one"), listed="elsewhere"))
     assert night.good() == [(sweep, "one")]
 
@@ -245,7 +245,7 @@ def test_a_zoo_file_that_was_moved_keeps_its_history(night: Night) -> None:
     assert night.good() == [(sweep, "one")]
 
 
-def test_a_model_of_a_moved_zoo_with_absolute_paths_is_recognised_by_its_name(night: Night) -> None:
+def test_a_model_of_a_moved_zoo_with_absolute_paths_is_recognized_by_its_name(night: Night) -> None:
     entry = replace(night.entry("one"), listed="/elsewhere/one/model.onnx", path="/elsewhere/one/model.onnx")
     sweep = night.add(entry, of={"zoo": "/elsewhere/zoo.yaml"})
     assert night.good() == [(sweep, "one")]

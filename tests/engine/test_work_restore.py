@@ -42,7 +42,7 @@ def test_a_step_that_fails_now_is_a_failure_of_the_system(
     simulation: Simulation, environment: ReplayEnvironment, source: Path
 ) -> None:
     simulation.pool.passes["remove_unused"] = failing
-    with pytest.raises(SystemFailure, match="cannot be made again: remove_unused: cannot optimise this"):
+    with pytest.raises(SystemFailure, match="cannot be made again: remove_unused: cannot optimize this"):
         environment.make(source, [PassStep("remove_unused")])
 
 

@@ -58,7 +58,7 @@ def test_uncertainty_grows_with_the_distance() -> None:
 
 
 def test_the_scales_fit_the_values() -> None:
-    """A slow wave is learned over a long distance; noise is recognised as such."""
+    """A slow wave is learned over a long distance; noise is recognized as such."""
     line = np.linspace(0, 12, 60)[:, None]
     wave = np.sin(line[:, 0] / 2)
     smooth, noisy = GaussianProcess(), GaussianProcess()

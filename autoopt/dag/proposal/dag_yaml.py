@@ -41,7 +41,7 @@ def yaml_text(
         plan: Its plan.
         model: The path to write into the file; of several models, the paths by name.
         data: Paths or data configurations by use (`evaluation`, `calibration`).
-        objectives: What to optimise; latency by default.
+        objectives: What to optimize; latency by default.
         constraints: Limits; None for those that a run adds by default.
     """
     spec = proposal.spec

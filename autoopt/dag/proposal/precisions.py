@@ -35,7 +35,7 @@ class Method:
 
 @dataclass(frozen=True)
 class ProviderProfile:
-    """The optimisations that an execution provider can use."""
+    """The optimizations that an execution provider can use."""
 
     methods: Mapping[str, Method]
     """By precision."""

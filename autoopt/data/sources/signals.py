@@ -1,4 +1,4 @@
-"""Made-up sounds, spectra, lengths and recurrent states, recognised by the names and shapes of inputs."""
+"""Made-up sounds, spectra, lengths and recurrent states, recognized by the names and shapes of inputs."""
 
 from __future__ import annotations
 

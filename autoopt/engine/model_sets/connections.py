@@ -159,7 +159,7 @@ class _Candidate:
 
 
 def _generation(inspections: Inspections) -> Generation | None:
-    """Recognise the decoder of a set: one model, or one for prompts and one for further tokens; None without one."""
+    """Recognize the decoder of a set: one model, or one for prompts and one for further tokens; None without one."""
     cached: list[_Candidate] = []
     plain: list[_Candidate] = []
     for name, inspection in inspections.items():

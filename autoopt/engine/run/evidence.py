@@ -31,7 +31,7 @@ FLOOR_FACTOR = 1.1
 """The same for measurements on one thread too, relative to the error that no repetition reduces."""
 PACE_SHARE = 0.3
 """Share of the changes of the source's time that its ratio to a candidate shows. Where the host slowed a source by 20
-to 60 %, ratios of quantised models moved by 0 to 30 %."""
+to 60 %, ratios of quantized models moved by 0 to 30 %."""
 
 
 @dataclass

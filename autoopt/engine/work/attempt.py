@@ -74,7 +74,7 @@ class SourceLatencies:
             self._values.append(p50)
 
     def typical(self) -> float | None:
-        """The latency on an undisturbed machine, to recognise slow spells by; None before the first measurement.
+        """The latency on an undisturbed machine, to recognize slow spells by; None before the first measurement.
 
         The lower quartile, because the fastest of many measurements is a lucky one.
         """

@@ -80,7 +80,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Problem:
-    """One model to optimise on one target."""
+    """One model to optimize on one target."""
 
     plan: Plan
     source: Candidate

@@ -45,7 +45,7 @@ def are_boxes(labels: np.ndarray) -> bool:
 def box_precision(outputs: Outputs, labels: np.ndarray, at: float | None = None) -> Statistic:
     """Compute the mean average precision of boxes over classes and overlaps (`at`: at that overlap only).
 
-    `outputs` are boxes, scores and classes as three outputs (recognised by shape and type), one output of rows
+    `outputs` are boxes, scores and classes as three outputs (recognized by shape and type), one output of rows
     `x1, y1, x2, y2, score, class`, or one of `{"boxes", "scores", "labels"}` for each item.
 
     Raises:
@@ -135,14 +135,14 @@ def boxes_of(outputs: Outputs, index: int) -> Boxes:
         rows = np.asarray(first).reshape(-1, 6)
         parts = [rows[:, :4], rows[:, 4], rows[:, 5]]
     else:
-        parts = _recognise([np.asarray(value) for value in values])
+        parts = _recognize([np.asarray(value) for value in values])
     corners, scores, classes = parts
     if corners.size != 4 * scores.size or classes.size != scores.size:
         raise InputError(f"{corners.size // 4} boxes, {scores.size} scores and {classes.size} classes do not fit")
     return Boxes(corners.reshape(-1, 4).astype(np.float64), scores.ravel().astype(np.float64), classes.ravel())
 
 
-def _recognise(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _recognize(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Order outputs as boxes, scores, classes.
 
     Boxes end in an axis of 4. Of the others, classes are whole numbers; if both are floats, classes come last.

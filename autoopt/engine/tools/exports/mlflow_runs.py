@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 RUN_TAG: Final = "autoopt.run"
-"""Tag by which the runs of an earlier export are recognised."""
+"""Tag by which the runs of an earlier export are recognized."""
 QUIET: Final = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
 """MLflow prints the address of every run, also of nested ones, where `--json` prints its document."""
 RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
