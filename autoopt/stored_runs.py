@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,27 +48,47 @@ class Run(RunResult):
 
     def completed_trials(self) -> list[Trial]:
         """The finished trials by number; for a run over several targets or models, those of each in turn."""
-        with _open(self.home, self.db_url) as store:
-            runs = [each.run for each in self.part_results] or [self.run]
-            return [trial for run in runs for trial in finished_trials(store, run)]
+        return [trial for _, trial in self._trials_by_part()]
 
-    def trials_frame(self) -> pd.DataFrame:
-        """The finished trials as a table: number, chain, outcome, metrics, ratios with bounds, parameters."""
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """The finished trials as a table: number, chain, outcome, metrics, ratios with bounds, parameters.
+
+        Over several targets or models, the column `target` or `part` has the name of each.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        part = "target" if self.targets else "part"
         rows = []
-        for trial in self.completed_trials():
+        for name, trial in self._trials_by_part():
             result = trial.result
-            row: dict[str, object] = {"trial": trial.number, "chain": trial.chain, "outcome": str(result.outcome)}
+            row: dict[str, object] = {part: name} if name else {}
+            row |= {"trial": trial.number, "chain": trial.chain, "outcome": str(result.outcome)}
             row |= {"feasible": trial.feasible, **_figures(values_of(result.metrics), result.ratios, result.point)}
             rows.append({**row, "seconds": result.seconds, "message": result.explanation})
         return _frame(rows)
 
-    def pareto_frame(self) -> pd.DataFrame:
-        """The source, the best model, the best lossy one and the rest of the front as a table, as in `trials_frame`."""
+    @cached_property
+    def pareto(self) -> pd.DataFrame:
+        """The source, the best model, the best lossy one and the rest of the front as a table, as in `trials`.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
         rows = []
         for label, model in labelled_models(self):
             figures = _figures(model.metrics, model.ratios, model.point)
             rows.append({"model": label, "chain": model.chain, **figures, "artifact": model.artifact})
         return _frame(rows)
+
+    def trials_frame(self) -> pd.DataFrame:
+        """`trials`, by its former name."""
+        return self.trials
+
+    def pareto_frame(self) -> pd.DataFrame:
+        """`pareto`, by its former name."""
+        return self.pareto
 
     def plot_pareto(self, metric: str | None = None) -> alt.LayerChart:
         """Chart the first objective against `metric`; by default against the metric that matters next.
@@ -91,6 +112,13 @@ class Run(RunResult):
         with writing(file, "cannot write the report"):
             Path(file).write_text(page, encoding="utf-8", errors="backslashreplace")
         return Path(file)
+
+    def _trials_by_part(self) -> list[tuple[str, Trial]]:
+        """The finished trials, each with the name of its target or model; the name is empty if there is one."""
+        named = [(target.name, target.result.run) for target in self.targets]
+        named += [(part.name, part.result.run) for part in self.parts]
+        with _open(self.home, self.db_url) as store:
+            return [(name, trial) for name, run in named or [("", self.run)] for trial in finished_trials(store, run)]
 
     def __repr__(self) -> str:
         return f"Run({self.run!r}, {verdict(self)!r})"

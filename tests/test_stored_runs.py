@@ -20,11 +20,12 @@ BEST = ModelResult(
     metrics={"latency_p50": 0.5},
     ratios={"latency_p50": Estimate(0.5, 0.4, 0.6)},
 )
-RUN = Run.of(RunResult("0123456789ab", "finished", Baseline(metrics={"latency_p50": 1.0}), best=BEST, pareto=(BEST,)))
+RUN = Run.of(RunResult("0123456789ab", "finished", Baseline(metrics={"latency_p50": 1.0}), best=BEST, front=(BEST,)))
 
 
 def test_the_front_is_a_table_with_ratios_and_parameters() -> None:
-    frame = RUN.pareto_frame()
+    frame = RUN.pareto
+    assert RUN.pareto_frame() is frame, "the former name"
     assert list(frame["model"]) == ["source", "best"]
     assert frame.loc[1, ["latency_p50", "latency_p50_ratio", "latency_p50_ratio_low", "fold.level"]].tolist() == [
         0.5, 0.5, 0.4, 2,
@@ -39,7 +40,7 @@ def test_a_run_is_short_as_text_and_a_table_in_a_notebook() -> None:
 def test_without_pandas_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match="pandas") as caught:
-        RUN.pareto_frame()
+        _ = Run.of(RUN).pareto
     assert "autoopt[notebook]" in str(caught.value)
 
 

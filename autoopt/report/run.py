@@ -211,7 +211,7 @@ def trials_line(result: RunResult) -> str:
 
 def trial_counts(result: RunResult) -> str:
     """`3 trials: 2 ok, 1 refused`."""
-    total, colon, outcomes = counts_text(result.trials).partition(": ")
+    total, colon, outcomes = counts_text(result.trial_counts).partition(": ")
     return f"{plural(int(total), 'trial')}{colon}{outcomes}"
 
 

@@ -39,8 +39,8 @@ def runs_table(runs: Sequence[RunRow]) -> Table:
 def _row(run: RunRow) -> tuple[str, ...]:
     trials = change = chain = "-"
     if run.result is not None:
-        if run.result.trials:
-            trials = counts_text(run.result.trials)
+        if run.result.trial_counts:
+            trials = counts_text(run.result.trial_counts)
         best = run.result.best
         if best is not None:
             change = _change(run.result, best)

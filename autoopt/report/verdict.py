@@ -52,7 +52,7 @@ def lossy_steps(result: RunResult) -> list[str]:
     model = result.best_lossy
     if model is None:
         lacks_data = any(note.startswith(NO_DATA) for note in result.notes)
-        infeasible = result.trials.get("infeasible", 0)
+        infeasible = result.trial_counts.get("infeasible", 0)
         if not lacks_data or not infeasible:
             return []
         models = plural(infeasible, "lossy model")
@@ -87,7 +87,7 @@ def _kept_answer(result: RunResult) -> list[str]:
         action = "To decide, allow more time (--minutes)."
         return ["Undecided: the time was up before a candidate was measured; keeping your model.", action]
     if _lacks_candidates(result):
-        trials = plural(result.trials["total"], "trial")
+        trials = plural(result.trial_counts["total"], "trial")
         return [f"Undecided: none of {trials} gave a model that could be measured; keeping your model."]
     metric = first_objective(result).metric
     word, verb = "better", "is"
@@ -97,7 +97,7 @@ def _kept_answer(result: RunResult) -> list[str]:
     if result.undecided:
         lines = [f"Undecided whether a candidate {verb} {word}; keeping your model.", deciding_action(result)]
     if result.time_was_up:
-        trials = plural(result.trials.get("total", 0), "trial")
+        trials = plural(result.trial_counts.get("total", 0), "trial")
         lines.append(f"The time was up after {trials}; more time (--minutes) allows more.")
     return lines
 
@@ -149,10 +149,10 @@ def _unsure_metrics(model: ModelResult) -> list[str]:
 
 def _was_cut_off(result: RunResult) -> bool:
     """True if the time limit of the run ended it before a trial succeeded or failed for another reason."""
-    failures = result.trials.get("total", 0) - result.trials.get("timeout", 0)
+    failures = result.trial_counts.get("total", 0) - result.trial_counts.get("timeout", 0)
     return result.time_was_up and not failures
 
 
 def _lacks_candidates(result: RunResult) -> bool:
     """True if no trial succeeded, so that nothing is known about other models."""
-    return _was_cut_off(result) or (result.trials.get("total", 0) > 0 and not result.trials.get("ok"))
+    return _was_cut_off(result) or (result.trial_counts.get("total", 0) > 0 and not result.trial_counts.get("ok"))

@@ -42,8 +42,9 @@ class RunResult:
     """The best model; None if no model meets the constraints."""
     best_lossy: ModelResult | None = None
     """The best lossy model of a run in which only generated inputs judge it; `best` is then a lossless one."""
-    pareto: tuple[ModelResult, ...] = ()
-    trials: Mapping[str, int] = field(default_factory=dict)
+    front: tuple[ModelResult, ...] = field(default=(), metadata={"json": "pareto"})
+    """The Pareto front."""
+    trial_counts: Mapping[str, int] = field(default_factory=dict, metadata={"json": "trials"})
     """Number of trials by outcome; `total`, and the `infeasible` ones among those that are `ok`."""
     pass_runs: WorkCounts = field(default_factory=WorkCounts)
     evaluations: WorkCounts = field(default_factory=WorkCounts)
@@ -105,7 +106,7 @@ class RunResult:
         if self.best_lossy is not None:
             models.append(self.best_lossy)
         keys = {model.candidate.key for model in models[1:]}
-        for model in self.pareto:
+        for model in self.front:
             if not model.is_source and model.candidate.key not in keys:
                 keys.add(model.candidate.key)
                 models.append(model)
@@ -126,8 +127,8 @@ class RunResult:
             "baseline": json_codec.to_json(self.baseline),
             "best": _optional_json(self.best),
             "best_lossy": _optional_json(self.best_lossy),
-            "pareto": [model.to_json() for model in self.pareto],
-            "trials": dict(self.trials),
+            "pareto": [model.to_json() for model in self.front],
+            "trials": dict(self.trial_counts),
             "pass_runs": asdict(self.pass_runs),
             "evaluations": asdict(self.evaluations),
             "seconds": dict(self.seconds),

@@ -68,7 +68,7 @@ def measure_run(folder: Path, engine: str, workers: int, trials: int, seconds: f
     request = RunRequest(dag=dag(folder, trials, seconds), model=folder / "model.onnx", home=home, workers=workers)
     began = time.monotonic()
     result = execute(request, engine)  # type: ignore[arg-type]
-    assert result.trials["total"] == trials, result.trials
+    assert result.trial_counts["total"] == trials, result.trial_counts
     return {"all": time.monotonic() - began, "search": result.seconds["search"]}
 
 

@@ -146,14 +146,23 @@ def _fields(record: ast.ClassDef) -> str:
 
 
 def _documented(record: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
-    """(name, type, docstring) of each field."""
+    """(JSON key, type, docstring) of each field."""
     for node, following in zip(record.body, [*record.body[1:], ast.Pass()], strict=True):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
         meaning = ""
         if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
             meaning = str(following.value.value)
-        yield node.target.id, ast.unparse(node.annotation), meaning
+        yield _json_key(node.value) or node.target.id, ast.unparse(node.annotation), meaning
+
+
+def _json_key(default: ast.expr | None) -> str:
+    """The key in `field(metadata={"json": KEY})`, which the JSON codec reads too; empty without one."""
+    if isinstance(default, ast.Call):
+        for keyword in default.keywords:
+            if keyword.arg == "metadata":
+                return str(ast.literal_eval(keyword.value).get("json", ""))
+    return ""
 
 
 def notebook_page() -> str:

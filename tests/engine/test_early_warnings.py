@@ -53,4 +53,4 @@ def test_a_bug_in_a_users_pass_is_told_with_its_line_before_the_first_trial(
     warning = f"WARNING: your pass fails: wrong: AttributeError at {script}:17: nodes"
     assert result.warnings == (warning,)
     assert observer.said.index(warning) < observer.said.index("trial")
-    assert result.trials["ok"] >= 1
+    assert result.trial_counts["ok"] >= 1

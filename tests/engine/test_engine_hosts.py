@@ -94,7 +94,7 @@ def test_a_pass_that_only_another_interpreter_has_is_planned_and_run(
     assert plan.to_json()["hosts"] == {"stamp": f"python_env {plugin_python}"}
     assert plan.pass_info("stamp").source_digest.startswith("stamping 1.5")
     result = go(dag, model=mlp_file)
-    assert result.trials["ok"] == 2
+    assert result.trial_counts["ok"] == 2
     with open_store(None, tmp_path / "home") as store:
         model = onnx.load(store.artifacts.path(result.best.artifact))
     assert model.graph.node[-1].input == [result.best.params["stamp"]["text"]]

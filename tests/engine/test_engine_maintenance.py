@@ -123,7 +123,7 @@ def test_a_lost_intermediate_is_made_again_when_it_is_needed(go: Any, mlp_file: 
         path = store.artifacts.path(trial.candidate.artifact)
     path.write_bytes(b"lost")
     result = go(DAG, model=mlp_file)
-    assert result.trials["ok"] == 1
+    assert result.trial_counts["ok"] == 1
     assert result.best is not None
     assert json.dumps(result.to_json())
 
@@ -147,7 +147,7 @@ def scripted(go: Any, mlp_file: Path, tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(SCRIPT)
     dag = {**DAG, "passes": {"mine": {"pass": "mine"}}, "chains": [["mine"]], "objectives": [{"metric": "size"}]}
     result = go({**dag, "user_script": str(tmp_path / "mine.py")}, model=mlp_file, out=tmp_path / "out")
-    assert result.trials["ok"] == 1
+    assert result.trial_counts["ok"] == 1
     return tmp_path
 
 

@@ -68,9 +68,9 @@ def test_a_run_does_not_wait_for_another_ones_measurement_beyond_its_time(
     try:
         options: dict[str, Any] = {"model": mlp_file, "workers": 1}
         first = go(dag, search={"minutes": 60.0}, observer=CallbackObserver(begin), **options)
-        assert (first.trials["ok"], first.trials["timeout"]) == (1, 1)
+        assert (first.trial_counts["ok"], first.trial_counts["timeout"]) == (1, 1)
     finally:
         over.set()
     other.join()
     monkeypatch.undo()
-    assert go(dag, search={"minutes": 10.0}, **options).trials["ok"] == 2
+    assert go(dag, search={"minutes": 10.0}, **options).trial_counts["ok"] == 2

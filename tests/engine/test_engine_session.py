@@ -38,7 +38,7 @@ def test_best_model_is_found_recorded_and_exported(go: Any, mlp_file: Path, tmp_
         result.best.metrics["size"] / result.baseline.metrics["size"]
     )
     assert "latency_p50" not in result.best.metrics, "only the size counts"
-    assert result.trials["total"] == result.trials["ok"] == 3
+    assert result.trial_counts["total"] == result.trial_counts["ok"] == 3
     assert [o.metric for o in result.objectives] == ["size"]
     assert RunResult.from_json(json.loads(json.dumps(result.to_json()))) == result
     exported = tmp_path / "out" / "model.onnx"
@@ -69,7 +69,7 @@ def test_a_pass_of_the_user_runs_in_workers(go: Any, mlp_file: Path, tmp_path: P
         "constraints": [],
     }
     result = go(dag, model=mlp_file)
-    assert result.trials["ok"] == 2
+    assert result.trial_counts["ok"] == 2
     with pytest.raises(InputError, match="words"):
         go({**dag, "passes": {"mine": {"pass": "stamp", "params": {"words": "many"}}}}, model=mlp_file)
 
@@ -94,8 +94,8 @@ def test_a_metric_of_the_user_is_measured_and_constrains(
     }
     result = go(dag, model=mlp_file, data=str(calibration))
     assert 0 < result.baseline.metrics["spread"] <= 1
-    assert result.trials["ok"] == 1
-    assert result.trials["infeasible"] == 0
+    assert result.trial_counts["ok"] == 1
+    assert result.trial_counts["infeasible"] == 0
 
 
 def test_a_bug_in_a_users_metric_ends_the_run_with_its_line(

@@ -24,9 +24,9 @@ MISSING = {"type": "python_env", "python": "/no/such/python"}
         ({"measurement": {"concurrency": 0}}, "measurement.concurrency", "must be at least 1, not 0"),
         ({"measurement": {"quiet_seconds": False}}, "measurement.quiet_seconds", "expected a number"),
         (
-            {"data": {"evaluation": {"path": "x.npz", "pre_process": "normalize"}}},
+            {"data": {"evaluation": {"path": "x.npz", "pre_process": "normalise"}}},
             "data.evaluation.pre_process",
-            "unknown pre_process 'normalize'; did you mean 'normalize'",
+            "unknown pre_process 'normalise'; did you mean 'normalize'",
         ),
         ({"host": MISSING}, "host.python", "no such interpreter: /no/such/python"),
         ({"passes": {"a": {"pass": "name_fix", "host": MISSING}}}, "passes.a.host.python", "no such interpreter"),

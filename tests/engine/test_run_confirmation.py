@@ -58,7 +58,7 @@ def passes() -> Passes:
 @pytest.fixture
 def first(tmp_path: Path, passes: Passes) -> Simulation:
     simulation = simulate(tmp_path / "first", passes)
-    assert finish(simulation).trials["total"] == len(PASSES)
+    assert finish(simulation).trial_counts["total"] == len(PASSES)
     return simulation
 
 
@@ -68,7 +68,7 @@ def test_the_known_best_is_tried_first_and_confirmed(
 ) -> None:
     monkeypatch.setattr(loop, "HEAD_START", 0.0)
     result = retrained(first, tmp_path / "second", passes, workers)
-    assert result.trials["total"] == 1
+    assert result.trial_counts["total"] == 1
     assert result.best is not None
     assert result.best.passes == ("p2",)
     assert "the best known of the same graph is confirmed" in result.stopped
@@ -80,7 +80,7 @@ def test_what_is_not_confirmed_is_searched(
     change: Callable[..., Model], first: Simulation, tmp_path: Path, passes: Passes
 ) -> None:
     result = retrained(first, tmp_path / "second", {**passes, PASSES[2]: change})
-    assert result.trials["total"] == len(PASSES)
+    assert result.trial_counts["total"] == len(PASSES)
     assert "confirmed" not in result.stopped
 
 
@@ -90,4 +90,4 @@ def test_a_search_that_is_not_to_stop_early_goes_on(
 ) -> None:
     first.plan = simulate(tmp_path / "again", passes).plan
     finish(first, **search)
-    assert retrained(first, tmp_path / "second", passes, **search).trials["total"] == len(PASSES)
+    assert retrained(first, tmp_path / "second", passes, **search).trial_counts["total"] == len(PASSES)

@@ -47,7 +47,7 @@ def test_a_folder_that_cannot_be_written_does_not_end_the_search(simulation: Sim
     (tmp_path / "file").touch()
     notes = Notes()
     result = finish(simulation.session(observer=notes, out=tmp_path / "file" / "out"))
-    assert result.trials["ok"] == 3
+    assert result.trial_counts["ok"] == 3
     assert any("the best model so far was not written" in note for note in notes.notes)
 
 

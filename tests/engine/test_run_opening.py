@@ -83,12 +83,12 @@ def test_what_a_lost_worker_left_out_is_said_and_tried_again_by_the_same_command
     simulation.pool.passes["remove_unused"] = killed
     with simulation.session() as session:
         result = session.execute(search_inline)
-    assert (result.trials["crashed"], result.untried) == (1, 1)
+    assert (result.trial_counts["crashed"], result.untried) == (1, 1)
     assert "not tried: trial 0 (crashed, remove_unused: the worker died: SIGKILL)" in " ".join(result.notes)
     simulation.pool.passes["remove_unused"] = faster(0.8)
     with simulation.session() as session:
         again = session.execute(search_inline)
-    assert (again.reused, again.trials["ok"], again.untried) == (False, 1, 0)
+    assert (again.reused, again.trial_counts["ok"], again.untried) == (False, 1, 0)
     assert simulation.session().answer is not None
 
 

@@ -145,7 +145,7 @@ def test_the_next_run_adds_to_what_is_undecided(tmp_path: Path) -> None:
     second = finish(simulation.session())
     assert second.run != first.run
     assert not second.reused
-    assert second.trials == first.trials
+    assert second.trial_counts == first.trial_counts
     assert second.stopped == first.stopped
     assert second.pass_runs.executed == 0
     assert {function.split(":")[1] for function, _ in simulation.pool.measured[measured:]} == {"latency"}
@@ -162,7 +162,7 @@ def test_a_run_that_was_interrupted_while_it_measured_on_takes_the_trials_over_a
         run = interrupted.ctx.run
     second = finish(simulation.session())
     assert second.run == run != first.run
-    assert second.trials == first.trials
+    assert second.trial_counts == first.trial_counts
 
 
 def test_a_decided_run_answers_and_a_fresh_one_measures_nothing_again(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_candidate_that_breaks_a_constraint_when_measured_again_does_not_win(t
     result = finish(simulation.session())
     assert result.best is not None
     assert result.best.chain == "fold"
-    assert result.trials["infeasible"] == 2
+    assert result.trial_counts["infeasible"] == 2
     assert [note for note in result.notes if note.startswith("1 candidate broke a constraint when measured again")]
 
 

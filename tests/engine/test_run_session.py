@@ -38,7 +38,7 @@ def test_the_fastest_feasible_model_wins(simulation: Simulation) -> None:
     assert result.best is not None
     assert result.best.chain == "clean"
     assert result.best.ratios["latency_p50"].value == pytest.approx(0.5, rel=1e-4)
-    assert result.trials == {"total": 3, "ok": 3, "infeasible": 0}
+    assert result.trial_counts == {"total": 3, "ok": 3, "infeasible": 0}
     assert result.baseline.metrics["latency_p50"] == 10.0
 
 
@@ -54,7 +54,7 @@ def test_a_faster_model_that_breaks_a_constraint_does_not_win(simulation: Simula
     result = finish(simulation.session())
     assert result.best is not None
     assert result.best.chain == "names"
-    assert result.trials["infeasible"] == 1
+    assert result.trial_counts["infeasible"] == 1
 
 
 def test_without_a_certain_gain_the_source_model_is_the_best(simulation: Simulation) -> None:
@@ -117,7 +117,7 @@ def test_an_interrupted_run_is_resumed_without_repeating_work(simulation: Simula
     resumed = simulation.session(resume=first.ctx.run, observer=notes)
     result = finish(resumed)
     assert result.run == first.ctx.run
-    assert result.trials["ok"] == 3
+    assert result.trial_counts["ok"] == 3
     passes = [name for group in simulation.pool.passes_run for name in group]
     assert sorted(passes) == ["identity_elimination", "name_fix", "name_fix", "remove_unused"]
     assert notes.notes[0].startswith(f"resuming run {first.ctx.run}: ")
@@ -170,7 +170,7 @@ def test_all_trials_failing_is_a_note(simulation: Simulation) -> None:
     result = finish(simulation.session())
     assert result.best is not None
     assert result.best.chain == "source"
-    assert result.trials["failed"] == 3
+    assert result.trial_counts["failed"] == 3
 
 
 def test_zero_accuracy_of_the_source_is_a_note(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_the_interim_result_of_a_running_search_is_in_the_store(simulation: Simu
     finish(session)
     assert seen
     assert {result.status for result in seen} == {"running"}
-    assert all(result.trials["total"] < 3 for result in seen)
+    assert all(result.trial_counts["total"] < 3 for result in seen)
 
 
 def test_a_model_that_breaks_a_constraint_in_the_end_is_withdrawn(tmp_path: Path) -> None:
@@ -282,13 +282,13 @@ def test_a_similar_run_executes_only_what_is_new(simulation: Simulation, tmp_pat
     wider.plan = Simulation(tmp_path / "plan", dag={**DAG, "chains": [*DAG["chains"], ["names", "fold"]]}).plan
     result = finish(wider.session())
     assert not result.reused
-    assert (result.pass_runs.executed, result.trials["ok"]) == (1, 4)
+    assert (result.pass_runs.executed, result.trial_counts["ok"]) == (1, 4)
 
 
 def test_equal_candidates_share_their_evaluations(simulation: Simulation) -> None:
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, unchanged)
     result = finish(simulation.session())
-    assert result.trials["ok"] == 3
+    assert result.trial_counts["ok"] == 3
     assert result.evaluations.executed == 3  # the baseline's
     assert result.best is not None
     assert result.best.chain == "source"
@@ -298,20 +298,20 @@ def test_a_model_that_the_source_beats_in_everything_is_not_on_the_front(tmp_pat
     simulation = simulate(tmp_path)
     simulation.pool.passes["name_fix"] = faster(1.1, size=2000.0)
     result = finish(simulation.session())
-    assert "names" not in [model.chain for model in result.pareto]
-    assert "clean" in [model.chain for model in result.pareto]
+    assert "names" not in [model.chain for model in result.front]
+    assert "clean" in [model.chain for model in result.front]
 
 
 def test_it_is_on_the_front_if_the_source_breaks_a_constraint(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, constraints=(Constraint("size", min=1500), Constraint("accuracy", max_drop=1)))
     simulation.pool.passes["name_fix"] = faster(1.1, size=2000.0)
     result = finish(simulation.session())
-    assert [model.chain for model in result.pareto] == ["names"]
+    assert [model.chain for model in result.front] == ["names"]
 
 
 def test_more_workers_make_the_same_trials(tmp_path: Path) -> None:
     results = [finish(simulate(tmp_path / str(workers)).session(workers=workers)) for workers in (1, 2)]
-    assert results[0].trials == results[1].trials
+    assert results[0].trial_counts == results[1].trial_counts
     assert results[0].best is not None
     assert results[1].best is not None
     assert results[0].best.artifact == results[1].best.artifact

@@ -46,7 +46,7 @@ def test_a_model_that_runs_has_its_result_its_inputs_and_its_files(tmp_path: Pat
     entry = run(tmp_path, item_of(tmp_path, write(mlp(), tmp_path / "mlp")))
     assert (entry.name, entry.status, entry.tags, entry.reason) == ("mlp", "ok", ("cnn",), "")
     assert entry.result is not None
-    assert entry.result.pareto == ()
+    assert entry.result.front == ()
     assert set(entry.inputs) >= {"model", "DAG", "evaluation data"}
     assert entry.inputs["user script"] == "none"
     assert "libraries" in entry.environment

@@ -22,7 +22,7 @@ def test_a_result_lists_the_best_model_and_the_front_with_the_runs_own_metrics()
         "1f2e",
         "finished",
         best=model("a -> b", "b" * 64, 2.0),
-        pareto=(model("a", "a" * 64, 1.5),),
+        front=(model("a", "a" * 64, 1.5),),
         objectives=(Objective("throughput", "maximize"),),
         constraints=(Constraint("size", max_ratio=0.9),),
     )

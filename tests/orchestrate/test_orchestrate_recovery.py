@@ -377,5 +377,5 @@ def test_a_chain_whose_worker_dies_before_it_begins_is_started_again(
     over.set()
     assert [run["name"] for run in deaths.result()] == ["name_fix", "name_fix · round 2", "name_fix · round 3"]
     assert {asked.ended(run["id"])["state_type"] for run in deaths.result()} == {"CRASHED"}
-    assert result.trials["crashed"] == 1
+    assert result.trial_counts["crashed"] == 1
     assert result.best is not None, "the source model"

@@ -57,7 +57,7 @@ def test_each_target_is_a_flow_run(model: Path, tmp_path: Path, monkeypatch: pyt
         monkeypatch.setenv("PREFECT_API_URL", env["PREFECT_API_URL"])
         request = RunRequest(dag=DAG, model=model, home=tmp_path / "home")
         result = execute(replace(request, out=tmp_path / "out"), "prefect")
-        assert [t.result.trials["ok"] for t in result.targets] == [3, 3]
+        assert [t.result.trial_counts["ok"] for t in result.targets] == [3, 3]
         again = execute(request, "prefect")
         assert again.reused
         assert again.run == result.run

@@ -61,7 +61,7 @@ def result(data: dict[str, Any]) -> RunResult:
 
 @pytest.fixture
 def trials(result: RunResult) -> list[Trial]:
-    best, small = result.pareto
+    best, small = result.front
     refused = TrialResult("c0", {}, Outcome.REFUSED, message="no <Conv> & co")
     return [
         Trial(0, "fold", refused),

@@ -140,15 +140,15 @@ def test_the_page_has_the_tables(result: RunResult) -> None:
 
 
 def test_a_caveat_of_several_models_is_stated_once(result: RunResult) -> None:
-    best, small = (replace(model, flags=("the machine was busy",)) for model in result.pareto)
+    best, small = (replace(model, flags=("the machine was busy",)) for model in result.front)
     tiny = replace(small, artifact="c" * 64, flags=())
-    text = text_of(replace(result, best=best, pareto=(best, small, tiny)))
+    text = text_of(replace(result, best=best, front=(best, small, tiny)))
     assert "* best aaaaaaaa, front bbbbbbbb: the machine was busy" in text
 
 
 def test_a_caveat_of_all_models_makes_no_star(result: RunResult) -> None:
-    best, small = (replace(model, flags=("the machine was busy",)) for model in result.pareto)
-    text = text_of(replace(result, best=best, pareto=(best, small)))
+    best, small = (replace(model, flags=("the machine was busy",)) for model in result.front)
+    text = text_of(replace(result, best=best, front=(best, small)))
     assert "all candidates: the machine was busy" in text
     assert "*" not in text
 

@@ -94,7 +94,7 @@ def test_a_run_without_trials_has_no_section_on_them(result: RunResult) -> None:
 
 
 def test_without_a_best_model_the_page_says_so(result: RunResult, trials: list[Trial]) -> None:
-    text = html_report(replace(result, best=None, pareto=()), trials[:1])
+    text = html_report(replace(result, best=None, front=()), trials[:1])
     assert "No model meets the constraints." in text
     assert 'class="tile"' not in text
 

@@ -39,8 +39,8 @@ RUN = RunResult(
     status="finished",
     baseline=Baseline("s" * 64, "/m.onnx", {"latency_p50": 1.0}, {"latency_p50": Estimate(1.0, 0.9, 1.1)}),
     best=BEST,
-    pareto=(BEST, replace(BEST, artifact="b" * 64)),
-    trials={"total": 3, "ok": 2, "refused": 1},
+    front=(BEST, replace(BEST, artifact="b" * 64)),
+    trial_counts={"total": 3, "ok": 2, "refused": 1},
     pass_runs=WorkCounts(4, 1),
     evaluations=WorkCounts(6, 0),
     seconds={"total": 41.2},
@@ -134,12 +134,12 @@ def test_models_are_source_best_and_the_rest_of_the_front() -> None:
 
 def test_a_source_that_wins_is_one_of_the_models_once() -> None:
     source = RUN.baseline.model
-    assert replace(RUN, best=source, pareto=(source,)).models == (source,)
+    assert replace(RUN, best=source, front=(source,)).models == (source,)
 
 
 def test_candidates_that_differ_only_in_session_options_are_two_models() -> None:
     tuned = replace(BEST, session_options={"execution_mode": "parallel"})
-    assert replace(RUN, pareto=(BEST, tuned)).models[1:] == (BEST, tuned)
+    assert replace(RUN, front=(BEST, tuned)).models[1:] == (BEST, tuned)
 
 
 def test_work_counts_are_added() -> None:

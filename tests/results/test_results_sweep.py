@@ -21,7 +21,7 @@ ENTRY = SweepEntry(
     tags=("cnn",),
     listed="models",
     called="m",
-    result=RunResult("r1", "ok", best=BEST, trials={"total": 1}),
+    result=RunResult("r1", "ok", best=BEST, trial_counts={"total": 1}),
     last_best=replace(BEST, artifact="b" * 64),
     environment={"libraries": {"onnxruntime": "2"}},
     inputs={"model": "aaaa"},

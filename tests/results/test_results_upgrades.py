@@ -34,7 +34,7 @@ def test_pairs_and_numbers_become_estimates() -> None:
     middle = 2.5  # where the metric is missing
     intervals = {"a": Estimate(2.0, 1.0, 4.0), "b": Estimate(middle, 1.0, 4.0)}
     best = ModelResult(metrics={"a": 2.0}, intervals=intervals, ratios={"a": Estimate.exact(0.5)})
-    assert (result.best, result.pareto) == (best, (best,))
+    assert (result.best, result.front) == (best, (best,))
 
 
 def test_metrics_with_intervals_become_values() -> None:

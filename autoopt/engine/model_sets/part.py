@@ -34,7 +34,7 @@ class SetPart(RunPart):
         best = self.searched.better_model
         if best is None:
             return []
-        rest = [model for model in self.searched.pareto if model.candidate.key != best.candidate.key]
+        rest = [model for model in self.searched.front if model.candidate.key != best.candidate.key]
         rest = [model for model in rest if self._gain(model) > 0]
         rest.sort(key=self._gain, reverse=True)
         return [best, *rest][:FALLBACKS]

@@ -91,7 +91,7 @@ class ModelSetRun(RunOfParts[SetPart]):
             status=NONE_MEETS if best is None else "finished",
             baseline=Baseline(source.artifact, source.path, source.metrics, source.intervals),
             best=best,
-            pareto=() if best is None or best.is_source else (best,),
+            front=() if best is None or best.is_source else (best,),
             notes=(*self.notes, *choice.notes),
             undecided=choice.undecided,
         )
@@ -113,13 +113,13 @@ class ModelSetRun(RunOfParts[SetPart]):
         trials: Counter[str] = Counter()
         pass_runs, evaluations = WorkCounts(), attempt.counts.of("evaluations")
         for part in parts:
-            trials.update(part.result.trials)
+            trials.update(part.result.trial_counts)
             pass_runs += part.result.pass_runs
             evaluations += part.result.evaluations
         return RunResult(
             run=self.record.id,
             status="",
-            trials=dict(trials),
+            trial_counts=dict(trials),
             pass_runs=pass_runs,
             evaluations=evaluations,
             seconds={"total": round(attempt.elapsed(), 3)},

@@ -78,7 +78,7 @@ class ModelRunner:
                 entry,
                 status=status,
                 reason=reason,
-                result=replace(result, pareto=()),
+                result=replace(result, front=()),
                 environment=_environment(session.ctx),
                 inputs=input_digests(session.ctx),
             )

@@ -91,7 +91,7 @@ class Targets(RunOfParts[TargetPart]):
             del target["name"]
             targets.append(TargetResult(part.name, target, replace(result, best=best), made_on))
             notes += [f"{part.name}: {note}" for note in result.notes]
-            trials.update(result.trials)
+            trials.update(result.trial_counts)
             pass_runs += result.pass_runs
             evaluations += part.open_session.ctx.attempt.counts.of("evaluations")
         results = [target.result for target in targets]
@@ -101,8 +101,8 @@ class Targets(RunOfParts[TargetPart]):
             status=NO_SINGLE if single is None else "finished",
             baseline=results[0].baseline,
             best=None if single is None else single.first,
-            pareto=results[0].pareto,
-            trials=dict(trials),
+            front=results[0].front,
+            trial_counts=dict(trials),
             pass_runs=pass_runs,
             evaluations=evaluations,
             seconds={"total": round(time.monotonic() - self.began, 3)},

@@ -97,7 +97,7 @@ def add_run(store: Store, recipe: Recipe, document: dict[str, Any], file: Path) 
         ratios=recipe.ratios,
     )
     _add_lineage(store, recipe, best.candidate, run)
-    result = RunResult(run=run, status="finished", baseline=Baseline(recipe.source), best=best, pareto=(best,))
+    result = RunResult(run=run, status="finished", baseline=Baseline(recipe.source), best=best, front=(best,))
     store.runs.finish(run, "finished", result.to_json())
     return run
 

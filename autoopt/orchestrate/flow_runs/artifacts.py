@@ -73,7 +73,7 @@ def chain_artifacts(store: Store, run: str, chain: str, *names: str) -> Iterator
     metrics = _metrics(result)
     rows = [_row(trial, metrics) for trial in trials[:ROWS]]
     yield Artifact(artifact_key("trials", *names), "table", json.dumps(rows), description)
-    yield from _plots(RunResult(run, "", pareto=_front(trials, result), objectives=result.objectives), trials, names)
+    yield from _plots(RunResult(run, "", front=_front(trials, result), objectives=result.objectives), trials, names)
 
 
 def result_artifacts(store: Store, result: RunResult, name: str, page: str) -> Iterator[Artifact]:
