@@ -19,7 +19,9 @@ from kept_workers import keep_workers
 import autoopt
 from autoopt.api import execute
 from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.run.output_folder import recipe_in
 from autoopt.errors import InputError
+from autoopt.observer import Observer
 from autoopt.report.run import run_tables, summary
 from autoopt.results import RunResult
 from autoopt.store import open_store
@@ -143,6 +145,44 @@ def test_an_identical_run_is_answered_from_the_store(result: RunResult, place: P
     again = run(place, models)
     assert again.reused
     assert again.run == result.run
+
+
+class CancelBeforeTheLast(Observer):
+    """Looks at the output folder before each model's search, and cancels the run before the last one."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.chains: list[str] = []
+        self.notes: list[str] = []
+
+    def on_phase(self, name: str) -> None:
+        self.chains.append(recipe_in(self.out).get("chain", ""))
+        if name.startswith("model decoder_with_past"):
+            raise KeyboardInterrupt
+
+    def on_note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_the_set_of_the_best_models_so_far_is_written_during_the_run_and_after_a_cancel(
+    result: RunResult, place: Path, models: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    watcher = CancelBeforeTheLast(out)
+    dag = {**DAG, "model": models, "data": str(place / "texts.npz")}
+    with pytest.raises(KeyboardInterrupt):
+        execute(RunRequest(dag=dag, home=place / "home", measurement=SHORT, out=out, observer=watcher, fresh=True))
+    assert watcher.chains == [
+        "",
+        "encoder: quant; decoder: source; decoder_with_past: source",
+        "encoder: quant; decoder: quant; decoder_with_past: source",
+    ]
+    assert any("the best models so far, which are not measured together yet" in note for note in watcher.notes)
+    written = f"wrote the best models so far to {out}/, not measured together yet: encoder "
+    assert any(note.startswith(written) for note in watcher.notes)
+    assert "not measured together yet" in (out / "README.md").read_text()
+    with np.load(out / "inputs.npz") as arrays:
+        assert autoopt.load(out).run(None, dict(arrays))[0].shape == (1, 5, model_sets.VOCABULARY)
 
 
 def test_a_model_that_breaks_the_limit_of_the_set_is_left_out(

@@ -284,6 +284,14 @@ def test_an_output_folder_that_is_a_link_to_nothing_is_refused_before_the_run(tm
             check_out(out)
 
 
+@pytest.mark.parametrize(
+    ("out", "reason"), [("/proc/out", "/proc: is not writable"), ("a" * 300, "File name too long")]
+)
+def test_an_output_folder_that_cannot_be_made_is_refused_before_the_run(out: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        check_out(Path(out))
+
+
 def test_inputs_that_a_model_takes_for_granted_are_recorded() -> None:
     narrowing = {"values": {"sr": 16000}, "shapes": {"x": [None, 4]}}
     steps = []

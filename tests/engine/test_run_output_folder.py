@@ -77,6 +77,13 @@ def test_the_model_of_another_run_is_named_before_the_source_replaces_it(tmp_pat
     assert replaced_note(tmp_path, "a1") == ""
 
 
+def test_a_model_set_is_known_by_its_own_record(tmp_path: Path) -> None:
+    (tmp_path / "recipe.json").write_text(json.dumps({"run": "of an earlier model"}))
+    (tmp_path / "model_set.json").touch()
+    (tmp_path / "result.json").write_text(json.dumps({"run": "of the set"}))
+    assert recipe_in(tmp_path) == {"run": "of the set"}
+
+
 @pytest.mark.parametrize("content", ["[]", "{", "\x00", "[" * 100_000])
 def test_a_broken_recipe_says_nothing(content: str, tmp_path: Path) -> None:
     (tmp_path / "recipe.json").write_text(content)

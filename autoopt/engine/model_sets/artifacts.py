@@ -13,6 +13,8 @@ from autoopt.engine.work.resources import Resources
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import files_in
 from autoopt.model.model_set import MODEL_SET, ModelSet, Part
+from autoopt.results import ModelResult
+from autoopt.store.contracts import ArtifactStore
 
 
 def store_set(resources: Resources, description: ModelSet, candidates: Mapping[str, Candidate]) -> Candidate:
@@ -20,16 +22,28 @@ def store_set(resources: Resources, description: ModelSet, candidates: Mapping[s
     artifacts = resources.store.artifacts
     folder = Path(tempfile.mkdtemp(dir=resources.scratch))
     try:
-        parts = {}
         for name in description.parts:
             model = artifacts.path(candidates[name].artifact)
             for relative, file in files_in(model.parent).items():
                 target = folder / name / relative
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, target)
-            parts[name] = Part(f"{name}/{model.name}", dict(candidates[name].session_options))
-        text = json.dumps(replace(description, parts=parts).to_json(), indent=2)
+        text = json.dumps(with_candidates(description, candidates, artifacts).to_json(), indent=2)
         (folder / MODEL_SET).write_text(text + "\n", encoding="utf-8")
         return Candidate(artifacts.put(folder, consume=True))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def with_candidates(description: ModelSet, candidates: Mapping[str, Candidate], artifacts: ArtifactStore) -> ModelSet:
+    """The description of a set of these candidates, each in the folder of its part."""
+    parts = {}
+    for name in description.parts:
+        file = artifacts.path(candidates[name].artifact)
+        parts[name] = Part(f"{name}/{file.name}", dict(candidates[name].session_options))
+    return replace(description, parts=parts)
+
+
+def chains_text(models: Mapping[str, ModelResult]) -> str:
+    """The chains of a set's models: `encoder: fuse -> dynamic; decoder: source`."""
+    return "; ".join(f"{name}: {model.short_chain}" for name, model in models.items())

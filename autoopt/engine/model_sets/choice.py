@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from autoopt.engine.model_sets.artifacts import store_set
+from autoopt.engine.model_sets.artifacts import chains_text, store_set
 from autoopt.engine.model_sets.part import SetPart
 from autoopt.engine.run.measurement_summary import stored_summary
 from autoopt.engine.run.race import measure_exactly
@@ -21,7 +21,7 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.model.model_set import ModelSet
 from autoopt.outcome import Outcome
-from autoopt.results import SOURCE, ModelResult, values_of
+from autoopt.results import ModelResult, values_of
 
 TIME_UP: Final = "the time was up before the models were measured together"
 
@@ -106,12 +106,8 @@ class SetChoice:
         return ratio.is_gain(objective.goal)
 
     def _chains(self) -> str:
-        """The chains of the chosen models: `encoder: fuse -> dynamic; decoder: source`."""
-        chains = []
-        for part in self.parts:
-            model = self.chosen.get(part.name)
-            chains.append(f"{part.name}: {SOURCE if model is None else model.short_chain}")
-        return "; ".join(chains)
+        """The chains of the chosen models."""
+        return chains_text({part.name: self.chosen.get(part.name, part.searched.baseline.model) for part in self.parts})
 
     def _source(self) -> ModelResult | None:
         if self.baseline.outcome.good and self.baseline.violation <= 0:

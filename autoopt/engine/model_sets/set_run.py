@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.engine.model_sets.choice import SetChoice
+from autoopt.engine.model_sets.interim_set import interim_package
 from autoopt.engine.model_sets.part import SetPart
-from autoopt.engine.run.export import export_best
-from autoopt.engine.run.output_folder import remove_package
+from autoopt.engine.run.export import export_best, export_set
+from autoopt.engine.run.interim_package import InterimPackage
 from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.run.select import source_model
+from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.model_set import ModelSet
+from autoopt.report.verdict import gains
 from autoopt.results import Baseline, PartResult, RunResult, WorkCounts
 from autoopt.store.finished import result_of
 
@@ -37,6 +40,15 @@ class ModelSetRun(RunOfParts[SetPart]):
     """The whole set as a problem."""
     description: ModelSet = field(kw_only=True)
     notes: list[str] = field(kw_only=True)
+    _package: InterimPackage = field(init=False)
+    """The best models so far in the output folder."""
+
+    def __post_init__(self) -> None:
+        self._package = InterimPackage(
+            self.request.out,
+            lambda _ctx, _result, _model, out: self._write_interim(self._parts_so_far(), out),
+            "the best models so far, which are not measured together yet",
+        )
 
     @property
     def ctx(self) -> RunContext:
@@ -55,6 +67,7 @@ class ModelSetRun(RunOfParts[SetPart]):
             finally:
                 with suppress(SystemFailure):  # the error that ended the search, if any, says more
                     self._record_interim()
+            self._package.update(part.open_session.ctx, part.searched, always=True)
         observer.on_phase("measuring the models together")
         attempt = self.whole.attempt
         return self._choose(self.whole.until(max(attempt.deadline, attempt.clock() + JOINT_SECONDS)))
@@ -64,14 +77,22 @@ class ModelSetRun(RunOfParts[SetPart]):
         return export_best(self.resources.store, self.record, result, out, self.resources.pool, self.request.observer)
 
     def export_incumbent(self, out: Path) -> bool:
-        """Export the best model so far of each part whose search has begun; true if there was one.
+        """Export the set of the best models so far, if one is better than its source; true if there was one."""
+        parts = self._parts_so_far()
+        changes = [
+            f"{part.name} {', '.join(gains(part.result, part.model))}" for part in parts if not part.model.is_source
+        ]
+        if changes:
+            self._write_interim(parts, out)
+            note = f"wrote the best models so far to {out}/, not measured together yet: {'; '.join(changes)}"
+            self.request.observer.on_note(note)
+        return bool(changes)
 
-        A model set of an earlier run in `out` is removed, because this replaces one of its models.
-        """
-        exported = super().export_incumbent(out)
-        if exported:
-            remove_package(out)
-        return exported
+    def session_of(self, part: SetPart) -> Session:
+        """The session of a part, which keeps the whole set in the output folder."""
+        session = super().session_of(part)
+        session.interim_package = self._package
+        return session
 
     def _choose(self, ctx: RunContext) -> RunResult:
         baseline = evaluate(ctx, ctx.problem.source, EvaluationOptions(judged=False))
@@ -98,14 +119,28 @@ class ModelSetRun(RunOfParts[SetPart]):
 
     def _record_interim(self) -> None:
         """Store the results of the parts so far, for readers of an unfinished run."""
+        parts = self._parts_so_far()
+        if parts:
+            self.whole.store.runs.update(self.record.id, self._interim_result(parts).to_json())
+
+    def _parts_so_far(self) -> list[PartResult]:
+        """The results of the parts whose search has begun, each with its best model."""
         parts = []
         for part in self.parts:
             with suppress(InputError):  # a part without a trial has no result yet
                 if part.session is not None:
                     result = part.result or result_of(part.session.record)
                     parts.append(PartResult(part.name, part.share, result, result.best or result.baseline.model))
-        if parts:
-            self.whole.store.runs.update(self.record.id, replace(self._result(parts), status="running").to_json())
+        return parts
+
+    def _interim_result(self, parts: list[PartResult]) -> RunResult:
+        return replace(self._result(parts), status="running")
+
+    def _write_interim(self, parts: list[PartResult], out: Path) -> None:
+        """Write the set of the best models so far."""
+        store, result = self.resources.store, self._interim_result(parts)
+        package = interim_package(store, self.record, result, self.description, self.parts)
+        export_set(store, package, out, self.resources.pool)
 
     def _result(self, parts: list[PartResult]) -> RunResult:
         """The result of the searches of these parts, without the whole set."""

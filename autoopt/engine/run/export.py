@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from autoopt.data.digest import digest as digest_data
 from autoopt.engine.run.output_folder import (
     INPUTS,
     RECIPE_FILE,
+    SET_RECORD,
     new_package,
     recipe_in,
     remove_package,
@@ -113,6 +113,25 @@ class Package:
         )
 
 
+@dataclass(frozen=True)
+class SetPackage:
+    """Everything that the exported package of a model set holds."""
+
+    whole: Package
+    description: ModelSet
+    """The set, with its models below the folders of the parts."""
+    parts: Mapping[str, Package]
+
+    @staticmethod
+    def of(store: Store, whole: Package) -> SetPackage:
+        """Package a set that is in the store."""
+        parts = {}
+        for part in whole.result.parts:
+            package = Package.of(store.runs.get(part.result.run), part.result, part.model)
+            parts[part.name] = replace(package, scripts_may_run=whole.scripts_may_run)
+        return SetPackage(whole, ModelSet.read(store.artifacts.path(whole.model.artifact)), parts)
+
+
 def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = None) -> Path:
     """Write a package into the folder `out`; return the model's path.
 
@@ -124,7 +143,7 @@ def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = 
     """
     file = store.artifacts.path(package.model.artifact)
     if file.name == MODEL_SET:
-        return _export_set(store, package, out, pool)
+        return export_set(store, SetPackage.of(store, package), out, pool)
     with writing(out, "cannot write the results"), new_package(out) as folder:
         _write_package(store, package, folder, pool)
     return out / file.name
@@ -163,30 +182,29 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
     _write_text(out / "README.md", model_card(card))
 
 
-def _export_set(store: Store, package: Package, out: Path, pool: WorkerPool | None) -> Path:
-    """Write a model set: a package for each part, the description of the set, and a program that runs the whole."""
-    result, model = package.result, package.model
+def export_set(store: Store, package: SetPackage, out: Path, pool: WorkerPool | None = None) -> Path:
+    """Write a model set: a package for each part, the description of the set, and a program that runs the whole.
+
+    The arguments, the returned path and the error are as for `export`.
+    """
+    whole, model = package.whole, package.whole.model
     with writing(out, "cannot write the results"), new_package(out) as folder:
-        for part in result.parts:
-            run = store.runs.get(part.result.run)
-            own_package = replace(Package.of(run, part.result, part.model), scripts_may_run=package.scripts_may_run)
-            (folder / part.name).mkdir()
-            _write_package(store, own_package, folder / part.name, pool)
-        _store_inputs(store, package, folder / INPUTS, pool)
+        for name, part in package.parts.items():
+            (folder / name).mkdir()
+            _write_package(store, part, folder / name, pool)
+        _store_inputs(store, whole, folder / INPUTS, pool)
         for name, program in SET_SCRIPTS.items():
             _write_text(folder / name, program.read_text(encoding="utf-8"))
-        script = package.replay_environment.get("user_script")
-        described = ModelSet.read(store.artifacts.path(model.artifact))
-        if script is not None and described.pipeline is not None:
+        script = whole.replay_environment.get("user_script")
+        if script is not None and package.description.pipeline is not None:
             _write_text(folder / PIPELINE, Path(str(script)).read_text(encoding="utf-8"))
-        description = store.artifacts.path(model.artifact).read_text(encoding="utf-8")
-        _write_text(folder / MODEL_SET, description)
-        recorded = {"run": package.run.id, "chain": model.chain, "ratios": to_json(model.ratios)}
-        _write_json(folder / "result.json", {**recorded, "metrics": dict(model.metrics)})
-        runtime = _runtime(_measuring_environment(store, package))
-        _write_text(folder / "requirements.txt", _requirements(package.target, runtime))
-        has_inputs, generates = (folder / INPUTS).is_file(), described.generation is not None
-        _write_text(folder / "README.md", set_card(result, model, has_inputs=has_inputs, generates=generates))
+        _write_json(folder / MODEL_SET, package.description.to_json())
+        recorded = {"run": whole.run.id, "chain": model.chain, "ratios": to_json(model.ratios)}
+        _write_json(folder / SET_RECORD, {**recorded, "metrics": dict(model.metrics)})
+        runtime = _runtime(_measuring_environment(store, whole))
+        _write_text(folder / "requirements.txt", _requirements(whole.target, runtime))
+        has_inputs, generates = (folder / INPUTS).is_file(), package.description.generation is not None
+        _write_text(folder / "README.md", set_card(whole.result, model, has_inputs=has_inputs, generates=generates))
     return out / MODEL_SET
 
 
@@ -199,7 +217,8 @@ def export_best(
     """
     if result.best is None:
         if recipe_in(out).get("run") == run.id:
-            remove_package(out)
+            for folder in (out, *(out / part.name for part in result.parts)):
+                remove_package(folder)
         return result
     note = replaced_note(out, run.id) if result.best.is_source else ""
     if note:
@@ -263,19 +282,26 @@ def with_digest(recipe: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_out(out: Path) -> None:
-    """Check before a long run that its output folder can be made; make nothing.
+    """Check before a long run that its output folder can be made and written to; leave nothing behind.
 
     Raises:
         InputError: the path is a file or below one, leads over a link to nothing, or is not writable.
     """
     paths = (out.absolute(), *out.absolute().parents)
-    existing = next(path for path in paths if path.is_symlink() or path.exists())
+    try:
+        existing = next(path for path in paths if path.is_symlink() or path.exists())
+    except OSError as error:  # such as a name that is too long
+        raise InputError(f"cannot be a folder for results: {error.strerror}", where=str(out)) from None
     if not existing.exists():
         raise InputError("is a link to nothing; the results cannot be saved there", where=str(existing))
     if not existing.is_dir():
         raise InputError("is a file, not a folder for results", where=str(existing))
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError("is not writable; the results cannot be saved there", where=str(existing))
+    try:
+        with working_folder(existing):  # permissions do not tell of read-only and special file systems
+            pass
+    except OSError as error:
+        message = f"is not writable ({error.strerror}); the results cannot be saved there"
+        raise InputError(message, where=str(existing)) from None
 
 
 def _recipe(

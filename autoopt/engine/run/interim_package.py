@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from autoopt.engine.run.export import Package, export
 from autoopt.engine.work.context import RunContext
@@ -16,6 +17,14 @@ from autoopt.workers.gate import notices_to
 
 TIME_SHARE: Final = 0.02
 """Largest share of the time that writing takes."""
+Writer: TypeAlias = Callable[[RunContext, RunResult, ModelResult, Path], None]
+"""Writes the best model of an interim result into a folder."""
+
+
+def write_model(ctx: RunContext, result: RunResult, model: ModelResult, out: Path) -> None:
+    """Write the package of one model of an interim result."""
+    package = replace(Package.of(ctx.store.runs.get(ctx.run), result, model), scripts_may_run=True)
+    export(ctx.store, package, out, ctx.resources.pool)
 
 
 @dataclass
@@ -24,6 +33,9 @@ class InterimPackage:
 
     out: Path | None = None
     """The output folder; None to write nothing before the end."""
+    write: Writer = write_model
+    content: str = "the best model so far; a better one will replace it"
+    """What the folder has, in words."""
     _candidate: str = field(default="", init=False)
     """Key of the candidate that this process wrote last."""
     _next_time: float = field(default=0.0, init=False)
@@ -49,7 +61,7 @@ class InterimPackage:
             ctx.attempt.observer.on_note(f"the best model so far was not written: {error}")
         else:
             if is_first:
-                ctx.attempt.observer.on_note(f"{self.out}/ has the best model so far; a better one will replace it")
+                ctx.attempt.observer.on_note(f"{self.out}/ has {self.content}")
         # Waiting for a measurement to end, which is not in the CPU time, does no harm.
         self._next_time = clock() + (time.thread_time() - began) / TIME_SHARE
 
@@ -64,8 +76,7 @@ class InterimPackage:
         return True
 
     def _write(self, ctx: RunContext, result: RunResult, model: ModelResult, out: Path) -> None:
-        package = replace(Package.of(ctx.store.runs.get(ctx.run), result, model), scripts_may_run=True)
-        export(ctx.store, package, out, ctx.resources.pool)
+        self.write(ctx, result, model, out)
         self._candidate = model.candidate.key
 
 

@@ -22,6 +22,8 @@ from autoopt.store import faults
 from autoopt.working_folder import working_folder
 
 RECIPE_FILE: Final = "recipe.json"
+SET_RECORD: Final = "result.json"
+"""The file of a model set that says which run made it, and with what gain."""
 INPUTS: Final = "inputs.npz"
 ENTRIES: Final = (MODEL_SET, MODEL, ORT_MODEL)
 """The files that a reader opens."""
@@ -58,8 +60,8 @@ def remove_package(out: Path) -> None:
 
 
 def recipe_in(out: Path) -> dict[str, Any]:
-    """The recipe of the package in a folder; empty if there is none that can be read."""
-    return read_object(out / RECIPE_FILE)
+    """The recipe of the package in a folder, or the record of a model set; empty if there is none that can be read."""
+    return read_object(out / (SET_RECORD if (out / MODEL_SET).is_file() else RECIPE_FILE))
 
 
 def replaced_note(out: Path, run: str) -> str:
