@@ -51,7 +51,7 @@ def bytes_text(value: float) -> str:
     """Bytes in decimal units: `409 kB`."""
     size = float(value)
     for unit in ("B", "kB", "MB", "GB"):
-        if abs(size) < 1000 or unit == "GB":
+        if abs(size) < 999.5 or unit == "GB":  # which rounds to 1000
             break
         size /= 1000
     if unit == "B" or abs(size) >= 100:

@@ -83,10 +83,20 @@ class Study:
             for trial in trials:
                 if trial.proposal.upto is None and feasible(trial.feedback):
                     return "all constraints met"
-        repeats = self.history.repeats
-        if config.trials is not None and max(len(trials) - repeats, repeats) >= config.trials:
-            return f"trial limit of {config.trials} reached"
-        return self._stop_reason
+        return self._limit_reached() or self._stop_reason
+
+    def _limit_reached(self) -> str | None:
+        """The reason of a study whose trials are used up; repeats of known models have a limit of their own."""
+        limit, repeats = self.config.trials, self.history.repeats
+        others = len(self.history.trials) - repeats
+        if limit is None or max(others, repeats) < limit:
+            return None
+        if not repeats:
+            return f"trial limit of {limit} reached"
+        repeated = "1 repeat" if repeats == 1 else f"{repeats} repeats"
+        if others >= limit:
+            return f"trial limit of {limit} reached, besides {repeated} of known models"
+        return f"trial limit of {limit} reached by {repeated} of known models"
 
     @property
     def trials(self) -> Sequence[Trial]:

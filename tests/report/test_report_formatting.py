@@ -42,7 +42,8 @@ def test_metric_text(name: str, value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (12.3e9, "12.3 GB"), (5e12, "5000 GB")]
+    ("value", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (999_600, "1 MB"), (12.3e9, "12.3 GB"), (5e12, "5000 GB")],
 )
 def test_bytes_text(value: float, text: str) -> None:
     assert bytes_text(value) == text

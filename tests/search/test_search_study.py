@@ -60,6 +60,18 @@ def test_the_trial_limit_ends_the_study() -> None:
     assert search.finished == "trial limit of 2 reached"
 
 
+def test_repeats_beside_the_trial_limit_are_counted_in_words() -> None:
+    search = study(mode("a"), mode("b"), mode("c"), trials=2)
+    search.ask(3)
+    for number, artifact in enumerate(("new", "new")):
+        search.tell(number, Feedback({"latency_p50": 1.0}, artifact=artifact))
+    assert search.finished is None
+    search.ask()
+    assert search.finished == "trial limit of 2 reached, besides 1 repeat of known models"
+    search.tell(2, Feedback({"latency_p50": 1.0}, artifact="new"))
+    assert search.finished == "trial limit of 2 reached by 2 repeats of known models"
+
+
 @pytest.mark.parametrize(
     ("upto", "feedback", "finished"),
     [

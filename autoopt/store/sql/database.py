@@ -51,6 +51,10 @@ _DAMAGED: Final = (
 )
 _REMEDIES: Final = {
     "is full": "free some space ('autoopt store gc' may), or move the store with AUTOOPT_HOME",
+    "disk i/o": (
+        "the disk is full or broken, or files may not grow (ulimit -f): free some space ('autoopt store gc' may), "
+        "or move the store with AUTOOPT_HOME"
+    ),
     "no space left": "free some space on the database's server",
     "not a database": _DAMAGED,
     "malformed": _DAMAGED,
@@ -140,7 +144,7 @@ class Database:
                 if self._was_reached(error):
                     break
                 if attempt == CONNECT_ATTEMPTS or not self._is_transient(error):
-                    raise InputError(self._message(error), where=self.safe_url, remedy="see AUTOOPT_DB_URL") from None
+                    raise InputError(self._message(error), where=self.safe_url, remedy=self._address_remedy) from None
             time.sleep(0.1 * random.random())
         return self.write(work)
 
@@ -237,6 +241,13 @@ class Database:
     def _was_reached(self, error: DBAPIError) -> bool:
         """True for a transient error of a database that answers, so that its address must be right."""
         return self._is_transient(error) and (self.sqlite or error.connection_invalidated or bool(_state(error)))
+
+    @property
+    def _address_remedy(self) -> str:
+        """The remedy for a database that cannot be opened at all."""
+        if self.sqlite:
+            return "check that the file can be read and written, or move the store with AUTOOPT_HOME"
+        return "check the address in AUTOOPT_DB_URL"
 
     def _failure(self, error: DBAPIError) -> SystemFailure:
         return SystemFailure(self._message(error), where=self.safe_url, remedy=_remedy(error))
