@@ -23,12 +23,9 @@ class Command:
     """A command; only the one that is called is imported."""
 
     def __init__(self, place: str, help: str, *examples: str) -> None:
-        """Describe a command.
+        """Describe a command: `module:attribute` below `autoopt.cli`, a sentence, and command lines for its help.
 
-        Args:
-            place: `module:attribute` below `autoopt.cli`: a function, or a Typer object for a group of commands.
-            help: One sentence.
-            examples: Command lines at the end of its help.
+        The attribute is a function, or a Typer object for a group of commands.
         """
         self.place = place
         self.help = help
@@ -59,7 +56,9 @@ COMMANDS: Final[dict[str, Command]] = {
         "autoopt sweep zoo.yaml --nightly --only cnn",
     ),
     "check": Command(
-        "sweep:check", "Measure a zoo for CI beside its last good sweep.", "autoopt check zoo.yaml --junit autoopt.xml"
+        "sweep:check",
+        "Compare a zoo with its last good sweep, for CI.",
+        "autoopt check zoo.yaml --junit autoopt.xml",
     ),
     "nights": Command(
         "nights:nights",

@@ -14,7 +14,7 @@ from autoopt.json_codec import read_object
 
 if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
-    from autoopt.store import Lineage, Store
+    from autoopt.store import Store
 
 
 def lineage(
@@ -77,7 +77,8 @@ def _document(store: Store, model: Candidate | str) -> dict[str, Any]:
     trace = store.lineage.trace(model)
     document = trace.to_json()
     _add_ratios(store, document)
-    imported = _imported(store, trace)
+    runs = {step.run for step in trace.steps if step.run}
+    imported = sorted({store.runs.get(run).imported for run in runs} - {""})
     if imported:
         document["imported"] = imported
     return document
@@ -96,12 +97,6 @@ def _add_ratios(store: Store, document: dict[str, Any]) -> None:
             step["ratios"] = ratios
 
 
-def _imported(store: Store, lineage: Lineage) -> list[str]:
-    """The archives that steps of a lineage came in."""
-    runs = {step.run for step in lineage.steps if step.run}
-    return sorted({store.runs.get(run).imported for run in runs} - {""})
-
-
 def resolve(store: Store, what: str, target: str | None) -> Candidate | str:
     """The candidate, or the digest, that the user names."""
     if target is not None:
@@ -114,7 +109,7 @@ def resolve(store: Store, what: str, target: str | None) -> Candidate | str:
 
 
 def _of_file(store: Store, path: Path) -> Candidate | str:
-    """The candidate of a model file: the result of the recipe beside it, or the file's digest.
+    """The candidate of a model file: the result of the recipe next to it, or the file's digest.
 
     The recipe counts if it belongs to this file, or if the digest is unknown because the model has external data.
     """

@@ -65,8 +65,7 @@ def parse_assignments(options: list[str] | None, option: str) -> dict[str, JsonV
 def document_stream(as_json: bool) -> Iterator[TextIO]:
     """The stream for a command's result.
 
-    With `--json`, it is the real standard output, and whatever else writes there meanwhile, even native code, goes to
-    standard error.
+    With `--json`, it is the real standard output; all other output, even of native code, goes to standard error.
     """
     if not as_json:
         yield sys.stdout

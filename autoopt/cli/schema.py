@@ -59,7 +59,7 @@ def schema_text(kind: FileKind = FileKind.dag, with_passes: bool = True) -> str:
 
 
 def schema_line(folder: Path = Path()) -> str:
-    """Write the schema of dag.yaml beside the store; returns the comment that names it in a dag.yaml in `folder`."""
+    """Write the schema of dag.yaml next to the store; returns the comment that names it in a dag.yaml in `folder`."""
     file = settings().home / "dag.schema.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_file(file, schema_text(), force=True)

@@ -135,12 +135,10 @@ def _gc_lines(collected: CollectionResult, evicted: EvictionResult | None) -> li
 
 @app.command("backup", epilog=example_text("autoopt store backup /backup/autoopt"))
 def backup_(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder for the backup; an earlier backup there is brought up to date.")
-    ],
+    folder: Annotated[Path, typer.Argument(help="Folder for the backup; updates an earlier backup there.")],
     as_json: AsJson = False,
 ) -> int:
-    """Copy the database and all artifacts into a folder. Runs may go on meanwhile.
+    """Copy the database and all artifacts into a folder. Runs may continue during the backup.
 
     Exit code 1 if an artifact is missing or damaged.
     """

@@ -147,7 +147,7 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Measure a zoo beside its last good sweep, for continuous integration.
+    """Measure a zoo and compare it with its last good sweep, for continuous integration.
 
     Sources and current best models are measured again. In GitHub Actions, regressions are annotated at the zoo file.
 

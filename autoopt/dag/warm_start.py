@@ -62,7 +62,7 @@ class _Match:
 
 def similarity(a: Inspection, b: Inspection) -> float:
     """Similarity of two models, 0..1: cosine of their operator counts, times the closeness of their weight counts."""
-    # Square roots keep the rare operators from vanishing beside the frequent ones.
+    # Square roots keep the rare operators from vanishing among the frequent ones.
     product = 0.0
     for op in sorted(a.ops & b.ops):
         product += math.sqrt(a.op_counts.get(op, 0) * b.op_counts.get(op, 0))
@@ -75,7 +75,7 @@ def similarity(a: Inspection, b: Inspection) -> float:
 
 
 def same_graph(a: Inspection, b: Inspection) -> bool:
-    """Tell if two models differ in no more than the values of their weights, as far as an inspection shows."""
+    """Tell if, judging by their inspections, two models differ only in the values of their weights."""
     mine = (a.inputs, a.outputs, a.opsets, a.op_counts, a.parameters, a.weight_dtypes)
     return mine == (b.inputs, b.outputs, b.opsets, b.op_counts, b.parameters, b.weight_dtypes)
 
@@ -128,7 +128,7 @@ def _adds_loss(chain: Chain, passes: frozenset[str]) -> bool:
 
 
 def _tried_values(example: Example, chain: Chain) -> tuple[dict[str, dict[str, Value]], int]:
-    """The example's values by node, as far as the chain searches them, and the number of the others."""
+    """The example's values by node, those that the chain searches, and the number of the others."""
     tried: dict[str, dict[str, Value]] = {}
     untried = 0
     for node in chain.nodes:

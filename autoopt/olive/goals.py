@@ -57,7 +57,7 @@ class _Goal:
 
 
 def goals(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValue]:
-    """Return `objectives` and `constraints`, as far as the evaluator of the run has any."""
+    """Return `objectives` and `constraints`, if the evaluator of the run has any."""
     place, evaluator = config.evaluator()
     if evaluator.get("type"):
         what = f"no evaluator {evaluator['type']!r}"
@@ -81,7 +81,7 @@ def goals(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValue]:
 
 
 def _objectives(ranked: list[_Goal], remarks: Remarks) -> list[_Goal]:
-    """The metrics to rank by: not those of which the user only wants to lose no more than a limit."""
+    """The metrics to rank by, without those that only have a limit on their loss."""
     free = [goal for goal in ranked if "degradation" not in str(goal.limit.get("type"))]
     if not free:
         return ranked

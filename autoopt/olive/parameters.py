@@ -110,7 +110,7 @@ def parameters(info: PassInfo, params: Section, place: Place, remarks: Remarks) 
 
 
 def _all(params: Section) -> dict[str, JsonValue]:
-    """The parameters, with those in `extra_options` beside them."""
+    """The parameters, including those in `extra_options`."""
     fields = dict(params)
     extra = section(fields.pop("extra_options", None))
     return {**fields, **extra}

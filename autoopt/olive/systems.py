@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -28,7 +28,8 @@ def target_and_host(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValu
     elif targets:
         remarks.add(place, f"one target for each of the {len(targets)} execution providers")
         for index, target in enumerate(targets):
-            target["name"] = _name(target, index)
+            provider = str(target.get("execution_provider") or "").removesuffix("ExecutionProvider").lower()
+            target["name"] = provider or str(target.get("device") or f"target{index + 1}")
         result["targets"] = targets
     host = config.system("host")
     if host and host != system:
@@ -64,11 +65,6 @@ def _target(accelerator: Section, provider: JsonValue) -> dict[str, JsonValue]:
     if memory:
         target["memory"] = memory
     return target
-
-
-def _name(target: Mapping[str, JsonValue], index: int) -> str:
-    provider = str(target.get("execution_provider") or "").removesuffix("ExecutionProvider").lower()
-    return provider or str(target.get("device") or f"target{index + 1}")
 
 
 def _interpreter(system: Section, role: str, remarks: Remarks) -> dict[str, JsonValue]:

@@ -26,9 +26,8 @@ Property = dict[str, Any]
 def with_choices(properties: Mapping[str, Property], choices: Mapping[str, Sequence[str]]) -> dict[str, Property]:
     """The fields of a form with choices, and without the type None of optional ones.
 
-    Args:
-        properties: the fields as Prefect derives them from the flow.
-        choices: values by the field's name. A field that also takes other texts or a document keeps these types.
+    `properties` are as Prefect derives them from the flow. A field that also takes other texts or a document keeps
+    these types.
     """
     form: dict[str, Property] = {}
     for name, written in properties.items():
@@ -68,12 +67,12 @@ def _with_choices(field: Property, values: list[str]) -> Property:
 
 def dag_files(folder: Path) -> list[str]:
     """The DAGs in a folder and its subfolders, relative to it."""
-    return [str(path.relative_to(folder)) for path in _readable(folder, load_dag)]
+    return list(_readable(folder, load_dag))
 
 
 def zoo_files(folder: Path) -> list[str]:
     """The zoos in a folder and its subfolders, relative to it."""
-    return [str(path.relative_to(folder)) for path in _readable(folder, load_zoo)]
+    return list(_readable(folder, load_zoo))
 
 
 def tags_of(zoo: ZooSpec) -> list[str]:
@@ -81,13 +80,13 @@ def tags_of(zoo: ZooSpec) -> list[str]:
     return sorted({tag for model in zoo.models for tag in model.tags})
 
 
-def _readable(folder: Path, load: Callable[[Path], object]) -> Iterator[Path]:
-    """Yield the files that can be loaded; hidden folders are left out."""
-    files = [path for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
-    visible = [path for path in files if "/." not in f"/{path.relative_to(folder).as_posix()}"]
+def _readable(folder: Path, load: Callable[[Path], object]) -> Iterator[str]:
+    """Yield the files that can be loaded, relative to the folder; hidden folders are left out."""
+    files = [path.relative_to(folder) for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
+    visible = [path for path in files if not any(part.startswith(".") for part in path.parts)]
     for path in visible[:MOST_FILES]:
         try:
-            load(path)
+            load(folder / path)
         except AutooptError:
             continue
-        yield path
+        yield str(path)

@@ -2,7 +2,7 @@
 
     python -m autoopt.orchestrate.zoo_site --host 127.0.0.1 --port 4201
 
-`autoopt serve` runs it beside Prefect's server. It asks for the password in PREFECT_SERVER_API_AUTH_STRING.
+`autoopt serve` runs it next to Prefect's server. It asks for the password in PREFECT_SERVER_API_AUTH_STRING.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from autoopt.engine.sweeps.releases import release_marks
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server.access import is_loopback
+from autoopt.report.formatting import day_text
 from autoopt.report.html import page, section, table_html, text_html
 from autoopt.report.night_history import NightFilter, StoredNight, history_of
-from autoopt.report.nights import day_text
 from autoopt.report.nights_page import PageLinks, nights_html
 from autoopt.report.prometheus import prometheus_text
 from autoopt.report.sweep import message

@@ -105,9 +105,9 @@ def _versions(libraries: Iterable[str]) -> dict[str, str]:
 
 @contextmanager
 def reused_memory(enabled: bool = True) -> Iterator[None]:
-    """Let large blocks that are freed meanwhile be used again, and return them to the system at the end.
+    """Let large blocks that are freed during the block be used again, and return them to the system at the end.
 
-    By default, glibc maps each block of a model's size anew and the kernel fills it with zeros: on a model of 90 MB a
+    By default, glibc maps each block of a model's size again and the kernel fills it with zeros: on a model of 90 MB a
     third of a pass's CPU time. Blocks of growing size leave gaps, so the process may need half as much memory again:
     disable it for large models. Measurements run with the usual settings.
     """

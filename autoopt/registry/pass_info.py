@@ -111,7 +111,7 @@ class PassInfo:
     needs_data: bool = False
     """True if the pass reads the calibration data."""
     needs_ops: tuple[str, ...] = ()
-    """Operators of which the model must have at least one for the pass to make sense; empty means any model."""
+    """Operators that the pass works on: the model must have at least one of them; empty means any model."""
     session_only: bool = False
     """Changes session options, not the graph."""
     analysis: bool = False

@@ -39,7 +39,7 @@ class DescribeReply:
     failures: tuple[Failure, ...] = ()
     """Plug-ins that could not be loaded."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the libraries that passes call, as far as they are installed."""
+    """Versions of the libraries that passes call, if they are installed."""
 
     def added_passes(self) -> dict[str, PassInfo]:
         """The passes that are not built in, by name."""

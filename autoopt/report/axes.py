@@ -20,7 +20,7 @@ FACTORS: Final = (1, 2, 5, 10, 20, 50, 100, 1000, 1.5, 3, 1.2, 4, 1.1, 7, 2.5, 1
 FEWEST: Final = 3
 """Number of such factors within an axis below which its ends decide on the labels."""
 WIDTH: Final = 78
-"""Pixels that the labels beside a vertical axis have; browsers draw them wider than Vega expects where a font lacks."""
+"""Pixels for the labels of a vertical axis; browsers draw them wider than Vega expects where a font lacks."""
 PERCENT: Final = "format(100 * datum.value, '.4~r') + ' %'"
 
 

@@ -102,14 +102,13 @@ def tables(bisection: Bisection) -> list[Table]:
     variants = Table(("changed", "latency", "note"), rows, title=title, right=frozenset({1}))
     if not bisection.operators:
         return [variants]
-    cells = tuple(map(_operator_row, bisection.operators[:MOST_OPERATORS]))
+    cells: list[tuple[str, ...]] = []
+    for row in bisection.operators[:MOST_OPERATORS]:
+        figures = map(number_text, (row.before, row.after, row.after - row.before))
+        cells.append((row.op_type, *figures))
     columns = ("operators", "before, us", "after, us", "difference")
-    profile = Table(columns, cells, title="operators of one inference", right=frozenset({1, 2, 3}))
+    profile = Table(columns, tuple(cells), title="operators of one inference", right=frozenset({1, 2, 3}))
     return [variants, profile]
-
-
-def _operator_row(row: OperatorTime) -> tuple[str, ...]:
-    return (row.op_type, *map(number_text, (row.before, row.after, row.after - row.before)))
 
 
 def _row(bisection: Bisection, variant: Variant) -> tuple[str, str, str]:

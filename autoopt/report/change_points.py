@@ -57,6 +57,7 @@ def change_points(values: Sequence[float]) -> list[ChangePoint]:
 def _partition(logs: Sequence[float], price: float) -> list[int]:
     """The beginnings of the levels after the first one, in the cheapest partition."""
     count = len(logs)
+    # The first level is free: a series without a change pays no price.
     costs = [-price] + [math.inf] * count
     origins = [0] * (count + 1)
     for end in range(MIN_NIGHTS, count + 1):

@@ -25,14 +25,15 @@ from autoopt.report.figures import (
     trial_estimate,
     trial_title,
 )
+from autoopt.report.run import labelled_models
 from autoopt.report.run_facts import Measurement
-from autoopt.results import ModelResult, RunResult, Trial
+from autoopt.results import RunResult, Trial
 
 if TYPE_CHECKING:
     import altair as alt
 
 QUALITY_CHARTS = 2
-"""Number of quality metrics that get a chart of their own, beside those of objectives and constraints."""
+"""Number of quality metrics that get a chart of their own, in addition to those of objectives and constraints."""
 FEASIBLE_KIND, INFEASIBLE_KIND, FRONT_KIND = "meets the constraints", "breaks a constraint", "Pareto front"
 SOURCE_KIND, BEST_KIND = "source", "best"
 KINDS = {
@@ -267,25 +268,15 @@ def _points(result: RunResult, trials: Sequence[Trial], metric: str) -> list[Poi
             text = f"{trial_title(trial)}, {_pair_text(objective, x, metric, y)}"
             points.append(Point(_kind(trial), x, y.value, text, trial.number))
     numbers = {trial.result.candidate: trial.number for trial in reversed(trials)}
-    for kind, model in _models(result):
+    kinds = {"source": SOURCE_KIND, "best": BEST_KIND}
+    labelled = [(kinds.get(label, FRONT_KIND), model) for label, model in labelled_models(result)]
+    # The best model is drawn last, above the others.
+    for kind, model in sorted(labelled, key=lambda pair: pair[0] == BEST_KIND):
         x, y = model_estimate(model, objective), model_estimate(model, metric)
         if x is not None and y is not None:
             text = f"{kind}: {chain_text(model)}, {_pair_text(objective, x, metric, y)}"
             points.append(Point(kind, x, y.value, text, numbers.get(model.candidate)))
     return points
-
-
-def _models(result: RunResult) -> list[tuple[str, ModelResult]]:
-    """The models of a run with their kinds, the best one last; no source without any other model or trial."""
-    models = []
-    for model in result.models:
-        kind = FRONT_KIND
-        if model.is_source:
-            kind = SOURCE_KIND
-        elif result.best is not None and model.candidate.key == result.best.candidate.key:
-            kind = BEST_KIND
-        models.append((kind, model))
-    return sorted(models, key=lambda pair: pair[0] == BEST_KIND)
 
 
 def _kind(trial: Trial) -> str:
@@ -304,8 +295,10 @@ def _axis(metric: str, important: Sequence[float], values: Sequence[float]) -> A
     margin = 0.08 * reach
     lowest = low - margin if min(values) >= low else max(low - reach, min(values) - margin)
     highest = high + margin if max(values) <= high else min(high + reach, max(values) + margin)
+    # The margin of positive values must not reach 0, where a logarithmic axis has no place.
     if low > 0 >= lowest:
         lowest = min(low / 2, *(value for value in values if value > 0))
+    # All values are equal: an axis needs a length.
     if not highest > lowest:
         lowest, highest = lowest - 0.5, highest + 0.5
     return Axis(metric, lowest, highest, metric)

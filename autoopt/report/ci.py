@@ -14,7 +14,7 @@ from autoopt.results.sweep import OK
 
 GOOD, BAD = "#2a7d2a", "#b3261e"
 LETTER, PADDING = 7, 6
-"""Width of a letter of a badge, and the space beside its texts, in pixels."""
+"""Width of a letter of a badge, and the space around its texts, in pixels."""
 
 
 def junit_xml(result: SweepResult) -> str:

@@ -53,12 +53,8 @@ def write_conclusion(
 ) -> None:
     """Write the result for people, the answer last.
 
-    Args:
-        result: The result.
-        stream: Receives the text.
-        files: Lines about the files that were written.
-        next_steps: What to do with the answer, a line each.
-        shown_notes: Notes that the progress has shown during the run.
+    `files` are lines on the files that were written, `next_steps` what to do with the answer, and `shown_notes` the
+    notes that the progress has shown during the run.
     """
     for table in short_tables(result):
         write_table(table, stream)

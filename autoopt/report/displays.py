@@ -60,13 +60,7 @@ class Display(Protocol):
         """Write a whole line."""
 
     def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
-        """Write a line on a trial.
-
-        Args:
-            time: The beginning of the line.
-            trial: The finished trial.
-            gains: True if it is the best so far and better than the source model.
-        """
+        """Write a line on a finished trial; `gains`: it is the best so far and better than the source model."""
 
     def update(self) -> None:
         """Show a change of the state."""
@@ -147,10 +141,7 @@ def line_of(trial: Trial, search: SearchProgress, width: int) -> str:
 def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
     """A trial with a model in one line: `trial 3:  1.6x faster (1.5 to 1.6)  3.3x smaller  fold -> static`.
 
-    Args:
-        trial: The finished trial.
-        metrics: Those of objectives and constraints, shown before size and quality.
-        width: Characters that the line may have; 0 for any number.
+    `metrics` are shown before size and quality. The line has at most `width` characters; 0 for any number.
     """
     result = trial.result
     cells = [_numbered(trial), *_result_cells(result, metrics)]

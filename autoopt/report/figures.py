@@ -43,9 +43,9 @@ def first_objective(result: RunResult) -> Objective:
 
 
 def metrics_of(result: RunResult) -> tuple[str, ...]:
-    """The metrics that a report shows: headlines, then a latency, size and quality, as far as they were measured.
+    """The metrics that a report shows: headlines, then a latency, size and quality, if measured.
 
-    A latency is shown even if no objective asks for it, and the time of a prompt beside tokens per second.
+    A latency is shown even if no objective asks for it, and the time of a prompt next to tokens per second.
     """
     measured = dict.fromkeys(name for model in result.models for name in model.metrics)
     headlines = headline_metrics(result.objectives, result.constraints)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 
 from autoopt.errors import one_line
@@ -129,6 +130,11 @@ def clock_text(seconds: float) -> str:
     if hours:
         return f"{hours}:{minutes:02}:{rest:02}"
     return f"{minutes}:{rest:02}"
+
+
+def day_text(seconds: float) -> str:
+    """A time on this machine's clock: `2026-11-22 02:00`."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def percent(share: float) -> str:

@@ -91,15 +91,7 @@ def table_html(
     row_ids: Sequence[str] = (),
     links: Mapping[str, str] | None = None,
 ) -> str:
-    """A table as HTML.
-
-    Args:
-        table: The table.
-        identity: Id of the element.
-        style: CSS classes; readers can sort a `sortable` table.
-        row_ids: Ids of the rows.
-        links: Targets of cells in the first column, by their text.
-    """
+    """A table as HTML. `links` are targets of cells in the first column, by their text."""
     if not table.rows:
         return ""
     head = "".join(f"<th{_class(table, number)}>{text_html(name)}</th>" for number, name in enumerate(table.columns))

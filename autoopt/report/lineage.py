@@ -83,7 +83,7 @@ def _environment_text(environment: object) -> str:
 def lineage_table(document: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Table:
     """The steps from the source model on, each with what it changed in the model.
 
-    `models` holds the models on the way, by digest, as far as they are known.
+    `models` holds the models on the way, by digest; some may be unknown.
     """
     source = str(document.get("source", ""))
     rows = [("0", "source", *_content_cells(source, "", models), "", "", short(source))]

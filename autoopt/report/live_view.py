@@ -34,14 +34,7 @@ class LiveView:
     def __init__(
         self, stream: TextIO, state: LiveState, clock: Callable[[], float], console: Console | None = None
     ) -> None:
-        """Start drawing.
-
-        Args:
-            stream: A terminal.
-            state: The facts to show.
-            clock: Seconds, as for the times in `state`.
-            console: Where to draw instead of on `stream`.
-        """
+        """Start drawing on a terminal, or on another `console`."""
         self._state, self._clock = state, clock
         self._console = console or Console(file=stream, markup=False, highlight=False, emoji=False)
         # rich's own thread would draw while another one prints, and count the lines of the view wrong.

@@ -84,11 +84,12 @@ class Card:
 
 def model_card(card: Card) -> str:
     """Write the model card in Markdown."""
+    file_name = PurePath(card.model.path).name or "model.onnx"
     sections = [
         _title(card),
         _figures_table(card),
         _section("Try it", _try_text(card)),
-        _section("Use it", USE.replace("FOLDER", "this/folder").replace("MODEL", _file_name(card))),
+        _section("Use it", USE.replace("FOLDER", "this/folder").replace("MODEL", file_name)),
         _section("How it was made", _making_text(card)),
         _section("How it was measured", _measuring_text(card)),
         _section("Limits", _limits_text(card)),
@@ -99,11 +100,7 @@ def model_card(card: Card) -> str:
 def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool, generates: bool) -> str:
     """Write the model card of a model set in Markdown.
 
-    Args:
-        result: The run.
-        model: The set.
-        has_inputs: True if the package holds the inputs of one inference.
-        generates: True if one of the models generates tokens.
+    `has_inputs`: the package holds the inputs of one inference. `generates`: one of the models generates tokens.
     """
     title = f"{' + '.join(part.name for part in result.parts)}"
     lines = [f"# {title}, optimized by autoopt", ""]
@@ -235,7 +232,3 @@ def _limits_text(card: Card) -> str:
     if card.result.undecided:
         lines.append(f"- undecided: {one_line(card.result.undecided)}")
     return "\n".join(lines) + "\n"
-
-
-def _file_name(card: Card) -> str:
-    return PurePath(card.model.path).name or "model.onnx"

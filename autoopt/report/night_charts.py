@@ -10,8 +10,7 @@ from autoopt.metrics import Estimate
 from autoopt.report.axes import metric_axis
 from autoopt.report.change import estimate_text
 from autoopt.report.drawing import BEST, FRONT, TEXT, require_altair
-from autoopt.report.formatting import number_text
-from autoopt.report.nights import day_text
+from autoopt.report.formatting import day_text, number_text
 
 if TYPE_CHECKING:
     import altair as alt
@@ -23,13 +22,7 @@ DATES: Final = 8
 
 
 def heat_table(head: str, rows: Sequence[str], note: str) -> str:
-    """A table of models with coloured cells, as HTML.
-
-    Args:
-        head: The cells of the header after the first one.
-        rows: The rows.
-        note: A sentence above the table.
-    """
+    """A table of models with coloured cells, as HTML, below a note; `head` has the cells after the first one."""
     body = "\n".join(rows)
     return (
         f'<p class="muted small">{note}</p><div class="scroll"><table class="heat"><thead><tr><th>model</th>{head}</tr>'
@@ -52,11 +45,8 @@ def chart_over_nights(
 ) -> alt.LayerChart:
     """Chart one figure over the nights, with intervals, lasting changes (dashed) and releases (dotted).
 
-    Args:
-        values: Time in seconds since 1970 and figure of each night, oldest first.
-        changes: Times of the nights that begin a new level.
-        releases: Times of promotions and rollbacks.
-        metric: The metric whose ratios the figures are; empty for figures that are values.
+    `values` are times in seconds since 1970 with their figures, oldest first: ratios of `metric`, or values if it is
+    empty.
     """
     require_altair()
     import altair as alt

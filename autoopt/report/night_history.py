@@ -175,13 +175,9 @@ def history_of(
     releases: Mapping[str, Sequence[ReleaseMark]] = MappingProxyType({}),
     only: NightFilter | None = None,
 ) -> History:
-    """Summarise the nights of a zoo.
+    """Summarise the nights of a zoo, which are in order, the oldest first; so are the releases of each model.
 
-    Args:
-        zoo: its name.
-        stored: its finished sweeps, oldest first.
-        releases: promotions and rollbacks by the model's name, oldest first.
-        only: the models to look at; nights without any of them are left out.
+    `only` chooses models. Nights without any of them are left out.
     """
     if only is not None:
         restricted = [replace(night, result=only.restricted(night.result)) for night in stored]

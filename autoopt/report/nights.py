@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TextIO
 
 from autoopt.metrics import Estimate
 from autoopt.report.change import improvement, ratio_change
-from autoopt.report.formatting import metric_text, plural, short
+from autoopt.report.formatting import day_text, metric_text, plural, short
 from autoopt.report.night_history import History, LastingChange, ModelHistory, Night
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry
 from autoopt.report.table import Table, write_lines, write_table
@@ -133,8 +132,3 @@ def comparison_table(before: SweepResult, after: SweepResult, *, worse: bool = F
         rows.append((name, comparison.verdict, "; ".join(moved) or "-", "; ".join(causes) or "-"))
     title = f"{short(before.sweep)} -> {short(after.sweep)}"
     return Table(("model", "verdict", "changes beyond the noise", "possible causes"), tuple(rows), title=title)
-
-
-def day_text(seconds: float) -> str:
-    """A time on this machine's clock: `2026-11-22 02:00`."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 from autoopt.metrics import Estimate
 from autoopt.report.change import estimate_text, figure_text, improvement
-from autoopt.report.formatting import first_names, plural, short
+from autoopt.report.formatting import day_text, first_names, plural, short
 from autoopt.report.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
 from autoopt.report.night_charts import chart_over_nights, heat_style, heat_table
 from autoopt.report.night_history import History, ModelHistory, ModelNight, Night, relative_values
-from autoopt.report.nights import change_text, day_text, models_table, nights_table, notable, releases_of
+from autoopt.report.nights import change_text, models_table, nights_table, notable, releases_of
 from autoopt.results.sweep import OK
 
 MOST_COLUMNS: Final = 30
@@ -47,7 +47,7 @@ class PageLinks:
 def nights_html(history: History, links: PageLinks = PageLinks()) -> str:
     """Render the page of a zoo's history. It draws the first models, those with lasting changes before all."""
     last = history.nights[-1]
-    row_ids = [_row_id(past) for past in history.models]
+    row_ids = [f"model-{past.model}" for past in history.models]
     plotted = _plotted(history.models)
     drawn = {past.model for past in plotted}
     places = {past.model: links.model(past.model, plotted=past.model in drawn) for past in history.models}
@@ -66,10 +66,6 @@ def nights_html(history: History, links: PageLinks = PageLinks()) -> str:
         section("Nights", table_html(nights_table(history), identity="nights", style="sortable", links=nights)),
     ]
     return page(f"zoo {history.zoo}", parts)
-
-
-def _row_id(past: ModelHistory) -> str:
-    return f"model-{past.model}"
 
 
 def _headline(night: Night) -> str:
@@ -184,18 +180,15 @@ def _model_plots(past: ModelHistory) -> str:
     gains = [change.time for change in past.changes if change.what == "gain"]
     releases = [mark.time for mark in past.releases]
     sources = [change.time for change in past.changes if change.what == "source"]
+    quality = past.quality_metric
     figures = [
         _figure(past, CHANGE, f"{past.metric} of the best model", lambda night: night.ratio, gains, releases),
         _figure(past, past.metric, f"{past.metric} of the source", lambda night: _exact(night.source), sources),
         _figure(past, "size", "size of the best model", lambda night: _exact(night.size), []),
-        _figure(past, past.quality_metric, f"{past.quality_metric} of the best model", _quality, []),
+        _figure(past, quality, f"{quality} of the best model", lambda night: _exact(night.quality), []),
     ]
     body = subsection(past.model, paragraphs(lines) + "".join(figures))
     return f'<div id="plots-{text_html(past.model)}">{body}</div>'
-
-
-def _quality(night: ModelNight) -> Estimate | None:
-    return _exact(night.quality)
 
 
 def _exact(value: float | None) -> Estimate | None:

@@ -54,12 +54,7 @@ class Profile(Observer):
 
 
 def profile_table(spans: Sequence[WorkSpan], elapsed: float) -> Table:
-    """The work by phase and name, that with the most seconds first, and the time in which nothing ran.
-
-    Args:
-        spans: The work of a run, in seconds from its start.
-        elapsed: Seconds of the whole run.
-    """
+    """The work by phase and name, the most seconds first, and the time in which nothing ran; `elapsed`: of the run."""
     durations: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for span in spans:
         durations[span.phase, span.name].append(span.seconds)

@@ -30,11 +30,8 @@ class Progress(Observer):
     ) -> None:
         """Make a display for one run.
 
-        Args:
-            stream: Where to write.
-            clock: Seconds since any moment.
-            quiet: Write nothing.
-            live: Show the work in progress, if the stream is a terminal or a cell of a notebook.
+        `live` shows the work in progress if the stream is a terminal or a cell of a notebook; `quiet` shows nothing at
+        all.
         """
         self._clock, self._quiet = clock, quiet
         self._began = clock()

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoopt.report.figures import chain_text
-from autoopt.report.formatting import short
-from autoopt.report.nights import day_text
+from autoopt.report.formatting import day_text, short
 from autoopt.report.table import Table
 from autoopt.report.verdict import gains
 from autoopt.results.release import Release

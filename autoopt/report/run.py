@@ -15,7 +15,7 @@ from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.steps import steps_text
 from autoopt.report.table import Column, Table, table_of, write_lines, write_table
 from autoopt.report.verdict import verdict, verdict_lines
-from autoopt.results import ModelResult, PartResult, RunResult, TargetResult
+from autoopt.results import ModelResult, RunResult, TargetResult
 
 REUSED = "answered from the store: an identical run has finished, so nothing was executed"
 CHANGE = "change"
@@ -39,15 +39,10 @@ def write_run(
     next_step: str = "",
     shown_notes: Collection[str] = (),
 ) -> None:
-    """Write the whole result for people, the answer last.
+    """Write the whole result for people, the answer last; `verbose` also counts the work.
 
-    Args:
-        result: The result.
-        stream: Receives the text.
-        verbose: Count the work that was done too.
-        files: Lines about the files that were written.
-        next_step: What to do with the answer.
-        shown_notes: Notes that the progress has shown during the run.
+    `files` are lines on the files that were written, `next_step` says what to do with the answer, and `shown_notes` are
+    the notes that the progress has shown during the run.
     """
     notes = (*result.warnings, *(note for note in result.other_notes if note not in shown_notes))
     for table in run_tables(result):
@@ -59,7 +54,10 @@ def write_run(
 def run_tables(result: RunResult) -> list[Table]:
     """The tables of a run, for each of its targets or models if there are several."""
     if result.parts:
-        tables = [run_table(part.result, title=part_title(part)) for part in result.parts]
+        tables = []
+        for part in result.parts:
+            title = f"model {part.name}: {percent(part.share)} of the time, run {short(part.result.run)}"
+            tables.append(run_table(part.result, title=title))
         title = f"together, run {short(result.run)}: {result.status}"
         return [*tables, run_table(result, title=title)] if result.baseline.metrics else tables
     if not result.targets:
@@ -68,11 +66,6 @@ def run_tables(result: RunResult) -> list[Table]:
     for target in result.targets:
         tables += [target_table(result, target), *measured_tables(target.result.best)]
     return tables
-
-
-def part_title(part: PartResult) -> str:
-    """A part of a model set in words: `model encoder: 40 % of the time, run 1a2b3c`."""
-    return f"model {part.name}: {percent(part.share)} of the time, run {short(part.result.run)}"
 
 
 def target_table(result: RunResult, target: TargetResult) -> Table:

@@ -1,4 +1,4 @@
-"""Facts about a run beside its result, which a page shows in addition."""
+"""Facts about a run that its result does not hold, for its page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autoopt.results.operator_times import OperatorTimes
 
 @dataclass(frozen=True)
 class Measurement:
-    """One latency measurement of a model beside the source."""
+    """One latency measurement of a model, paired with the source."""
 
     ratio: Estimate
     """Of the first objective that is a latency."""

@@ -59,13 +59,7 @@ SECTIONS = {
 
 
 def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts | None = None) -> str:
-    """Render the page of a run.
-
-    Args:
-        result: The run.
-        trials: Its trials by number; those of a run over several targets are in `facts.part_trials`.
-        facts: What else is known about the run.
-    """
+    """Render the page of a run. The trials of a run over several targets are in `facts.part_trials`."""
     facts = facts or RunFacts()
     title = f"{facts.name or 'run'} {short(result.run)}"
     titles = dict(SECTIONS)

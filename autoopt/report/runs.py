@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoopt.report.change import change_text
 from autoopt.report.figures import first_objective
-from autoopt.report.formatting import counts_text, short
+from autoopt.report.formatting import counts_text, day_text, short
 from autoopt.report.steps import steps_text
 from autoopt.report.table import Table
 from autoopt.results import ModelResult, RunResult
@@ -45,9 +44,8 @@ def _row(run: RunRow) -> tuple[str, ...]:
         if best is not None:
             change = _change(run.result, best)
             chain = steps_text(best.short_chain, best.point)
-    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
     status = f"{run.status}, imported" if run.imported else run.status
-    return short(run.run), started, run.model, run.dag, status, trials, change, chain
+    return short(run.run), day_text(run.created), run.model, run.dag, status, trials, change, chain
 
 
 def _change(result: RunResult, best: ModelResult) -> str:

@@ -31,12 +31,8 @@ class SearchProgress:
     ) -> None:
         """Start with no trial.
 
-        Args:
-            metrics: Those of objectives and constraints; the first one is the first objective.
-            goal: Direction of the first objective.
-            planned: Number of trials at most; 0 if unknown.
-            began: Start of the first trial.
-            deadline: Time after which no trial starts.
+        The first of `metrics` is the first objective, and `goal` its direction. `planned` is the largest number of
+        trials, 0 if it is unknown; no trial starts after the `deadline`.
         """
         self.metrics = tuple(metrics)
         self.planned = planned
@@ -132,7 +128,7 @@ class SearchProgress:
 
     @property
     def has_gain(self) -> bool:
-        """True if the best trial is better than the source model beyond its interval, as far as there are ratios."""
+        """True if the best trial is better than the source model beyond its interval, if the metric has ratios."""
         if self.best is None:
             return False
         worst = self.best.low if self._goal == "maximize" else self.best.high

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from autoopt.errors import one_line
@@ -17,16 +17,14 @@ OFF: Final[Sequence[object]] = (None, False, "none", [], {})
 def steps_text(chain: str, point: Point, width: int = 0) -> str:
     """The nodes of a chain, each with the searched settings that are on.
 
-    Args:
-        chain: Readable name of the chain.
-        point: The searched parameters of each node.
-        width: Characters that the text may have; 0 for any number. A longer one loses passes at its beginning, because
-            chains differ at their ends, then settings.
+    A text longer than `width` characters (0: any length) loses passes at its beginning, because chains differ at their
+    ends, then settings.
     """
     nodes = chain.split(ARROW)
     steps = []
     for node in nodes:
-        settings = _settings(point.get(node, {}))
+        values = sorted(point.get(node, {}).items())
+        settings = [_setting(name, value) for name, value in values if value not in OFF]
         steps.append(f"{node}({', '.join(settings)})" if settings else node)
     text = one_line(ARROW.join(steps))
     for parts in _shorter(nodes, steps):
@@ -47,15 +45,6 @@ def _shorter(nodes: Sequence[str], steps: Sequence[str]) -> Iterator[Sequence[st
     yield nodes[-1:]
 
 
-def _settings(values: Mapping[str, object]) -> list[str]:
-    texts = []
-    for name, value in sorted(values.items()):
-        if value in OFF:
-            continue
-        texts.append(_setting(name, value))
-    return texts
-
-
 def _setting(name: str, value: object) -> str:
     if value is True:
         return name
@@ -69,7 +58,7 @@ def _setting(name: str, value: object) -> str:
 
 
 def tail(text: str, width: int) -> str:
-    """The end of a text that fits, because chains differ at their ends; all of it for a width of 0."""
+    """The end of a text that fits, because chains differ at their ends; the whole text for a width of 0."""
     if not width:
         return text
     width = max(width, 10)

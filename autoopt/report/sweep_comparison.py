@@ -102,24 +102,17 @@ def _changes(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> list[MetricC
 
 
 def _best_changes(entry: SweepEntry, last: RunResult, result: RunResult, what: str) -> list[MetricChange]:
-    """The metrics of the best models that moved beyond their intervals.
-
-    Args:
-        entry: The entry.
-        last: The run to compare with.
-        result: The run of the entry.
-        what: Name of the best model of `last`, which was measured again.
-    """
+    """The metrics of the best models that moved beyond their intervals since the run `last`; `what`: its best model."""
     changes = _model_changes("best model", last, result)
     if last.baseline.artifact == result.baseline.artifact:
         if entry.last_best is not None:
             changes += _model_changes(what, last, replace(result, best=entry.last_best))
         return changes
-    # Ratios to two source models do not compare. The last best model was measured tonight, beside the same source.
+    # Ratios to two source models do not compare. The last best model was measured tonight, paired with the same source.
     changes = [change for change in changes if not change.as_ratio]
     if entry.last_best is not None:
-        beside = _model_changes("best model", replace(result, best=entry.last_best), result)
-        changes += [change for change in beside if change.as_ratio]
+        paired = _model_changes("best model", replace(result, best=entry.last_best), result)
+        changes += [change for change in paired if change.as_ratio]
     return changes
 
 

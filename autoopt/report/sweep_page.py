@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.report.bisection import remarks, sentence, tables
-from autoopt.report.formatting import plural, short
+from autoopt.report.formatting import day_text, plural, short
 from autoopt.report.html import charts, code, figure, page, paragraphs, section, table_html, text_html
 from autoopt.report.night_charts import chart_over_nights, heat_style, heat_table
-from autoopt.report.nights import day_text
 from autoopt.report.sweep import changes_table, models_table, summary, sweep_title
 from autoopt.report.table import Table
 from autoopt.results import SweepEntry, SweepResult
@@ -44,7 +43,7 @@ class NightRatio:
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """Facts about a sweep beside its result."""
+    """Facts about a sweep that its result does not hold."""
 
     chains: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     """The best feasible ratio of each chain, by model and chain."""

@@ -172,6 +172,7 @@ def write_lines(lines: Sequence[str], stream: TextIO) -> None:
     """Write lines, each cleaned of control characters; spaces stay. On a terminal, long ones break between words."""
     width = shutil.get_terminal_size().columns if stream.isatty() else 0
     for line in lines:
+        # Names come from models and files: their control characters could rewrite the terminal.
         clean = "".join(c if c.isprintable() else "?" for c in line)
         if 0 < width < len(clean):
             clean = "\n".join(textwrap.wrap(clean, width, subsequent_indent="  ", break_on_hyphens=False))

@@ -75,7 +75,7 @@ def _answer_lines(result: RunResult) -> list[str]:
     sentence = f"{text[:1].upper()}{text[1:]}." if text else f"Best: {result.best.short_chain}."
     if result.undecided:
         return [sentence, f"Still open: {result.undecided}.", deciding_action(result)]
-    unsure = _unsure_metrics(result.best)
+    unsure = [flag.partition(" ")[0] for flag in result.best.flags if UNSURE in flag]
     if unsure:
         return [sentence, f"Not certain yet: the limit of {' and '.join(unsure)}; more evaluation data would decide."]
     return [sentence]
@@ -140,11 +140,6 @@ def headlines(result: RunResult) -> list[str]:
     quality = constrained or [name for name in measured if is_quality(name)][:1]
     latency = FIRST_TOKEN if FIRST_TOKEN in measured else MEDIAN_LATENCY
     return list(dict.fromkeys((*names, latency, "size", *quality)))
-
-
-def _unsure_metrics(model: ModelResult) -> list[str]:
-    """The metrics whose constraint the data neither confirm nor refute."""
-    return [flag.partition(" ")[0] for flag in model.flags if UNSURE in flag]
 
 
 def _was_cut_off(result: RunResult) -> bool:

@@ -66,7 +66,7 @@ class Bisection:
     operators: tuple[OperatorTime, ...] = ()
     """Profiles of both nights' models, the type whose time changed most first."""
     busy: bool = False
-    """True if other programs used the machine meanwhile."""
+    """True if other programs used the machine during the measurements."""
     seconds: float = 0.0
 
     @property

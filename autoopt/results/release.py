@@ -1,4 +1,4 @@
-"""A release: the model of a zoo that is in use, and the one that nights compare with."""
+"""A release: the model of a zoo that is in use, with which nights are compared."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final, Literal
 
@@ -16,7 +16,7 @@ from autoopt.spec.file_model import FileModel, Written
 from autoopt.spec.graph import Chains, GraphKind, Stages, mentions, read_chains, read_edges, read_stages
 from autoopt.spec.model_parts import check_parts
 from autoopt.spec.nodes import PassNode
-from autoopt.spec.objectives import CHECKS_METRICS, ConstraintSpec, Objectives, ObjectiveSpec, check_metric
+from autoopt.spec.objectives import CHECKS_METRICS, ConstraintSpec, Objectives
 from autoopt.spec.priors import PreferSpec, PriorSpec
 from autoopt.spec.search import SearchSpec
 from autoopt.spec.source import FieldError, FieldErrors, Place, Source, below
@@ -163,17 +163,11 @@ class DagSpec(FileModel):
         if isinstance(self.model, dict):
             self._check_set()
         elif self.model is None or split_source(self.model)[0].endswith(SINGLE_MODELS):
-            self._check_single()
-        if self.user_script is None:  # a script may define any metric
-            self._check_metrics()
+            for field in ("connections", "pipeline"):
+                if getattr(self, field):
+                    raise FieldError("is for several models", place=(field,), remedy="name them in model")
         self._check_mentions()
         return self
-
-    def _check_single(self) -> None:
-        """Refuse what is only for several models."""
-        for field in ("connections", "pipeline"):
-            if getattr(self, field):
-                raise FieldError("is for several models", place=(field,), remedy="name them in model")
 
     def _check_set(self) -> None:
         """Refuse what several models do not support."""
@@ -204,18 +198,6 @@ class DagSpec(FileModel):
                 if target.name in names:
                     raise FieldError(f"is named {target.name!r} like another target", remedy="give each a name")
             names.append(target.name)
-
-    def _check_metrics(self) -> None:
-        sections: dict[Place, Sequence[ObjectiveSpec | ConstraintSpec]] = {
-            ("objectives",): self.objectives,
-            ("constraints",): self.constraints or (),
-        }
-        for node, spec in self.passes.items():
-            sections["passes", node, "objectives"] = spec.objectives or ()
-        for place, section in sections.items():
-            for index, item in enumerate(section):
-                with below(*place, index, "metric"):
-                    check_metric(item.metric)
 
     def _check_mentions(self) -> None:
         unknown: list[FieldError] = []

@@ -14,6 +14,7 @@ Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], 
 T = TypeVar("T")
 Container: TypeAlias = list[Json] | dict[str, Json]
 
+# Limits for files that anybody may have written: none may take all memory or time.
 MAX_DEPTH: Final = 32
 MAX_ITEMS: Final = 50_000
 MAX_DIGITS: Final = 30

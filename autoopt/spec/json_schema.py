@@ -64,12 +64,10 @@ def json_schema(
     passes: Iterable[PassInfo] = (),
     measurement: Mapping[str, str] | None = None,
 ) -> dict[str, JsonValue]:
-    """Return the JSON Schema (draft 2020-12) of a file's model.
+    """Return the JSON Schema (draft 2020-12) of a file's model, `DagSpec` or `ZooSpec`.
 
-    Args:
-        model: `DagSpec` or `ZooSpec`.
-        passes: passes whose names and parameters an editor is to complete; other names stay valid.
-        measurement: summary of each setting of `measurement:`.
+    Editors complete the names and parameters of `passes`; other names stay valid. `measurement` has the summary of each
+    setting.
     """
     schema = model.model_json_schema(by_alias=True, mode="validation", schema_generator=_Generator)
     definitions: dict[str, JsonSchemaValue] = {**schema["$defs"], model.__name__: schema}

@@ -83,7 +83,7 @@ def models_in(folder: Path) -> dict[str, str]:
 
     They are in the folder or in its folder `onnx`, or each in a folder of its name, as autoopt writes them. Optimum
     exports some decoders twice: merged, which is taken, and as one for prompts and one for further tokens. Hubs have
-    models in several precisions, of which the plain one is taken.
+    models in several precisions; the plain one is taken.
 
     Raises:
         InputError: there is no model.

@@ -27,7 +27,7 @@ EP_NAMES: Final = {
 
 
 def names_model(dag: object) -> bool:
-    """Tell if the argument in the place of a DAG is a model, for which a DAG is to be proposed."""
+    """Tell if the argument in the place of a DAG is a model, which needs a proposed DAG."""
     if not isinstance(dag, str | PurePath):
         return False
     path = str(dag)
@@ -48,7 +48,7 @@ class ProposalOptions:
     memory: int | None = None
     """Memory of the target in bytes."""
     fidelity: bool | None = None
-    """Without evaluation data, lossy passes are judged by their outputs on generated inputs, beside the source's.
+    """Without evaluation data, outputs on generated inputs are compared with the source's to judge lossy passes.
     None: they are tried and shown, but are never the best; True: they may be the best; False: they are not tried."""
     threads: str | None = None
     """Intra-op threads: a number, `all`, or several to search, separated by commas."""
@@ -101,7 +101,7 @@ class ProposalOptions:
 
 
 def refuse_proposal_options(options: ProposalOptions | None) -> None:
-    """Refuse options beside a DAG that the user wrote, which has such fields itself.
+    """Refuse options that a DAG which the user wrote states itself.
 
     Raises:
         InputError: an option is set.

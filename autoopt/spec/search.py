@@ -53,7 +53,7 @@ class SearchFields(StrictModel):
     min_expected_improvement: float | None = Field(default=None, ge=0, lt=1)
     """End once no point is expected to improve the objective by this fraction."""
     stop_early: bool = True
-    """End once little more is to be gained, or the known best of a model with the same graph is confirmed."""
+    """End once little more can be gained, or the known best of a model with the same graph is confirmed."""
     min_gain_per_minute: float = Field(default=0.005, ge=0, lt=1)
     """Expected gain, as a fraction of the best candidate, for which `stop_early` lets the search go on."""
     choose: Choose = "priority"
@@ -142,19 +142,14 @@ def _check_combination(fields: SearchFields) -> None:
         raise FieldError(reason, place=("sampler",), remedy="use strategy: per-chain")
     if fields.with_replacement:
         _check_option("with_replacement", sampler)
-        _check_replacement(fields, joint)
+        if not joint:
+            raise FieldError("needs order: joint", place=("with_replacement",))
+        if fields.trials is None and fields.minutes is None:
+            raise FieldError("never ends by itself", place=("with_replacement",), remedy="give trials or minutes")
     if fields.min_expected_improvement is not None:
         _check_option("min_expected_improvement", sampler)
     if not joint and fields.allocation in ("successive_halving", "max_ucb"):
         raise FieldError(f"{fields.allocation} needs order: joint", place=("allocation",))
-
-
-def _check_replacement(fields: SearchFields, joint: bool) -> None:
-    """Refuse a search with repeated points that has groups or no end."""
-    if not joint:
-        raise FieldError("needs order: joint", place=("with_replacement",))
-    if fields.trials is None and fields.minutes is None:
-        raise FieldError("never ends by itself", place=("with_replacement",), remedy="give trials or minutes")
 
 
 def _check_option(option: SamplerOption, sampler: SamplerInfo) -> None:

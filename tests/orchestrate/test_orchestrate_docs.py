@@ -1,4 +1,4 @@
-"""What the operating guide and prefect.yaml say is true."""
+"""What the operating guide says is true."""
 
 from __future__ import annotations
 
@@ -30,14 +30,3 @@ def test_options_of_sweep_are_those_of_the_command(capsys: pytest.CaptureFixture
     for option in ("--only", "--resume", "--nightly", "--accept", "--schedule", "--timezone"):
         assert option in shown
         assert f"`{option}" in GUIDE
-
-
-def test_prefect_yaml_names_the_flows() -> None:
-    deployments = YAML(typ="safe").load((ROOT / "prefect.yaml").read_text())["deployments"]
-    for deployment in deployments:
-        file, _, name = deployment["entrypoint"].partition(":")
-        assert f"def {name}(" in (ROOT / file).read_text()
-        assert deployment["work_pool"]["name"] in ("autoopt-models", "autoopt-chains")
-    flows = {path.stem for path in (ROOT / "flows").glob("[a-z]*.py")}
-    named = {Path(deployment["entrypoint"].partition(":")[0]).stem for deployment in deployments}
-    assert named == flows - {"remote_call"}  # which a run deploys itself into the pool that its DAG names

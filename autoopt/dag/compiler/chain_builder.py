@@ -56,7 +56,6 @@ class ChainBuilder:
     """All cuts, single values included."""
     priors: Sequence[Prior]
     lookup: PassLookup
-    _identities: dict[str, JsonValue] = field(default_factory=dict)
     _chain_nodes: dict[str, ChainNode] = field(default_factory=dict)
     _identity_texts: dict[str, str] = field(default_factory=dict)
     _withdrawn: dict[str, tuple[CutValue, ...]] = field(default_factory=dict)
@@ -145,11 +144,9 @@ class ChainBuilder:
 
     def identity(self, node: str) -> JsonValue:
         """The properties that make up the identity of a node: id, pass, searched and fixed parameters."""
-        if node not in self._identities:
-            space = self.spaces[node]
-            search = {name: definition_to_json(parameter) for name, parameter in space.search.items()}
-            self._identities[node] = [node, self.rules.infos[node].name, search, dict(space.fixed)]
-        return self._identities[node]
+        space = self.spaces[node]
+        search = {name: definition_to_json(parameter) for name, parameter in space.search.items()}
+        return [node, self.rules.infos[node].name, search, dict(space.fixed)]
 
     def inserted_id(self, info: PassInfo) -> str:
         """The node id of an inserted pass: its name, with a suffix if a node of the spec is called so."""

@@ -41,12 +41,8 @@ def compile_plan(
 ) -> Plan:
     """The plan of a spec for its first target and one model.
 
-    Args:
-        spec: The DAG.
-        infos: Passes of this interpreter and of the user script.
-        facts: None if only the target's accelerator is known.
-        priors: The library's, beside the user's own.
-        host_passes: Passes of other hosts; asked only for what this interpreter lacks.
+    `infos` are the passes of this interpreter and of the user script; `host_passes` those of other hosts, which are
+    asked only for what this interpreter lacks. `priors` are the library's, in addition to the user's own.
 
     Raises:
         ConfigError: an unknown pass or parameter, a bad value, a cycle, a prior about a chain that does not exist.
@@ -60,14 +56,14 @@ def compile_plan(
     passes, spaces = nodes_of(lookup, spec.passes)
     stated = (*user_priors(spec), *priors)
     SpecChecks(spec, graph, spaces).check()
-    idle_sessions = _remove_idle_searches(spec, passes, spaces)
+    idle_searches = _remove_idle_searches(spec, passes, spaces)
     verdicts = _verdicts(passes, spaces, facts)
     cuts = cuts_of(stated, spaces)
     counter = _cut_counter(spaces, cuts, verdicts)
     rules = PathRules(graph, passes, verdicts, Requirements(lookup.required, facts), stated, counter)
     builder = ChainBuilder(spec, rules, spaces, cuts, stated, lookup)
     tree = PrefixTree(rules, {node: space.count for node, space in spaces.items()})
-    warnings = (*_warnings(spec, passes, facts), *map(_idle_session_warning, idle_sessions))
+    warnings = (*_warnings(spec, passes, facts), *idle_searches)
     if not tree.chain_count:
         warnings += ("no chain is left",)
     return Plan(spec, _digest(builder, facts), spaces, warnings, tree, builder)
@@ -96,24 +92,19 @@ def _look_up(lookup: PassLookup, node: str) -> PassInfo:
 
 
 def _remove_idle_searches(spec: DagSpec, passes: Mapping[str, PassInfo], spaces: dict[str, NodeSpace]) -> list[str]:
-    """Fix session options that are searched in vain, because the size of the model is the only objective.
+    """Fix session options that need no search, because the size of the model is the only objective.
 
-    Returns:
-        Their nodes.
+    Returns a warning for each node.
     """
     if not _only_size_matters(spec):
         return []
-    nodes: list[str] = []
+    warnings: list[str] = []
     for node, info in passes.items():
         search = spaces[node].search
         if info.session_only and search and search.keys() <= spaces[node].defaults.keys():
             spaces[node] = replace(spaces[node], search={})
-            nodes.append(node)
-    return nodes
-
-
-def _idle_session_warning(node: str) -> str:
-    return f"{node}: not searched, because session options do not change the size of a model"
+            warnings.append(f"{node}: not searched, because session options do not change the size of a model")
+    return warnings
 
 
 def _only_size_matters(spec: DagSpec) -> bool:

@@ -95,7 +95,7 @@ class PrefixTree:
                 self.prefix_nodes += cell.paths
 
     def _cells_in_order(self) -> Iterator[_Cell]:
-        """Cells, parents first; cells that are added meanwhile included."""
+        """Cells, parents first; includes cells that are added during the iteration."""
         for key in self.graph.order:
             yield from self._cells[key]
 

@@ -101,7 +101,7 @@ def _from_chains(chains: Iterable[tuple[str, ...]]) -> PassGraph:
 
 
 def _from_stages(stages: tuple[tuple[str | None, ...], ...]) -> PassGraph:
-    """Each node precedes the next stage, and later ones as far as the stages between can be skipped.
+    """Each node precedes the next stage, and later ones if all stages between can be skipped.
 
     The path without any pass is the source model and not a chain.
     """

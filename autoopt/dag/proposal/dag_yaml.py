@@ -36,13 +36,7 @@ def yaml_text(
 ) -> str:
     """The text of a dag.yaml with the chains and points that are left of a proposal.
 
-    Args:
-        proposal: The proposal.
-        plan: Its plan.
-        model: The path to write into the file; of several models, the paths by name.
-        data: Paths or data configurations by use (`evaluation`, `calibration`).
-        objectives: What to optimize; latency by default.
-        constraints: Limits; None for those that a run adds by default.
+    `model` and `data` are paths or configurations to write into the file. Without constraints, a run adds its own.
     """
     spec = proposal.spec
     stages = list(_remaining_stages(proposal))
@@ -208,7 +202,7 @@ def _is_one_value(prior: Prior) -> bool:
 
 
 def _first(proposal: Proposal, plan: Plan) -> Iterator[JsonValue]:
-    """Rows of `prefer`: the values that the search begins with, as far as the plan has them."""
+    """Rows of `prefer`: the values that the search begins with, if the plan has them."""
     chains = {chain.passes: chain for chain in plan.chains(MAX_CHAINS) if chain.prior}
     for prior in proposal.priors:
         if prior.kind == "prefer" and prior.scope.chain in chains:

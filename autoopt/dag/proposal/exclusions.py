@@ -39,7 +39,7 @@ TINY_WEIGHTS: Final = 10_000
 """Weights of a model without convolutions below which an inference takes microseconds. In integers, dense models took
 1.4 to 1.5 times as long at batch 1 and 1.0 to 1.4 times at batch 32, an LSTM of 6,000 weights 1.2 times."""
 TREE_HELPERS: Final = frozenset(("Cast", "Flatten", "Identity", "Reshape", "Squeeze"))
-"""Operators beside those of `ai.onnx.ml` that converters write around decision trees."""
+"""Operators other than those of `ai.onnx.ml` that converters write around decision trees."""
 GRAPH_NODES: Final = ("simplify", "constants", "graph")
 CONV_SHARE: Final = 0.95
 """Share of the layers' weights in convolutions above which methods for matrix products alone gain nothing."""
@@ -146,7 +146,7 @@ def _text_ruled_out(node: str, model: Inspection, target: TargetSpec) -> str:
 
 
 def is_tiny(model: Inspection) -> bool:
-    """True for a model that takes microseconds: what it computes is little beside the call itself."""
+    """True for a model that takes microseconds: the call itself takes most of the time."""
     return model.parameters < TINY_WEIGHTS and not model.ops & {"Conv", "ConvTranspose"}
 
 

@@ -62,6 +62,7 @@ LITTLE: Final = 0.99
 """Weight of preparation alone."""
 MUCH: Final = 1.1
 """The same for decoders with a cache."""
+LAST: Final = "last, because the runtime itself prepares models much like this"
 LEFT_OUT: Final = ("graph", "session")
 """Nodes that the first points do without, but for one that has the session options."""
 
@@ -77,13 +78,9 @@ def first_points(
 ) -> Iterator[Prior]:
     """Preferences for the points to try first.
 
-    Args:
-        stages: the nodes at each place of the graph, without those that are ruled out.
-        nodes: the templates by node id.
-        fixed: node id -> parameters that the target fixes.
-        floats: the place of chains without a lossy pass; empty if none are tried.
-        one_thread: True if the model is so small that a single thread may be fastest.
-        lossy: the values to begin with, by lossy node.
+    `stages` have the nodes at each place of the graph, without those that are ruled out. `floats` is the place of
+    chains without a lossy pass, empty if none are tried; `one_thread`: a single thread may be fastest, as for small
+    models.
     """
     tried = set(itertools.chain.from_iterable(stages))
     if floats:
@@ -112,26 +109,22 @@ def _float_points(
     begin: dict[str, Mapping[str, Value]] = {}
     for node in preparation:
         if nodes[node].search:
-            begin[node] = _first_values(nodes[node])
+            begin[node] = {name: values[0][0] for name, values in nodes[node].search.items()}
     if not begin:
         return
     if floats == "first":
-        yield from _first(preparation, begin)
+        reason = "first, because fused attention with a cache gains without a change of results"
+        yield from _preferred(preparation, begin, MUCH, reason)
     else:
-        yield from _later(preparation, begin)
+        yield from _preferred(preparation, begin, LITTLE, LAST)
     if with_session and "intra_op_num_threads" in nodes["session"].search:
-        yield from _later((*preparation, "session"), {**begin, "session": ONE_THREAD})
+        yield from _preferred((*preparation, "session"), {**begin, "session": ONE_THREAD}, LITTLE, LAST)
 
 
-def _first(chain: tuple[str, ...], values: Mapping[str, Mapping[str, Value]]) -> Iterator[Prior]:
-    reason = "first, because fused attention with a cache gains without a change of results"
-    yield Prior("prefer", Scope(chain=chain), weight=MUCH, reason=reason, origin="library")
-    yield Prior("prefer", Scope(chain=chain), values, origin="library")
-
-
-def _later(chain: tuple[str, ...], values: Mapping[str, Mapping[str, Value]]) -> Iterator[Prior]:
-    reason = "last, because the runtime itself prepares models much like this"
-    yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=reason, origin="library")
+def _preferred(
+    chain: tuple[str, ...], values: Mapping[str, Mapping[str, Value]], weight: float, reason: str
+) -> Iterator[Prior]:
+    yield Prior("prefer", Scope(chain=chain), weight=weight, reason=reason, origin="library")
     yield Prior("prefer", Scope(chain=chain), values, origin="library")
 
 
@@ -145,10 +138,6 @@ def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy
         elif stage and stage[0] not in left_out and _is_preparation(stage, nodes):
             chain.append(stage[0])
     return tuple(chain)
-
-
-def _first_values(template: Template) -> dict[str, Value]:
-    return {name: values[0][0] for name, values in template.search.items()}
 
 
 def _is_preparation(stage: Collection[str], nodes: Mapping[str, Template]) -> bool:

@@ -42,7 +42,7 @@ class Narrowing:
 
 @dataclass(frozen=True)
 class _Input:
-    """One input of the model beside its data."""
+    """One input of the model with what the data say about it."""
 
     name: str
     shape: tuple[Dim, ...]
@@ -70,13 +70,8 @@ def narrowing_of(
 
     A batch dimension stays open, unless an input that never changes has one too, or the model has recurrent state, or
     input whose items have no batch: it is then fixed at one item. Nothing is fixed for a decoder with a cache: a prompt
-    has many tokens and no cache, each further token is one with a cache that grows.
-
-    Args:
-        inspection: Inspection of the model.
-        descriptions: Descriptions of all data sets of the run.
-        fed_back: Inputs that take the recurrent state.
-        batch_size: Items per inference that the user asked for; 0 or 1 for one.
+    has many tokens and no cache, each further token is one with a cache that grows. Inputs that take the recurrent
+    state are `fed_back`.
     """
     has_made_up = any(description.made_up for description in descriptions)
     if not descriptions or has_made_up or decoder_with(inspection.inputs) is not None:
@@ -148,7 +143,7 @@ def _both(one: _Input, other: _Input) -> _Input:
 
 
 def _shapes(inspection: Inspection, inputs: Sequence[_Input]) -> dict[str, tuple[int | None, ...]]:
-    """The sizes of every input of the model as far as the model or the data fix them."""
+    """The sizes of every input of the model; None where neither the model nor the data fix them."""
     sizes = {item.name: item.sizes for item in inputs}
     symbols = _symbols(inputs)
     return {spec.name: _merged(spec.shape or (), sizes.get(spec.name, ()), symbols) for spec in inspection.inputs}

@@ -59,32 +59,21 @@ def show_result(store: Store, result: RunResult, name: str) -> None:
 def chain_artifacts(store: Store, run: str, chain: str, *names: str) -> Iterator[Artifact]:
     """The finished trials of a chain: a table, a plot of the best so far, and one of its Pareto front.
 
-    Args:
-        store: The store.
-        run: Id of the run.
-        chain: Id of the chain.
-        names: Names of run and chain, for the artifacts' keys.
+    `names` are those of run and chain, for the artifacts' keys.
     """
     trials = finished_trials(store, run, chain)
     if not trials:
         return
     result = _goal(store, run)
     description = f"Trials of run {run}; autoopt lineage and apply take the artifacts' ids"
-    metrics = _metrics(result)
+    metrics = list(dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]))
     rows = [_row(trial, metrics) for trial in trials[:ROWS]]
     yield Artifact(artifact_key("trials", *names), "table", json.dumps(rows), description)
     yield from _plots(RunResult(run, "", front=_front(trials, result), objectives=result.objectives), trials, names)
 
 
 def result_artifacts(store: Store, result: RunResult, name: str, page: str) -> Iterator[Artifact]:
-    """The result of a run: its answer and front, the best so far, and the trade-off.
-
-    Args:
-        store: The store.
-        result: The result.
-        name: Name of the run, for the artifacts' keys.
-        page: The address of the flow run.
-    """
+    """The result of a run: its answer and front, the best so far, and the trade-off; `page`: of the flow run."""
     yield Artifact(artifact_key("result", name), "markdown", result_markdown(result, page), verdict(result))
     yield from _plots(result, finished_trials(store, result.run), (name,))
 
@@ -114,10 +103,6 @@ def _goal(store: Store, run: str) -> RunResult:
     objectives = [from_json(Objective, item) for item in settings.get("objectives") or ()]
     constraints = [from_json(Constraint, item) for item in settings.get("constraints") or ()]
     return RunResult(run, "", objectives=tuple(objectives), constraints=tuple(constraints))
-
-
-def _metrics(result: RunResult) -> list[str]:
-    return list(dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]))
 
 
 def _front(trials: Sequence[Trial], result: RunResult) -> tuple[ModelResult, ...]:

@@ -32,8 +32,7 @@ from autoopt.script import only_allowed_scripts
 def optimize(request: RunRequest) -> State[None]:
     """Execute a run from its inputs to its result, and write the best model to the request's folder, if any.
 
-    Returns:
-        The final state of the flow run: failed if no model meets the constraints.
+    The flow run fails if no model meets the constraints.
     """
     use_server_settings()
     try:

@@ -76,7 +76,7 @@ class ShownRun:
         self._lines: list[Document] = []
 
     def update(self, api: PrefectApi) -> bool:
-        """Show what is new; returns True once the run has ended and all of it is shown."""
+        """Show what is new; returns True once the run has ended and everything is shown."""
         record = self._store.runs.get(self._run)
         over = record.status != "running" or is_known_dead(self._showing.owner)
         if not self._flow_run:
@@ -154,7 +154,7 @@ class ShownRun:
         return str(uuid5(NAMESPACE_URL, f"{self._key}/{number}"))
 
     def _add_event(self, number: int, state: str, message: str, begun: datetime, ended: datetime | None) -> None:
-        """Add the event of which the server makes the state of a trial's task run."""
+        """Add the event from which the server derives the state of a trial's task run."""
         task_run, flow_run = self._task_run(number), self._flow_of[number]
         name = f"trial {number}"
         row: Document = {

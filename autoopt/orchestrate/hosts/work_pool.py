@@ -131,10 +131,9 @@ class PrefectHost(FunctionHost):
         )
 
     def _execute(self, call_id: str, timeout: float | None) -> tuple[StateType | None, str]:
-        """Run a call to its end.
+        """Run a call to its end; returns the final state of its last flow run, and Prefect's message on it.
 
-        Returns:
-            The final state of its last flow run, None if it was stopped at the time limit; and Prefect's message on it.
+        The state is None if the call was stopped at the time limit.
         """
         outage = Outage()
         limit = (timeout or math.inf) + GRACE_SECONDS
@@ -233,13 +232,10 @@ class PrefectHost(FunctionHost):
 
 
 def unanswered(state: StateType | None, cause: str, seconds: float, limit: float | None) -> CallResult:
-    """The result of a call whose flow run left no answer: it was stopped at the time limit, or ended early.
+    """The result of a call whose flow run left no answer.
 
-    Args:
-        state: the final state of the flow run; None if it was stopped at the limit.
-        cause: Prefect's message on that state.
-        seconds: the time that the call took.
-        limit: the time limit of the call, in seconds.
+    `state` is the final one of the flow run, None if it was stopped at the time limit; `cause` is Prefect's message on
+    it.
     """
     if state is None:
         return CallResult(Outcome.TIMEOUT, message=f"more than {limit or 0:.0f} s", seconds=seconds)

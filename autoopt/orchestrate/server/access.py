@@ -24,14 +24,9 @@ def read_password(home: Path) -> str | None:
         return None
 
 
-def new_password() -> str:
-    """A random password, as `user:password`."""
-    return f"{USER}:{secrets.token_urlsafe(24)}"
-
-
 def make_password(home: Path) -> str:
     """Make a password and keep it in the home, readable only by this user; returns `user:password`."""
-    password = new_password()
+    password = f"{USER}:{secrets.token_urlsafe(24)}"
     with replacing(home / PASSWORD_FILE, mode=0o600) as new:
         new.write_text(password + "\n")
     return password
@@ -56,9 +51,8 @@ def local_url(host: str, port: int) -> str:
 def web_settings(pages: str, has_password: bool) -> dict[str, str]:
     """Prefect's settings that let only the server's own pages call the API from a browser.
 
-    Args:
-        pages: URL of the server's pages; PREFECT_UI_URL may name another address of them.
-        has_password: without one, requests that change something also need a token that only those pages can read.
+    PREFECT_UI_URL may name another address of the pages. Without a password, requests that change something also need a
+    token that only those pages can read.
     """
     address = urlsplit(pages)
     origins = [pages]

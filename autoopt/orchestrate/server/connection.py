@@ -32,7 +32,7 @@ SERVER: Final[Mapping[str, str]] = {
     "PREFECT_SERVER_FLOW_RUN_GRAPH_MAX_NODES": "300",  # with 1,000 models, a sweep's page hung for 10 s
     "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",  # a scheduler that fails reports it nowhere but in the log
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
-    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",  # else the database grows for ever
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",  # otherwise the database grows without limit
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "15552000",  # 180 days
 }
 """Settings of a permanent server, which has a log file."""

@@ -68,13 +68,9 @@ def ensure_automations() -> None:
 def absence_trigger(
     after: str, expect: Iterable[str], seconds: int, related: Mapping[str, str] | None = None
 ) -> EventTrigger:
-    """Fire for a flow run that has none of the expected events within some time after another event.
+    """Fire for a flow run that has none of the expected events within some seconds after another event.
 
-    Args:
-        after: name of the event that starts the time, such as `Crashed`.
-        expect: names of the expected events.
-        seconds: the time.
-        related: resource that the flow run has to belong to; None for any.
+    `after` and `expect` are names such as `Crashed`. The flow run has to belong to the `related` resource, if any.
     """
     from prefect.events.schemas.automations import EventTrigger, Posture
 

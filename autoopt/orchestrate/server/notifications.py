@@ -33,11 +33,6 @@ def notify_of(deployment: UUID, name: str, addresses: Sequence[NotifyAddress]) -
     """Have the server send one message for each night of a deployment that fails or stays away after a crash.
 
     Replaces what was set up before; without addresses, nothing is sent any more.
-
-    Args:
-        deployment: id of the deployment.
-        name: its name.
-        addresses: where to send.
     """
     from prefect.automations import Automation
 
@@ -110,13 +105,7 @@ def _action(address: NotifyAddress, block: UUID, title: str, text: str) -> CallW
 
 
 def payload_of(address: NotifyAddress, title: str, text: str) -> str:
-    """The JSON of a webhook as a Jinja template.
-
-    Args:
-        address: the receiver, whose kind decides about the form.
-        title: expression of the first line.
-        text: expression of what follows.
-    """
+    """The JSON of a webhook as a Jinja template; `title` and `text` are expressions of Jinja."""
     document: dict[str, object] = {"title": TITLE, "text": BOTH}
     if address.kind == "slack":
         document = {"text": BOLD_TITLE_AND_TEXT}

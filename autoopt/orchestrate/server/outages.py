@@ -17,7 +17,7 @@ from autoopt.settings import redacted, settings
 OUTAGE_SECONDS = 300.0
 """The server may be away for this long before an operation that needs it gives up, unless AUTOOPT_PATIENCE is set."""
 RETRY_SECONDS = 2.0
-"""Interval of requests meanwhile. A shorter absence is no outage: the server's database may be busy."""
+"""Interval of requests during an outage. A shorter absence is no outage: the server's database may be busy."""
 REQUEST_SECONDS = 20.0
 """Time limit of one request."""
 SHOW_RETRIES = 4
@@ -42,7 +42,7 @@ def bound_waits() -> None:
     """Have Prefect's clients in this process ask an absent server again every `LONGEST_WAIT_SECONDS` at the latest.
 
     They double the time between two requests and have no setting that limits it: after an outage of ten minutes, a flow
-    run would go on only minutes after the server.
+    run would continue only minutes after the server.
     """
     from prefect.client import base as module
 

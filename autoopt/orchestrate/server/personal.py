@@ -103,6 +103,7 @@ def _personal_api() -> str:
     home.mkdir(parents=True, exist_ok=True)
     password = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or read_password(home) or make_password(home)
     os.environ["PREFECT_API_AUTH_STRING"] = password
+    # Runs that begin at the same time must not start two servers.
     with (home / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         server = running_server() or _start(home, password)

@@ -93,6 +93,7 @@ class LocalPostgres:
         if result.returncode != 0:
             lines = result.stderr.strip().splitlines() or [f"initdb ended with exit code {result.returncode}"]
             raise PostgresUnavailable(lines[-1])
+        # Renamed last, so that an interrupted initdb does not pass for a database.
         (self.folder / "new").rename(self.data)
 
     def is_ready(self) -> bool:
@@ -217,5 +218,5 @@ def _socket_folder(folder: Path) -> Path:
     if len(os.fsencode(folder)) <= MAX_SOCKET_FOLDER:
         return folder
     parent = make_working_folder(Path(tempfile.gettempdir()))
-    parent.chmod(0o711)  # the account that runs the server has to pass
+    parent.chmod(0o711)  # the account that runs the server has to enter it
     return parent / "postgres"

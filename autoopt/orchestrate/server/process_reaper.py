@@ -21,7 +21,7 @@ DONE = "done\n"
 def end_groups(groups: Sequence[int]) -> None:
     """End process groups, given by their leaders' ids, and all their descendants: by signal, later by kill.
 
-    Returns when they are gone, also those that were started meanwhile.
+    Returns when all are gone, including those started in the meantime.
     """
     leaders: list[psutil.Process] = []
     for group in groups:
@@ -44,10 +44,9 @@ def end_groups(groups: Sequence[int]) -> None:
 
 
 def _wait(processes: Iterable[psutil.Process], family: set[psutil.Process]) -> list[psutil.Process]:
-    """Wait until processes have ended, and add to the family whom its members start meanwhile.
+    """Wait until processes have ended, and add the processes that they start to the family.
 
-    Returns:
-        Those that still live after `GRACE_SECONDS`.
+    Returns those that still live after `GRACE_SECONDS`.
     """
     alive = list(processes)
     until = time.monotonic() + GRACE_SECONDS

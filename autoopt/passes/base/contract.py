@@ -37,7 +37,7 @@ class PassContext:
     """Everything that a running pass may use. Lives in the worker, for one run."""
 
     model_path: Path
-    """The input model as a file, with its external data beside it. Read-only."""
+    """The input model as a file, with its external data next to it. Read-only."""
     work: Path
     """Empty folder for the pass, removed after the run."""
     accelerator: Accelerator

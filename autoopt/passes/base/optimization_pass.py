@@ -53,7 +53,7 @@ class Pass:
     """Extra of autoopt that installs the libraries."""
     aliases: ClassVar[tuple[str, ...]] = ()
     touches: ClassVar[tuple[Touch, ...]] = ()
-    """Changes that count besides those of the computation: names of nodes and values, inferred types, metadata."""
+    """What it changes besides the computation: names of nodes and values, inferred types, metadata."""
     layout: ClassVar[bool] = False
     """Keep the files of a `path` pass as written, external data included. Other models are stored in one
     deterministic form."""

@@ -80,12 +80,7 @@ def _parameter_entry(parameter: ParameterInfo) -> dict[str, object]:
 
 
 def _values_entry(value: object) -> object:
-    """Turn a default or a search parameter into JSON.
-
-    Returns:
-        A plain value as it is, the list of values of a search parameter, `invalid` or `ignored`, or an object with
-        the cases if they depend on other parameters.
-    """
+    """Turn a default or a search parameter into JSON: a value, a list of values, or the cases that decide on them."""
     if value is INVALID or value is IGNORED:
         return repr(value).lower()
     if isinstance(value, (Conditional, ConditionalDefault)):

@@ -58,14 +58,11 @@ def test_leaves_other_models_unchanged():
 
 
 def new_pass(name: str, folder: Path) -> list[Path]:
-    """Write `NAME.py` and `test_NAME.py` into `folder`.
-
-    Returns:
-        The files written.
+    """Write `NAME.py` and `test_NAME.py` into `folder`; returns both files.
 
     Raises:
-        InputError: the name is not a lower-case Python name or belongs to a pass, the folder does not exist, or a
-            file of that name does.
+        InputError: the name is not a lower-case Python name or belongs to a pass, the folder does not exist, or a file
+            of that name does.
     """
     if not name.isidentifier() or not name.islower() or keyword.iskeyword(name):
         raise InputError(f"{name!r} cannot name a pass file", remedy="use lower-case letters, digits and _")

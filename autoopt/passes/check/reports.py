@@ -90,11 +90,7 @@ class Profile(Pass):
 
 
 def summarize(events: Iterable[Mapping[str, Any]], top: int) -> dict[str, object]:
-    """Summarize the events of onnxruntime's profiler, without the first run.
-
-    Returns:
-        Median microseconds of one run: `total_us`, `operators` by type, and the `top` slowest `nodes`.
-    """
+    """Summarize the events of onnxruntime's profiler without the first run, in median microseconds of one run."""
     by_node: dict[tuple[str, str], float] = {}
     by_type: dict[str, float] = defaultdict(float)
     for (name, op_type), times in kernel_times(events).items():

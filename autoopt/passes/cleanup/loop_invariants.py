@@ -79,7 +79,7 @@ def _move_out_of_loops(graph: GraphProto, names: set[str], matrices: Collection[
 
 @dataclass
 class _Loop:
-    """A Loop, and the nodes that come in front of it and behind it instead of into its body.
+    """A Loop, with the nodes to put before and after it instead of into its body.
 
     `names`: those of all values of the model; bodies of different loops may use the same names.
     """

@@ -170,10 +170,9 @@ class RemoveInputCast(Pass):
 
 
 def removable_casts(model: ModelProto) -> dict[str, NodeProto]:
-    """Find inputs whose only use is a Cast in the main graph; neither side of it may be a model output.
+    """Find inputs whose only use is a Cast in the main graph; returns the casts by input.
 
-    Returns:
-        The Cast nodes by input name.
+    Neither side of the cast may be a model output.
     """
     readers: dict[str, list[NodeProto]] = defaultdict(list)
     for node in walk_nodes(model.graph):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
 KEPT_BYTES: Final = 256 << 20
-"""Larger input models are loaded anew by each call."""
+"""Each call loads larger input models again."""
 KEPT_FILES: Final = 8
-"""An input model beside more files than this is loaded anew: its folder is not an artifact's."""
+"""An input model next to more files than this is loaded again: its folder is not an artifact's."""
 
 _Key: TypeAlias = tuple[str, tuple[tuple[str, int, int, int, int], ...]]
 """The surroundings; name, device, inode, size and modification time of each file."""

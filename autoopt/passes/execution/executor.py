@@ -291,7 +291,7 @@ class PassExecutor:
 
 
 def _move_model(model: Path, folder: Path) -> Path:
-    """Move a model file that a pass wrote, and the files beside it, to `folder`."""
+    """Move a model file that a pass wrote, and the files next to it, to `folder`."""
     folder.mkdir(parents=True)
     moved = folder / f"model{model.suffix}"
     for file in model.parent.iterdir():

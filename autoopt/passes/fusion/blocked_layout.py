@@ -38,13 +38,7 @@ def to_plain_layout(model: ModelProto, block_size: int) -> None:
 
 
 class _PlainLayout:
-    """Writes the nodes that take the place of those with channels in blocks.
-
-    Args:
-        graph: the graph; plain weights are added to it.
-        names: the names of all values; new ones are added.
-        block_size: channels of a block.
-    """
+    """Writes the nodes that take the place of those with channels in blocks, and adds their weights to the graph."""
 
     def __init__(self, graph: GraphProto, names: set[str], block_size: int) -> None:
         self._graph = graph
@@ -54,7 +48,7 @@ class _PlainLayout:
         self._weights: dict[str, str] = {}
         """Weight in blocks -> plain one."""
         self._channels: dict[str, int] = {}
-        """Channels of values, padding included, as far as they are known."""
+        """Channels of values, padding included, where known."""
 
     def plain_nodes(self, node: NodeProto) -> list[NodeProto]:
         """The nodes that compute the same in the plain layout."""

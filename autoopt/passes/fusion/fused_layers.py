@@ -83,13 +83,7 @@ def _types(model: ModelProto) -> dict[str, TypeProto.Tensor]:
 
 
 class _Splitter:
-    """Splits the fused layers of one graph.
-
-    Args:
-        graph: the graph to change.
-        names: the names of all values; new ones are added.
-        types: types of values.
-    """
+    """Splits the fused layers of one graph. `names` are those of all values of the model; new ones are added."""
 
     def __init__(self, graph: GraphProto, names: set[str], types: Mapping[str, TypeProto.Tensor]) -> None:
         self._graph = graph
@@ -102,7 +96,7 @@ class _Splitter:
         """Split all layers that can be; return False if there are none."""
         changed = False
         for node in self._graph.node:
-            if self._is_split(node):
+            if self._split_node(node):
                 changed = True
             else:
                 self._nodes.append(node)
@@ -110,7 +104,7 @@ class _Splitter:
             replace_items(self._graph.node, self._nodes)
         return changed
 
-    def _is_split(self, node: NodeProto) -> bool:
+    def _split_node(self, node: NodeProto) -> bool:
         """Write the parts of a fused layer; return False for any other node, and for layers that stay as they are."""
         attributes = attribute_values(node)
         match op_name(node):
@@ -118,19 +112,21 @@ class _Splitter:
                 return self._split_matmul(node, attributes)
             case "com.microsoft::FusedConv":
                 parameters = attributes.pop("activation_params", [])
-                layer, added = "Conv", [*node.input, ""][3:4]
+                return self._split_layer(node, "Conv", attributes, parameters)
             case "com.microsoft::FusedGemm":
                 order = ("activation_alpha", "activation_beta", "activation_gamma")
                 parameters = [attributes.pop(name) for name in order if name in attributes]
-                layer, added = "Gemm", []
-            case _:
-                return False
+                return self._split_layer(node, "Gemm", attributes, parameters)
+        return False
+
+    def _split_layer(self, node: NodeProto, op: str, attributes: dict[str, Any], parameters: Sequence[float]) -> bool:
+        """Write a layer, its sum with a fourth input and its activation; return False for an unknown activation."""
         activation = attributes.pop("activation", b"").decode()
         if activation not in ("", "Clip", *ACTIVATION_PARAMETERS):
             return False
-        has_sum = any(added)
-        value = self._write(node, layer, node.input[:3], attributes, last=not (has_sum or activation))
-        if has_sum:
+        added = [name for name in node.input[3:] if name]
+        value = self._write(node, op, node.input[:3], attributes, last=not (added or activation))
+        if added:
             value = self._write(node, "Add", [value, *added], last=not activation)
         if activation == "Clip":
             bounds = [self._constant(node, np.array(bound, np.float32)) for bound in parameters]

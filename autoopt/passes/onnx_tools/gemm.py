@@ -49,10 +49,7 @@ def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
 class _Splitter:
     """Writes the nodes that replace a Gemm, and adds their weights to the graph.
 
-    Args:
-        graph: the graph to change.
-        main: the main graph, whose weights the nodes of bodies may read.
-        names: the names of all values; new ones are added.
+    Nodes of bodies may read the weights of the `main` graph. `names` are those of all values; new ones are added.
     """
 
     def __init__(self, graph: GraphProto, main: GraphProto, names: set[str]) -> None:

@@ -23,11 +23,8 @@ BYTES_THAT_STAY: Final = 1 << 29
 def call_without_large_weights(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
     """Call a tool on a model, without its largest weights if the model is too large to be serialized.
 
-    They are inputs of the graph meanwhile. The tool knows their types and shapes, and treats their values as unknown.
-
-    Args:
-        tool: returns a new model, or None if nothing changes; may change the model that it gets.
-        model: the model; if it is large, it is not changed.
+    During the call they are inputs of the graph: the tool knows their types and shapes, and treats their values as
+    unknown. A large model is not changed; any other one the tool may change in place.
 
     Raises:
         Refused: the weights are too large and lie elsewhere: in Constant nodes or in bodies of If, Loop and Scan.

@@ -54,11 +54,7 @@ def apply_ir_passes(model: ModelProto, *passes: PassBase) -> ModelProto:
 
 
 def apply_rules(model: ModelProto, rules: Sequence[RewriteRule]) -> ModelProto | None:
-    """Apply rewrite rules to `model` until none matches, then remove what became unused.
-
-    Returns:
-        The new model, or None if no rule matched.
-    """
+    """Apply rules to `model` until none matches, and remove what became unused; returns None if no rule matched."""
     import onnx_ir
     from onnx_ir.passes import common
     from onnxscript.rewriter.pattern import RewriteRuleSet

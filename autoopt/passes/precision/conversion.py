@@ -31,12 +31,9 @@ Converter = Literal["occ", "ort"]
 def to_float16(
     model: ModelProto, converter: Converter, op_types: list[str], names: list[str], **options: object
 ) -> ModelProto | None:
-    """Convert `model` to float16. Changes `model`.
+    """Convert `model`, in place, to float16; returns None if nothing in it computes in float16.
 
     Operators of `op_types` and nodes called `names` stay in float32, besides the converter's own list.
-
-    Returns:
-        The new model, or None if nothing in it computes in float16.
     """
     if converter == "ort":
         from onnxruntime.transformers import float16

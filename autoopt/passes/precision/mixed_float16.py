@@ -87,7 +87,7 @@ class MixedFloat16(Pass):
     def _is_close(self, actual: np.ndarray, expected: np.ndarray) -> bool:
         if not isinstance(expected, np.ndarray) or not np.issubdtype(expected.dtype, np.floating):
             return repr(actual) == repr(expected)
-        # The constant is for outputs that are all zeros, of which no share is an error.
+        # The constant is for outputs that are all zeros, where a share of the magnitude allows no error.
         limit = self.rtol * float(np.abs(expected).max(initial=0.0)) + 1e-7
         error = float(np.abs(actual.astype(np.float64) - expected).max(initial=0.0))
         return error <= limit  # False if the error is NaN

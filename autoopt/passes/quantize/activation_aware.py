@@ -21,18 +21,12 @@ DAMPING: Final = 0.01
 
 
 def channel_factors(inputs: np.ndarray, matrices: Sequence[np.ndarray], grid: BlockGrid) -> np.ndarray | None:
-    """Find factors for the input channels of matrices after which rounding changes their products least.
+    """Find factors for the input channels of matrices after which rounding to the grid changes their products least.
 
     J. Lin, J. Tang, H. Tang, S. Yang, X. Dang, C. Gan, S. Han: AWQ, 2023: the mean magnitudes of the channels to a
-    power, which is searched.
+    power, which is searched. The matrices (inner, columns) share the inputs (rows, inner).
 
-    Args:
-        inputs: values that the matrices are multiplied with, (rows, inner).
-        matrices: matrices (inner, columns) that share the input.
-        grid: the grid that they are rounded to.
-
-    Returns:
-        (inner,) to multiply the matrices by and divide the inputs by; None if no factors are better than 1.
+    Returns: (inner,) to multiply the matrices by and divide the inputs by; None if no factors are better than 1.
     """
     # A channel that is always 0 must not get the factor 0, by which its inputs are divided.
     magnitudes = np.maximum(np.abs(inputs).mean(axis=0), 1e-4)
@@ -61,11 +55,7 @@ def _difference(products: np.ndarray, exact: np.ndarray) -> float:
 
 
 def fit_to_inputs(inputs: np.ndarray, matrix: np.ndarray, grid: BlockGrid) -> tuple[np.ndarray, np.ndarray]:
-    """Find the share of each block's range that changes the products of the block least, as AWQ does.
-
-    Returns:
-        Scales and zero points, (blocks, 1, columns).
-    """
+    """Find scales and zero points, (blocks, 1, columns), that change the products of each block least, as AWQ does."""
     blocks = grid.split(matrix)
     channels = grid.split(inputs.T)
     gram = channels @ channels.transpose(0, 2, 1)

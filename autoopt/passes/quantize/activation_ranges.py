@@ -53,13 +53,8 @@ def calibrate(
 ) -> Ranges:
     """Find the range of every activation, from statistics that are collected once for all methods and settings.
 
-    Args:
-        model: the float model.
-        context: the context of the running pass.
-        method: onnxruntime's calibration method: MinMax, Entropy, Percentile or Distribution.
-        op_types: operator types to quantize.
-        settings: those of onnxruntime's `create_calibrator`.
-        limit: maximum number of calibration items; 0 for as many as ranges need.
+    `method` and `settings` are those of onnxruntime's `create_calibrator`; `limit` is the largest number of calibration
+    items, 0 for as many as ranges need.
 
     Raises:
         Refused: there is no calibration data.
@@ -105,7 +100,7 @@ def _collected_types(op_types: list[str]) -> list[str]:
 
 
 class _Collector:
-    """Completes the statistics of a model as far as a method needs them."""
+    """Collects the statistics of a model that a method needs and that are still missing."""
 
     def __init__(self, model: Path, reader: CalibrationReader, large: bool, statistics: Statistics) -> None:
         self._model = model
@@ -182,7 +177,7 @@ class _Collector:
             extra_options=dict(settings),
         )
         if not self._large:
-            # The library's session takes all cores, and its threads wait in busy loops beside the other workers.
+            # The library's session takes all cores, and its busy loops slow down the other workers.
             calibrator.infer_session = make_plain_session(augmented)
         return calibrator
 

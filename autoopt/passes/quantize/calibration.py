@@ -38,10 +38,8 @@ def items_for(feed: Mapping[str, np.ndarray]) -> int:
 class CalibrationReader:
     """Iterates over the calibration data. Has the methods of onnxruntime's CalibrationDataReader.
 
-    Args:
-        context: the context of the running pass.
-        limit: maximum number of feeds, spread evenly over the data, whose items often come in sequences or sorted by
-            class; 0 for all.
+    With a `limit`, that many feeds are spread evenly over the data, whose items often come in sequences or sorted by
+    class.
 
     Raises:
         Refused: the run has no calibration data, or the data has no items.

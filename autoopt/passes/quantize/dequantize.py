@@ -42,7 +42,7 @@ SIZES: Final[Mapping[str, int]] = {"q": 3, "*": 3, "w": 3, "b": 1, "o": 2, "x": 
 
 
 class Dequantize(Pass):
-    """Turns a quantized model into a float model, so that it can be optimized and quantized anew.
+    """Turns a quantized model into a float model, so that it can be optimized and quantized again.
 
     Reaches models in QDQ format, with integer operators (QLinearConv, QGemm, ...), quantized at run time
     (MatMulInteger, ConvInteger, DynamicQuantizeLSTM, ...), and with weights in blocks (MatMulNBits). Weights keep the
@@ -70,7 +70,7 @@ class Dequantize(Pass):
 
 
 class _Dequantizer:
-    """Writes float nodes in place of those that return floats, and beside those whose results stay quantized."""
+    """Writes float nodes in place of those that return floats, and next to those whose results stay quantized."""
 
     def __init__(self, floats: FloatCounterparts) -> None:
         self._floats = floats

@@ -1,4 +1,4 @@
-"""The float counterparts of a quantized model's values and weights, written beside them."""
+"""The float counterparts of a quantized model's values and weights, written next to them."""
 
 from __future__ import annotations
 

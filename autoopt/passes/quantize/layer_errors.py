@@ -38,19 +38,10 @@ def layer_ratios(
     feeds: Sequence[Mapping[str, np.ndarray]],
     work: Path,
 ) -> dict[str, float]:
-    """Signal-to-quantization-noise ratio in dB of the output of each layer with only its own inputs quantized.
+    """Signal-to-quantization-noise ratio in dB, by layer, of its output with only its own inputs quantized.
 
-    Each layer runs alone, on the values that it gets in the float model. Layers that cannot are left out.
-
-    Args:
-        model: the float model.
-        layers: nodes of the model with weights, all named.
-        ranges: the ranges of its activations by MinMax.
-        feeds: the items.
-        work: folder for temporary files.
-
-    Returns:
-        The ratios by name of the layer.
+    Each layer runs alone, on the values that it gets in the float model, with the `ranges` of MinMax. Layers that
+    cannot run alone are left out.
     """
     ratios = {}
     for node, exact, noisy in run_alone(model, layers, ranges, feeds, work):
@@ -139,11 +130,9 @@ def run_alone(
     work: Path,
     per_channel: bool = False,
 ) -> Iterator[tuple[NodeProto, list[np.ndarray], list[np.ndarray]]]:
-    """Run each layer by itself, on the values that it gets in the float model.
+    """Run each layer by itself on the values that it gets in the float model; those that cannot are left out.
 
-    Yields:
-        The layer, its outputs in the float model by item, and those with inputs and weights rounded to 8 bits. Layers
-        that cannot run alone are left out.
+    Yields the layer, its outputs in the float model by item, and those with inputs and weights rounded to 8 bits.
     """
     from onnxruntime.quantization.calibrate import load_tensors_data
 

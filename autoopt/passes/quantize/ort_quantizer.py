@@ -109,13 +109,10 @@ def split_gemms_with_computed_bias(model: ModelProto) -> None:
 
 
 def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], op_types: list[str]) -> list[str]:
-    """Find nodes that make the quantizer fail.
+    """Find nodes of `op_types` that make the quantizer fail and are not excluded yet; returns their names, sorted.
 
-    They are nodes that read or write a tensor without a valid range, Softmax nodes whose output has no range because
-    its type is unknown, and nodes whose bias is not one value per channel.
-
-    Returns:
-        Names of those that have one of `op_types` and are not `excluded`, sorted.
+    They read or write a tensor without a valid range, are a Softmax whose output has no range because its type is
+    unknown, or have a bias that is not one value per channel.
     """
     ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer}
     failing = [node for node in _nodes_with_bias(model) if ranks.get(node.input[2], 1) != 1]

@@ -53,7 +53,7 @@ class QuantPreProcess(Pass):
 
     def run(self, model: Path) -> Path | Retry:
         target = self.context.work / "model.onnx"
-        source = io.parse(model)  # without external data, which would stay in memory beside the tool
+        source = io.parse(model)  # without external data, which would stay in memory while the tool runs
         large = is_large(source)
         if 0 < opset(source) < LOWEST_OPSET:
             # onnxruntime's optimizer turns old operators into ones that no converter knows at their opset.
@@ -80,7 +80,7 @@ class QuantPreProcess(Pass):
     def _prepare(self, model: Path, target: Path, large: bool) -> ModelProto | Retry:
         """Write the prepared model and return it without external data.
 
-        Infers symbolic shapes of large models, and of those of which ONNX's own inference leaves values without a rank.
+        Infers symbolic shapes of large models, and where ONNX's own inference leaves values without a rank.
         """
         if not large or self.skip_symbolic_shape:
             from autoopt.passes.verification.checker import find_defect  # late: planning does not need it

@@ -12,12 +12,8 @@ def dequantized(
 ) -> np.ndarray:
     """The values of quantized weights, in the type of their scale.
 
-    Args:
-        levels: The weights as stored.
-        scale: One for all, one for each index of `axis`, or one for each block along `axis`.
-        zero: Zero points in the shape of the scale; None for 0.
-        axis: Axis of the channels or blocks.
-        block_size: Length of a block; 0 without blocks.
+    There is one scale for all, for each index of `axis`, or for each block of `block_size` along `axis`. Zero points
+    have the shape of the scale; None stands for 0.
     """
     offset = np.zeros_like(scale) if zero is None else zero
     factors = [_spread(value.astype(np.float64), levels.shape, axis, block_size) for value in (offset, scale)]
@@ -51,11 +47,8 @@ def block_matrix(
 ) -> np.ndarray:
     """The matrix (inner, columns) that a MatMulNBits node multiplies with.
 
-    Args:
-        levels: Packed into bytes, (columns, blocks, bytes).
-        scales: One for each block of a column.
-        zeros: Zero points, packed into bytes or in the type of the scales; None for the middle level.
-        attributes: Those of the node: `K`, `N`, `bits` (4 if it has none), `block_size`.
+    `levels` are packed into bytes (columns, blocks, bytes). Zero points are packed too, or in the type of the scales;
+    None is the middle level.
     """
     inner, columns, block_size = attributes["K"], attributes["N"], attributes["block_size"]
     bits = attributes.get("bits", 4)

@@ -90,10 +90,7 @@ def _dependencies(graph: GraphProto, names: list[str], stops: set[str]) -> set[s
 
 
 def find_cuts(model: ModelProto, stages: int) -> list[list[str]]:
-    """Choose cuts into stages of about equal numbers of nodes, near each ideal place where the fewest values cross.
-
-    Returns:
-        Names of the crossing values, for each cut.
+    """Find the values that cross each cut into stages of about equal numbers of nodes, where the fewest values cross.
 
     Raises:
         Refused: the model has fewer nodes than stages, or the type of a crossing value is unknown.

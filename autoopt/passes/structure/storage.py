@@ -1,4 +1,4 @@
-"""The form in which a model is stored: weights beside the graph, or ONNX Runtime's own format."""
+"""The form in which a model is stored: weights next to the graph, or ONNX Runtime's own format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autoopt.space import Categorical
 
 
 class ExternalData(Pass):
-    """Stores large weights in a file beside the graph, which allows memory mapping and models above 2 GiB."""
+    """Stores large weights in a file next to the graph, which allows memory mapping and models above 2 GiB."""
 
     tolerance = "lossless"
     takes: ClassVar[Literal["proto", "path"]] = "path"

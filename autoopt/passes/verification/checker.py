@@ -32,10 +32,9 @@ class Verdict:
 
 
 def find_defect(path: Path) -> str:
-    """Run onnx's checker, shape inference included, on the model at `path`.
+    """Run onnx's checker with shape inference on the model at `path`; returns its first complaint in one line.
 
-    Returns:
-        The first complaint in one line; empty for a valid model and for ORT format, which only the runtime can check.
+    Empty for a valid model and for ORT format, which only the runtime can check.
     """
     if path.suffix != ".onnx":
         return ""

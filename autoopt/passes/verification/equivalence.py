@@ -58,7 +58,7 @@ class Reference:
     failure: str = ""
     """Reason why there are no outputs."""
     _attempted: bool = field(default=False, repr=False)
-    """True once `inferences` are all that there are to be."""
+    """True once `inferences` is complete."""
     _noise: NoiseSource | None = field(default=None, repr=False)
     _spreads: dict[int, SpreadMeter] = field(default_factory=dict, repr=False)
 
@@ -79,11 +79,8 @@ class Reference:
     def run(self, narrower: ModelProto | None = None, pinned: Mapping[str, np.ndarray] | None = None) -> None:
         """Find inputs that the model accepts, run it, and keep its outputs or the reason of the failure.
 
+        The inputs also fit `narrower`, a version of the model with fewer open dimensions, and have the `pinned` values.
         The user's items are the last to be tried: made-up values reach more of the model.
-
-        Args:
-            narrower: a version of the model with fewer open dimensions; the inputs fit it as well.
-            pinned: values of inputs that are not to be made up.
         """
         if self._attempted and not self._needs_narrower_feeds(narrower):
             return
@@ -136,7 +133,7 @@ class Reference:
     def record(self, feeds: Iterable[dict[str, np.ndarray]], complete: bool = True) -> None:
         """Run the model on these inputs and keep the outputs. Raises what the runtime raises.
 
-        Unless they are `complete`, `run` finds inputs anew.
+        Unless they are `complete`, `run` finds new inputs.
         """
         session = make_plain_session(self.path)
         self.inferences = [Inference(each, session.run(None, each)) for each in feeds]
@@ -158,9 +155,7 @@ class Reference:
     def adopt_spreads(self, before: Reference, numbers: Iterable[int]) -> None:
         """Take over what rounding does to the outputs from an equal model, so that a chain measures it once.
 
-        Args:
-            before: a model that computes the same.
-            numbers: for each inference of this model, the number of the one of `before` with the same inputs.
+        For each inference of this model, `numbers` has the number of the one of `before` with the same inputs.
         """
         for own_number, number in enumerate(numbers):
             meter = before.spread_meter(number)
@@ -171,17 +166,10 @@ class Reference:
 def compare(
     before: Reference, after: Path, parsed: ModelProto | None, pass_: Pass, off_cpu: bool = False
 ) -> tuple[Equivalence, Reference]:
-    """Compare the model at `after` with `before`.
+    """Compare the new model at `after` with `before`; returns the reference that the next pass is compared with, too.
 
-    Args:
-        before: the input model of the pass.
-        after: the new model as a file.
-        parsed: the new model; None in ORT format, which keeps the signature of `before`.
-        pass_: the pass that made it.
-        off_cpu: the target uses another execution provider, so the CPU may lack operators of the new model.
-
-    Returns:
-        The result, and the reference that the next pass is compared with.
+    `parsed` is None in ORT format, which keeps the signature of `before`. With `off_cpu`, the target uses another
+    execution provider, so the CPU may lack operators of the new model.
     """
     tolerance = pass_.tolerance
     model = parsed if parsed is not None else before.model

@@ -40,13 +40,10 @@ def outline(model: ModelProto, touches: Iterable[Touch] = ()) -> str:
 
 
 def fingerprint(model: ModelProto, touches: Iterable[Touch] = ()) -> str:
-    """Compute the sha256 of the structure of `model`.
+    """Compute the sha256 of the structure of `model`, whose external data is loaded.
 
-    Versions, operator sets, signature, operators in order with their attributes, and initializers always count.
-
-    Args:
-        model: the model, with its external data loaded.
-        touches: what else counts: names of nodes and inner values, recorded types of inner values, metadata.
+    Versions, operator sets, signature, operators in order with their attributes, and initializers always count. What a
+    pass `touches` counts too: names of nodes and inner values, recorded types of inner values, metadata.
     """
     return _fingerprint(model, _View(frozenset(touches), _digest_tensor))
 
@@ -95,15 +92,10 @@ def _update(digest: _Hash, *values: object) -> None:
 
 
 def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], view: _View) -> None:
-    """Add a graph.
+    """Add the main graph, or the body of a node, to a digest.
 
-    Values get canonical names: the position of the node that makes them, or the digest of a constant.
-
-    Args:
-        digest: the digest to add to.
-        graph: the main graph or the body of a node.
-        outer: canonical names of the values visible from outside; empty for the main graph, whose signature counts.
-        view: the parts that count.
+    Values get canonical names: the position of the node that makes them, or the digest of a constant. `outer` has those
+    of the values visible from outside; it is empty for the main graph, whose signature counts.
     """
     is_main = not outer
     names = dict(outer)

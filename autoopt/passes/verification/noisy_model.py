@@ -91,7 +91,7 @@ class NoisyModel:
 
     model: ModelProto
     pools: tuple[Pool, ...]
-    """Inputs of the copy beside those of the model: vectors, longer than the largest tensor by `STARTS`."""
+    """Inputs of the copy in addition to those of the model: vectors, longer than the largest tensor by `STARTS`."""
     places: int
     """Number of places where noise enters."""
     jumps: bool
@@ -99,19 +99,17 @@ class NoisyModel:
 
 
 def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | None:
-    """Add noise to all values of `model` that depend on its inputs and are rounded.
+    """Copy `model` with noise on all values that depend on its inputs and are rounded.
 
-    The results of each rounding operator are multiplied by 1 + r, and so are the terms of each operator that sums;
-    r comes from pools that are drawn anew for each run, uniformly from plus or minus the amplitude of the type. Values
+    The results of each rounding operator are multiplied by 1 + r, and so are the terms of each operator that sums; r
+    comes from pools that are drawn anew for each run, uniformly from plus or minus the amplitude of the type. Values
     that depend on shapes only carry no noise, so that no shape changes.
 
-    Args:
-        model: the model; unchanged afterwards.
-        types: element type of each value that a node computes, as far as it is a tensor.
+    `types` has the element type of each value that a node computes, if it is a tensor.
 
     Returns:
-        The copy; None for a model of an old operator set, and for one that computes in subgraphs or functions, whose
-        values have no known type.
+        None for a model of an old operator set, and for one that computes in subgraphs or functions, whose values have
+        no known type.
     """
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
     if (opset is not None and opset < MIN_OPSET) or _computes_inside(model):

@@ -78,17 +78,10 @@ def compare_outputs(
     """Compare two lists of outputs, one by one.
 
     With the tolerance `equal`, an element may differ by a few units in the last place, or by as much as rounding moves
-    it in the model before the pass. Integers and texts may differ where rounding changes them.
-
-    Args:
-        before: the outputs to compare with.
-        after: the outputs of the new model.
-        tolerance: what the pass promises.
-        spreads: measures the effect of rounding; called only where an output differs by more than a few units in the
-            last place. Without it, fixed shares of the output's magnitude are allowed.
-        deadline: time of `time.monotonic` after which the effect of rounding is measured only for differences beyond
-            those fixed shares.
-        sizes_vary: True if sizes of outputs depend on values, as the number of boxes that are found does.
+    it in the model before the pass. Integers and texts may differ where rounding changes them. `spreads` measures the
+    effect of rounding, only where it is needed: without it, and after the `deadline` (of `time.monotonic`), fixed
+    shares of the output's magnitude are allowed. `sizes_vary`: sizes of outputs depend on values, as the number of
+    boxes does.
     """
     if len(before) != len(after):
         return Equivalence("different", tolerance, f"{len(after)} outputs instead of {len(before)}")

@@ -55,7 +55,7 @@ class NoiseSource:
         """See `Spread`; known after the first run."""
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
-        """Run once, with errors drawn anew; return the `output_arrays`, or None if noise cannot be added."""
+        """Run once, with newly drawn errors; return the `output_arrays`, or None if noise cannot be added."""
         if not self._attempted:
             self._attempted = True
             self._prepare()
