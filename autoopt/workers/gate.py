@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,6 +214,17 @@ class Gate:
                 gate = self._lock(self._gate, fcntl.LOCK_SH, patience)
             with self._within(gate) as passage:
                 yield passage
+
+    @contextmanager
+    def brief_work(self, patience: float) -> Iterator[None]:
+        """Do a little ordinary work within, after waiting as for `working`, but for at most `patience` seconds.
+
+        Then it goes on beside the measurement, for which a command at its end must not wait.
+        """
+        with ExitStack() as stay:
+            with suppress(TimeUp):
+                stay.enter_context(self.working(time.monotonic() + patience))
+            yield
 
     @contextmanager
     def measuring(self, until: float = FOREVER) -> Iterator[Passage]:

@@ -19,7 +19,7 @@ from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
 from autoopt.workers.environ import child_environment
 from autoopt.workers.fork_server import end_servers, preload
-from autoopt.workers.gate import Gate, report_waiting
+from autoopt.workers.gate import FOREVER, Gate, report_waiting
 from autoopt.workers.log_relay import requested_level
 from autoopt.workers.process import CallResult, Cancelled, KilledAtStart, WorkerProcess
 from autoopt.workers.protocol import CallRequest
@@ -213,9 +213,14 @@ def gated_call(
     payload: dict[str, Any],
     timeout: float | None = 60.0,
     memory: int | None = None,
+    patience: float = FOREVER,
 ) -> CallResult:
-    """Make a call behind the gate, for work outside of a run's trials; reports a long wait."""
-    with Gate(waiting=report_waiting).working():
+    """Make a call behind the gate, for work outside of a run's trials; reports a long wait.
+
+    The call goes on beside a measurement that takes longer than `patience`, in seconds.
+    """
+    gate = Gate(waiting=report_waiting)
+    with gate.working() if patience == FOREVER else gate.brief_work(patience):
         return pool.call(function, payload, timeout, memory)
 
 

@@ -8,6 +8,7 @@ import runpy
 import shutil
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.store import ModelRecord, PassRunRecord, RunRecord
 from autoopt.store.memory import MemoryStore
 from autoopt.target import Target
-from autoopt.workers import CallResult, WorkerPool
+from autoopt.workers import CallResult, Gate, WorkerPool
 
 FILES = {"README.md", "inputs.npz", "model.onnx", "recipe.json", "requirements.txt", "run.py", "session.json"}
 LARGE = 100_000
@@ -227,6 +228,17 @@ def test_a_second_package_has_the_same_inputs_without_a_worker(
     np.savez(tmp_path / "data.npz", x=np.zeros((3, 8), np.float32))
     export(store, package, tmp_path / "three", Refusing())
     assert not (tmp_path / "three" / "inputs.npz").exists()
+
+
+def test_an_impatient_package_is_written_beside_a_measurement(
+    store: MemoryStore, package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOOPT_GATE", str(tmp_path))
+    out = tmp_path / "out"
+    with ThreadPoolExecutor(1) as executor, Gate(tmp_path).measuring():
+        path = executor.submit(export, store, replace(package, patience=0.05), out).result()
+    assert path == out / "model.onnx"
+    assert {file.name for file in out.iterdir()} >= FILES
 
 
 def test_existing_files_are_replaced_and_no_other_file_is_left(

@@ -61,3 +61,14 @@ def test_the_weights_of_a_gemm_that_adds_a_computed_value_are_not_dequantized_at
     executed = tmp_path / "executed.onnx"
     write_optimized(Path(result["path"], "model.onnx"), executed, {"graph_optimization_level": "extended"})
     assert "QLinearMatMul" in ops(io.load(executed))
+
+
+def test_a_softmax_over_thousands_of_values_stays_in_float(tmp_path: Path) -> None:
+    """Its probabilities are below one step of the scale that the quantizer gives to every Softmax."""
+    model = made(
+        "g (float[1, 16] x) => (float[1, 4096] y) { h = MatMul (x, w)\n y = Softmax (h) }", w=normal(16, 4096) / 20
+    )
+    results = steps(tmp_path, model, [("name_fix", {}), ("static_quantization", {})], True)
+    assert results[-1]["outcome"] == "ok", results[-1]["message"]
+    feeds = next(synthetic_feeds(model))
+    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(results[-1]), tmp_path, feeds)[0]) > 0.99

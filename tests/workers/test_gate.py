@@ -363,6 +363,19 @@ def test_a_deadline_holds_at_every_gate_within(stage: Stage) -> None:
         pass
 
 
+def test_brief_work_goes_on_beside_a_measurement_that_takes_long(stage: Stage) -> None:
+    stage.enter("measurer", "measuring")
+    stage.until_in("measurer")
+    with Gate(stage.folder).brief_work(patience=0.05):
+        assert stage.events() == ["measurer in"]
+    stage.leave("measurer")
+    with Gate(stage.folder).brief_work(patience=HANG_SECONDS):
+        stage.enter("next", "measuring")
+        stage.until_stopped("next")
+        assert "next in" not in stage.events()
+    stage.until_in("next")
+
+
 AS_NOBODY = """
 import os, sys
 from pathlib import Path

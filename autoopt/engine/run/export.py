@@ -42,11 +42,13 @@ from autoopt.store import PassRunRecord, RunRecord, Store
 from autoopt.store.records import IMPLEMENTATION
 from autoopt.target import Accelerator, Target
 from autoopt.workers import Gate, WorkerPool, gated_call
-from autoopt.workers.gate import report_waiting
+from autoopt.workers.gate import FOREVER, report_waiting
 from autoopt.working_folder import replacing, working_folder
 
 SPECIALIZE: Final = "specialize_inputs"
 """The pass that narrows the inputs to what the data use."""
+PATIENCE: Final = 3.0
+"""Seconds for which a run whose time is up waits for other runs' measurements before it writes its result."""
 RECIPE = 2
 """Version of the recipe's format. Version 1 lacks the implementations of the passes."""
 _STEP_FIELDS: Final = ("pass", "params", "output", IMPLEMENTATION)
@@ -68,6 +70,8 @@ class Package:
 
     scripts_may_run: bool = False
     """True if the run itself exports: the script that its data name is the one that it has just run."""
+    patience: float = FOREVER
+    """Seconds for which writing waits for measurements of other runs; then it goes on beside them."""
 
     @staticmethod
     def of(run: RunRecord, result: RunResult, model: ModelResult, made_by: RunRecord | None = None) -> Package:
@@ -128,7 +132,7 @@ class SetPackage:
         parts = {}
         for part in whole.result.parts:
             package = Package.of(store.runs.get(part.result.run), part.result, part.model)
-            parts[part.name] = replace(package, scripts_may_run=whole.scripts_may_run)
+            parts[part.name] = replace(package, scripts_may_run=whole.scripts_may_run, patience=whole.patience)
         return SetPackage(whole, ModelSet.read(store.artifacts.path(whole.model.artifact)), parts)
 
 
@@ -154,7 +158,7 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
     file = store.artifacts.path(package.model.artifact)
     steps = steps_of(store, package)
     sample = _store_inputs(store, package, out / INPUTS, pool)
-    with Gate(waiting=report_waiting).working():  # large files slow down what is measured meanwhile
+    with Gate(waiting=report_waiting).brief_work(package.patience):  # large files slow down what is measured meanwhile
         for name, part in files_in(file.parent).items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(part, out / name)
@@ -223,7 +227,7 @@ def export_best(
     note = replaced_note(out, run.id) if result.best.is_source else ""
     if note:
         observer.on_note(note)
-    package = replace(Package.of(run, result, result.best), scripts_may_run=True)
+    package = replace(Package.of(run, result, result.best), scripts_may_run=True, patience=PATIENCE)
     path = export(store, package, out, pool)
     return replace(result, best=replace(result.best, path=str(path)))
 
@@ -374,7 +378,7 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
     def ask(file: Path) -> Mapping[str, Any]:
         payload = {"request": request.to_json(), "path": str(file)}
         with nullcontext(pool) if pool is not None else WorkerPool(size=1) as workers:
-            return value_of(gated_call(workers, STORE_INPUTS, payload), str(file))
+            return value_of(gated_call(workers, STORE_INPUTS, payload, patience=package.patience), str(file))
 
     if request.user_script or not is_read_from_files(_data(package)):
         return ask(path)

@@ -72,7 +72,8 @@ def calibrate(
                 statistics.ranges[key] = _ranges_file(collector.tensors_data(method, settings), path)
     path.write_text(statistics.ranges[key])
     usable = {name for name, extremes in statistics.extremes.items() if _is_finite(extremes)}
-    return Ranges(path, frozenset(usable), frozenset(statistics.extremes) - usable)
+    highest = {name: float(high) for name, (_, high) in statistics.extremes.items()}
+    return Ranges(path, frozenset(usable), frozenset(statistics.extremes) - usable, highest)
 
 
 def _ranges_file(data: TensorsData, path: Path) -> str:

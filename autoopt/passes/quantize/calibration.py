@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -81,3 +81,5 @@ class Ranges:
     tensors: frozenset[str]
     unusable: frozenset[str]
     """Tensors without a range, because not all their values are finite."""
+    highest: Mapping[str, float] = field(default_factory=dict)
+    """The largest value of each tensor."""

@@ -48,6 +48,12 @@ BIAS_OPS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "LayerNormalizatio
 """Operators whose third input is a bias that the quantizer reads as one value per channel."""
 
 
+SOFTMAX_SCALE: Final = 1 / 256
+"""The step that the quantizer gives to every Softmax, whatever its range."""
+FEWEST_STEPS: Final = 4
+"""Number of steps below which the largest value of a Softmax says nothing."""
+
+
 def rename_ambiguous_weights(model: ModelProto) -> None:
     """Rename initializers whose name followed by digits is the name of another tensor, in place.
 
@@ -112,13 +118,15 @@ def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], o
     """Find nodes of `op_types` that make the quantizer fail and are not excluded yet; returns their names, sorted.
 
     They read or write a tensor without a valid range, are a Softmax whose output has no range because its type is
-    unknown, or have a bias that is not one value per channel.
+    unknown, or have a bias that is not one value per channel. A Softmax over so many values that all would be rounded
+    to a few steps fails in another way.
     """
     ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer}
     failing = [node for node in _nodes_with_bias(model) if ranks.get(node.input[2], 1) != 1]
     for node in model.graph.node:
         is_unknown = node.op_type == "Softmax" and node.output[0] not in ranges.tensors
-        if is_unknown or not ranges.unusable.isdisjoint((*node.input, *node.output)):
+        is_fine = node.op_type == "Softmax" and ranges.highest.get(node.output[0], 1.0) < FEWEST_STEPS * SOFTMAX_SCALE
+        if is_unknown or is_fine or not ranges.unusable.isdisjoint((*node.input, *node.output)):
             failing.append(node)
     quantized = [node for node in failing if node.op_type in op_types]
     return sorted({node.name for node in quantized}.difference(excluded))
