@@ -15,16 +15,16 @@ from autoopt.report.change_points import MIN_NIGHTS, change_points
 
 
 @pytest.mark.parametrize("noise", ["normal", "laplace"])
-@pytest.mark.parametrize("nights", [10, 40])
+@pytest.mark.parametrize("nights", [6, 10, 40])
 def test_noise_is_no_change(nights: int, noise: str) -> None:
     rng = random.Random(7)
     false_alarms = 0
-    for _ in range(60):
+    for _ in range(100):
         deviations = [rng.gauss(0, 0.02) for _ in range(nights)]
         if noise == "laplace":
             deviations = [rng.choice((-1, 1)) * rng.expovariate(70) for _ in range(nights)]
         false_alarms += bool(change_points([math.exp(deviation) for deviation in deviations]))
-    assert false_alarms <= 3
+    assert false_alarms <= 1
 
 
 @pytest.mark.parametrize("night", [0, 4, 15, 29])

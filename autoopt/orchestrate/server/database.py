@@ -37,6 +37,11 @@ class Database:
     postgres: LocalPostgres | None = None
     """The server to start before Prefect's."""
 
+    @property
+    def is_sqlite(self) -> bool:
+        """True for Prefect's own SQLite file, and for the URL of another one."""
+        return not self.url or self.url.startswith("sqlite")
+
 
 def choose_database(home: Path, choice: str | None) -> Database:
     """Choose Prefect's database.
@@ -75,7 +80,7 @@ def _named(url: str, where: str, origin: str = "") -> Database:
     """The database at a URL, which `where` states."""
     shown = f"{without_password(url)}{origin}"
     database = Database(f"Prefect's database: {shown}", _with_driver(url, where))
-    if database.url.startswith("sqlite"):
+    if database.is_sqlite:
         return replace(database, description=WARNING.format(reason=shown))
     if _encoding(database.url) == "SQL_ASCII":
         reason = f"{without_password(url)} has the encoding SQL_ASCII, in which Prefect loses events"

@@ -50,6 +50,7 @@ START_SECONDS = 120.0
 SERVER_NAME, DATABASE_NAME, SITE_NAME = "server", "postgres", "zoo-site"
 SITE: Final = "autoopt.orchestrate.zoo_site"
 WORKER: Final = "autoopt.orchestrate.server.worker"
+SQLITE_SERVER: Final = "autoopt.orchestrate.server.sqlite_writers"
 ENDED_LAST: Final = {SERVER_NAME: 1, DATABASE_NAME: 2}
 """Order of the ends: workers report to the server until they end, and the server writes to its database."""
 MAX_RESTARTS = 5
@@ -203,7 +204,8 @@ class Supervisor:
         pages = self.api.removesuffix("/api")
         os.environ.setdefault("PREFECT_SERVER_UI_API_URL", self.api)
         os.environ.setdefault("PREFECT_UI_URL", pages)  # for links in notifications
-        command = ["prefect", "server", "start", "--host", self.host, "--port", str(self.port)]
+        program = SQLITE_SERVER if database.is_sqlite else "prefect"
+        command = [program, "server", "start", "--host", self.host, "--port", str(self.port)]
         env = {"PREFECT_API_URL": "", **web_settings(pages, self.password)}
         for name, value in SERVER.items():
             # What the user has set takes precedence, but not the defaults for other processes.

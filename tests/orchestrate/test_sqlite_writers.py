@@ -1,0 +1,73 @@
+"""Writers of Prefect's SQLite database take turns; whole servers run in `test_orchestrate_serve.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from children import HANG_SECONDS
+from prefect.server.database.configurations import AioSqliteConfiguration
+
+from autoopt.orchestrate.server.sqlite_writers import WriterQueue, queue_writers
+
+WRITERS = 40
+"""More than the pool of the server has connections."""
+
+
+@pytest.fixture
+def queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefect's own method afterwards."""
+    monkeypatch.setattr(AioSqliteConfiguration, "begin_transaction", AioSqliteConfiguration.begin_transaction)
+    queue_writers()
+
+
+async def write(database: AioSqliteConfiguration, number: int) -> None:
+    """Insert a row, and read with a second connection before the transaction ends."""
+    engine = await database.engine()
+    async with await database.session(engine) as session, database.begin_transaction(session):
+        await session.execute(sa.text("INSERT INTO item VALUES (:number)"), {"number": number})
+        async with await database.session(engine) as other:
+            await other.execute(sa.text("SELECT count(*) FROM item"))
+
+
+async def written(file: Path) -> list[int]:
+    """The rows of many writers at once, in the order in which they were written."""
+    database = AioSqliteConfiguration(connection_url=f"sqlite+aiosqlite:///{file}")
+    engine = await database.engine()
+    async with engine.begin() as connection:
+        await connection.execute(sa.text("CREATE TABLE item (number INTEGER)"))
+    await asyncio.gather(*(write(database, number) for number in range(WRITERS)))
+    async with engine.connect() as connection:
+        rows = await connection.execute(sa.text("SELECT number FROM item ORDER BY rowid"))
+        return [row[0] for row in rows]
+
+
+@pytest.mark.usefixtures("queued")
+def test_many_writers_finish_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+    async def within_the_limit() -> list[int]:
+        return await asyncio.wait_for(written(tmp_path / "prefect.db"), HANG_SECONDS)
+
+    assert asyncio.run(within_the_limit()) == list(range(WRITERS))
+
+
+def test_a_task_does_not_wait_for_itself_and_leaves_its_turn_after_an_exception() -> None:
+    async def take_turns() -> list[str]:
+        queue, order = WriterQueue(), []
+
+        async def fail() -> None:
+            async with queue.turn(), queue.turn():
+                order.append("first")
+                await asyncio.sleep(0)
+                order.append("first again")
+                raise ValueError
+
+        async def wait() -> None:
+            async with queue.turn():
+                order.append("second")
+
+        await asyncio.gather(fail(), wait(), return_exceptions=True)
+        return order
+
+    assert asyncio.run(take_turns()) == ["first", "first again", "second"]
