@@ -148,7 +148,7 @@ def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
     if result.executed == 0:
         cells.append("reused")
     if result.note:
-        cells.insert(2, result.note)
+        cells.append(result.note)
     if not width:
         return f"{'  '.join(cells)}  {steps_text(trial.short_chain, result.point)}"
     room = width - 2 - FEWEST_STEPS if width < WIDE else width - 2 - STEPS_WIDTH

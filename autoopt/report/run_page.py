@@ -43,7 +43,7 @@ from autoopt.results.operator_times import OperatorTime, OperatorTimes
 MOST_TILES = 4
 MOST_OPERATORS = 8
 """Rows of the table of operators."""
-PRINTED = 15
+PRINTED = 10
 """Number of trials on paper, as in `page.css`."""
 SECTIONS = {
     "asked": "Asked",
@@ -319,7 +319,7 @@ def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
         result = trial.result
         figures = [estimate_text(name, trial_estimate(result, name)) for name in metrics]
         chain, params = trial.chain, params_text(result.point)
-        time_text = f"{number_text(result.seconds)} s"
+        time_text = f"{result.seconds:.2f} s"
         message = plain_reason(result.explanation)
         rows.append((str(trial.number), outcome_text(trial), *figures, chain, params, time_text, message))
     columns = ("trial", "outcome", *metrics, "chain", "parameters", "time", "message")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +51,10 @@ def _read_text(path: Path) -> str:
             raise ConfigError("is a folder, not a file", file=file)
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            "cannot be read (no such file or directory)", file=file, remedy=_similar_file(path)
+        ) from error
     except OSError as error:
         raise ConfigError(f"cannot be read ({(error.strerror or 'not a path').lower()})", file=file) from error
     except ValueError as error:
@@ -60,6 +66,15 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError("is not UTF-8 text", file=file, line=line) from error
+
+
+def _similar_file(path: Path) -> str:
+    """A hint at a file of the same folder with a similar name; empty if there is none."""
+    with suppress(OSError):  # there may be no such folder
+        near = get_close_matches(path.name, [file.name for file in path.parent.iterdir()], n=1, cutoff=0.8)
+        if near:
+            return f"did you mean {near[0]!r}?"
+    return ""
 
 
 def _copy(value: object, build: Builder) -> None:

@@ -40,10 +40,27 @@ def test_wrong_fields_do_not_hide_wrong_passes_and_parameters(tmp_path: Path) ->
 
 def test_passes_that_a_script_may_add_are_not_called_unknown(tmp_path: Path) -> None:
     file = tmp_path / "d.yaml"
+    (tmp_path / "s.py").touch()
     file.write_text("name: x\nuser_script: s.py\npasses: {a: {pass: own}}\nchains: [[a, b]]\n")
     with pytest.raises(ConfigError) as caught:
         read_dag(str(file))
     assert mistakes(caught.value) == ["4: chains[0][1]: unknown node 'b'; known: a"]
+
+
+def test_missing_files_are_told_with_wrong_fields(tmp_path: Path) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text(
+        "name: x\nmodel: m.onnx\ndata: e.npz\nuser_script: s.py\nstages: [a]\npasses: {a: simplify}\nserch: {}\n"
+    )
+    for options, fields in (
+        ({}, ["user_script"]),
+        ({"model": True, "data": True}, ["model", "data.evaluation", "user_script"]),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            read_dag(str(file), **options)
+        found = [mistake.partition(": no such file")[0] for mistake in mistakes(caught.value)]
+        assert [line.partition(": ")[2] for line in found[:-1]] == fields
+        assert found[-1].startswith("7: serch")
 
 
 def test_missing_files_and_wrong_passes_are_told_together(tmp_path: Path) -> None:

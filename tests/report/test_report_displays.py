@@ -31,7 +31,7 @@ def test_a_trial_is_one_line_with_its_figures() -> None:
 
 def test_a_trial_that_shares_a_latency_says_whose() -> None:
     assert line(ratios=FASTER, note="runs the same graph as trial 1") == (
-        "trial 3:   2.0x faster (1.7 to 2.5)     runs the same graph as trial 1  4.0x smaller  a -> b(x=1)"
+        "trial 3:   2.0x faster (1.7 to 2.5)     4.0x smaller  runs the same graph as trial 1  a -> b(x=1)"
     )
 
 

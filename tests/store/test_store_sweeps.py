@@ -28,7 +28,7 @@ def test_a_sweep_is_found_by_a_beginning_of_its_id(store: Store) -> None:
 
 
 def test_without_sweeps_there_is_no_latest(store: Store) -> None:
-    with pytest.raises(InputError, match="no sweep 'latest'"):
+    with pytest.raises(InputError, match="no sweep yet"):
         store.sweeps.get("latest")
     assert list(store.sweeps.all()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import filterfalse
+from typing import Final
 
 from autoopt.dag.compiler.compile import nodes_of
 from autoopt.dag.compiler.pass_lookup import PassLookup
@@ -13,9 +14,17 @@ from autoopt.spec.document import Document, Json
 from autoopt.spec.file_model import Written
 from autoopt.spec.reader import read_document
 
+FILE_FIELDS: Final = ("user_script", "model", "connections", "pipeline", "data")
+"""Fields of a DAG that name files, and those that only make sense with them."""
 
-def read_dag(given: Written | DagSpec) -> DagSpec:
-    """Load a DAG. If fields are wrong, its passes are looked at too.
+
+def read_dag(given: Written | DagSpec, *, model: bool = False, data: bool = False) -> DagSpec:
+    """Load a DAG. If fields are wrong, its passes and the files that it names are looked at too.
+
+    Args:
+        given: The DAG.
+        model: Whether to look for its model, which nothing else replaces.
+        data: The same for its data.
 
     Raises:
         ConfigError: the first mistake, with all others.
@@ -26,7 +35,8 @@ def read_dag(given: Written | DagSpec) -> DagSpec:
     try:
         return load_dag(document)
     except ConfigError as error:
-        raise joined([error, *error.others, *_wrong_passes(document)]) from None
+        missing = _missing_files(document, model=model, data=data)
+        raise joined([error, *error.others, *_wrong_passes(document), *missing]) from None
 
 
 def check_dag(spec: DagSpec, *, model: bool, data: bool) -> None:
@@ -72,4 +82,17 @@ def _wrong_passes(document: Document) -> list[ConfigError]:
         alone = Document(single, document.source)
         with mistakes:
             _check_passes(load_dag(alone))
+    return mistakes.errors
+
+
+def _missing_files(document: Document, *, model: bool, data: bool) -> list[ConfigError]:
+    """The missing files of a DAG that cannot be loaded."""
+    fields = document.value
+    if not isinstance(fields, dict):
+        return []
+    files: dict[str, Json] = {name: fields[name] for name in FILE_FIELDS if name in fields}
+    alone = Document({"name": "dag", "passes": {"a": "simplify"}, "chains": [["a"]], **files}, document.source)
+    mistakes = Mistakes()
+    with mistakes:
+        load_dag(alone).check_files(model=model, data=data)
     return mistakes.errors

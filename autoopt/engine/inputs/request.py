@@ -100,7 +100,8 @@ class RunRequest:
             first, parts = read_models([str(self.dag)], home)
             return replace(self, dag=first, parts=parts)
         file = _absolute(self.dag) if isinstance(self.dag, str | Path) else self.dag_file
-        dag = read_dag(self.dag)
+        data = self.data is None and root_of_data(self.data_root) is None
+        dag = read_dag(self.dag, model=self.model is None, data=data)
         if self.model is not None and not holds_models(self.model):
             return replace(self, dag=dag, dag_file=file)
         return replace(self, dag=with_models(dag, home, self.model), model=None, dag_file=file)

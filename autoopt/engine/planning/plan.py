@@ -165,7 +165,8 @@ def make_plans(request: PlanRequest) -> Plans:
         proposals = {name: make_proposal(request.part(path), in_set=True) for name, path in request.parts.items()}
         return Plans("model", {name: draft.plan for name, draft in proposals.items()})
     refuse_proposal_options(request.proposal_options)
-    spec = with_models(read_dag(request.dag), settings().home, request.model)
+    data = request.data is None and root_of_data(request.data_root) is None
+    spec = with_models(read_dag(request.dag, model=request.model is None, data=data), settings().home, request.model)
     if spec.parts and (request.model is None or holds_models(request.model)):
         spec.check_files()
         return Plans("model", {name: _plan(request.part(spec, path)) for name, path in spec.parts.items()})

@@ -130,6 +130,8 @@ class Lookup:
             InputError: No row matches, or several do.
         """
         rows = database.read(lambda connection: self._matches(connection, name))
+        if not rows and self.newest_by and name == "latest":
+            raise InputError(f"there is no {self.what} yet", where=database.safe_url)
         if not rows:
             raise InputError(f"there is no {self.what} {name!r} in the store", where=database.safe_url)
         if len(rows) > 1:
