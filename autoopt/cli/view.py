@@ -39,7 +39,7 @@ def view(
             if isinstance(artifact, Candidate):
                 name = f"best model of run {what}"
                 artifact = artifact.artifact
-            file = store.artifacts.path(store.artifacts.get(artifact).digest)
+            file = store.artifacts.readable(store.artifacts.get(artifact).digest)
     try:
         import netron
     except ImportError:

@@ -12,6 +12,7 @@ from autoopt.model import tensors as walk
 from autoopt.model.inspection import Dim, Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
 from autoopt.model.plain_forms import PLAIN_FORMS
+from autoopt.model.split_model import came_with_external_data, is_split, sizes_of
 from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         dtypes[_dtype(tensor.data_type)] += max(0, math.prod(tensor.dims))
     ops = Counter(walk.op_name(node) for node in walk.nodes(model))
     files = {path, *(path.parent / location for location in external_locations(model))}
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    external_data = any(external_tensors(model))
+    if is_split(path):
+        size = sum(sizes_of(path).values())
+        external_data = came_with_external_data(path)
     return Inspection(
         inputs=inputs,
         outputs=tuple(_value(value) for value in model.graph.output),
@@ -38,9 +44,9 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         ir_version=model.ir_version,
         op_counts=dict(sorted(ops.items())),
         parameters=sum(dtypes.values()),
-        bytes=sum(file.stat().st_size for file in files if file.is_file()),
+        bytes=size,
         dynamic_dims=tuple(dict.fromkeys(_dynamic_dims(inputs))),
-        external_data=any(external_tensors(model)),
+        external_data=external_data,
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
         layer_parameters=_layer_parameters(walk.graphs(model)),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from autoopt.errors import InputError
+from autoopt.model import split_model
 from autoopt.model.files import MODEL
+from autoopt.model.split_model import Bytes, Draft
 from autoopt.model.tensors import copy_fields, packed_bytes, tensors, weight_bytes
 from autoopt.outcome import Outcome
 
@@ -74,6 +79,23 @@ def load(path: str | os.PathLike[str]) -> ModelProto:
     return model
 
 
+def load_small_weights(path: Path, elements: int) -> ModelProto:
+    """Read a model with its external data, but leave tensors of more elements than that as references.
+
+    Raises:
+        Unreadable: as `load`.
+    """
+    from onnx.external_data_helper import load_external_data_for_tensor
+
+    model = parse(path)
+    for tensor in external_tensors(model):
+        if math.prod(tensor.dims) <= elements:
+            load_external_data_for_tensor(tensor, str(path.parent))
+            tensor.ClearField("data_location")
+            tensor.ClearField("external_data")
+    return model
+
+
 def _add_length(tensor: TensorProto) -> None:
     """Add the length of external data if it is not given: onnx would read the file to its end for each tensor."""
     size = packed_bytes(tensor)
@@ -121,23 +143,90 @@ def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | 
     return path
 
 
+@dataclass(frozen=True)
+class NewSplit:
+    """A split model that was not there before."""
+
+    draft: Draft
+    digest: str
+    """Of the files that `save` would have written."""
+    bytes: int
+    """The bytes of these files."""
+
+
+def save_split(model: ModelProto, folder: Path) -> NewSplit | None:
+    """Store a model like `save`, but split, in a folder of split models; None if it is too small for that."""
+    size = weight_bytes(model)
+    if size <= split_model.SPLIT_ABOVE or any(external_tensors(model)):
+        return None
+    one_file = size <= EXTERNAL_ABOVE
+    places = dict(_places(model))
+    if one_file:
+        initializers = len(model.graph.initializer)  # the first ones among all tensors
+        places = {number: place for number, place in places.items() if number < initializers}
+    # Serializing the whole model would take its memory once more.
+    graph = _refer_to_data(model, places).SerializeToString(deterministic=True)
+    files: dict[str, Bytes] = {MODEL: graph, EXTERNAL_NAME: _ExternalData(model, places)}
+    draft = split_model.split(files, folder, one_file=one_file)
+    if draft is None:
+        return None
+    return NewSplit(draft, *draft.described())
+
+
+class _ExternalData:
+    """The file of external data that `save` writes, without a file."""
+
+    def __init__(self, model: ModelProto, places: Mapping[int, _Place]) -> None:
+        self._tensors = [(*places[number], tensor) for number, tensor in enumerate(tensors(model)) if number in places]
+        self._offsets = [offset for offset, _, _ in self._tensors]
+        self._read: tuple[int, bytes] = (-1, b"")
+        """The tensor that was read last, and its bytes: protobuf copies them each time."""
+
+    def __len__(self) -> int:
+        return sum(self._tensors[-1][:2]) if self._tensors else 0
+
+    def __getitem__(self, part: slice, /) -> bytes:
+        start, stop, _ = part.indices(len(self))
+        pieces = []
+        while start < stop:
+            number = bisect_right(self._offsets, start) - 1
+            offset, length, tensor = self._tensors[number]
+            end = offset + length
+            if start < end:
+                if self._read[0] != number:
+                    self._read = (number, tensor.raw_data)
+                pieces.append(self._read[1][start - offset : stop - offset])
+            else:
+                end = self._offsets[number + 1]
+                pieces.append(bytes(min(stop, end) - start))
+            start = min(stop, end)
+        return b"".join(pieces)
+
+
 _Place: TypeAlias = tuple[int, int]
 """Offset and length of a tensor in the file of external data."""
 
 
 def _write_weights(model: ModelProto, data: Path) -> dict[int, _Place]:
     """Write the tensors that are not small to `data`; return their places, by their numbers among all tensors."""
-    places: dict[int, _Place] = {}
+    places = dict(_places(model))
     with data.open("wb") as file:
         for number, tensor in enumerate(tensors(model)):
-            raw = tensor.raw_data
-            if len(raw) < SMALL:
-                continue
-            offset = -(-file.tell() // PAGE) * PAGE
-            file.seek(offset)
-            file.write(raw)
-            places[number] = (offset, len(raw))
+            if number in places:
+                file.seek(places[number][0])
+                file.write(tensor.raw_data)
     return places
+
+
+def _places(model: ModelProto) -> Iterator[tuple[int, _Place]]:
+    """The places of the tensors that are not small, by their numbers among all tensors."""
+    end = 0
+    for number, tensor in enumerate(tensors(model)):
+        length = len(tensor.raw_data)
+        if length >= SMALL:
+            offset = -(-end // PAGE) * PAGE
+            yield number, (offset, length)
+            end = offset + length
 
 
 def _refer_to_data(model: ModelProto, places: Mapping[int, _Place]) -> ModelProto:

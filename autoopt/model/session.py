@@ -14,6 +14,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, from_json
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession, PartObserver, RunPipeline
 from autoopt.model.session_options import EXECUTION_MODES, OPTIMIZATION_LEVELS, SessionConfig, session_config
+from autoopt.model.split_model import as_deployed
 from autoopt.script import load_script
 
 if TYPE_CHECKING:
@@ -69,24 +70,45 @@ def make_session(
 ) -> InferenceSession:
     """Open a session of the model file at `path` on exactly that EP, with the CPU for the nodes that the EP leaves.
 
-    With `profile_prefix`, the runtime's profiler writes a file whose path begins so. The session of a model set has the
-    same methods; `script` holds the pipeline of one that has a pipeline.
+    A split model is opened as its users will open it, because times and memory depend on that. With `profile_prefix`,
+    the runtime's profiler writes a file whose path begins so. The session of a model set has the same methods; `script`
+    holds the pipeline of one that has a pipeline.
 
     Raises:
         InputError: unknown options, or an EP that the installed runtime lacks or silently replaced.
         Exception: onnxruntime's own, where it refuses the model.
     """
-    import onnxruntime as ort
-
     if Path(path).name == MODEL_SET:
         model_set = make_set_session(Path(path), session_options, execution_provider, threads, script=script)
         return cast("InferenceSession", model_set)
+    with as_deployed(Path(path)) as file:
+        return _open_session(file, session_options or {}, execution_provider, threads, profile_prefix)
+
+
+def make_plain_session(path: str | Path) -> InferenceSession:
+    """Open a session that runs a model as it is: without the runtime's graph optimization, on one thread of the CPU.
+
+    It allocates no memory ahead: the runtime doubles its reserve until it holds several times the model's weights.
+    """
+    return _open_session(path, {"graph_optimization_level": "disable", "enable_cpu_mem_arena": False})
+
+
+def _open_session(
+    path: str | Path,
+    session_options: JsonObject,
+    execution_provider: str = "CPUExecutionProvider",
+    threads: int = 1,
+    profile_prefix: str = "",
+) -> InferenceSession:
+    """Open a session of a model file as it is; see `make_session`."""
+    import onnxruntime as ort
+
     check_installed(execution_provider)
     options = make_options(session_options, threads, execution_provider)
     if profile_prefix:
         options.enable_profiling = True
         options.profile_file_prefix = profile_prefix
-    config = from_json(SessionConfig, session_options or {})
+    config = from_json(SessionConfig, session_options)
     session = ort.InferenceSession(
         str(path),
         options,
@@ -95,14 +117,6 @@ def make_session(
     )
     check_no_fallback(session, execution_provider)
     return session
-
-
-def make_plain_session(path: str | Path) -> InferenceSession:
-    """Open a session that runs a model as it is: without the runtime's graph optimization, on one thread of the CPU.
-
-    It allocates no memory ahead: the runtime doubles its reserve until it holds several times the model's weights.
-    """
-    return make_session(path, {"graph_optimization_level": "disable", "enable_cpu_mem_arena": False})
 
 
 def write_optimized(
@@ -128,7 +142,8 @@ def write_optimized(
     for key, value in (entries or {}).items():
         options.add_session_config_entry(key, value)
     disabled = from_json(SessionConfig, session_options).disabled_optimizers
-    ort.InferenceSession(str(path), options, providers=[execution_provider], disabled_optimizers=disabled)
+    with as_deployed(Path(path)) as file:  # else the new file would refer to shared weights
+        ort.InferenceSession(str(file), options, providers=[execution_provider], disabled_optimizers=disabled)
 
 
 def kernel_times(events: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[float]]:

@@ -1,4 +1,7 @@
-"""The size and identity of a model on disk: its graph file and the external data that the graph names."""
+"""The size and identity of a model on disk: its graph file and the external data that the graph names.
+
+Those of a split model are the size and identity of the files that it was.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+from autoopt.model import split_model
 from autoopt.model.candidate import digest_json
-from autoopt.model.files import digest_file
+from autoopt.model.files import MODEL, digest_file, digest_folder
 from autoopt.model.model_set import MODEL_SET, ModelSet
 
 
@@ -24,8 +28,32 @@ def size_of(model: str) -> dict[str, int]:
     if path.name == MODEL_SET:
         sizes = [size_of(str(part)) for part in _parts_of(path)]
         return {name: sum(size[name] for size in sizes) for name in ("graph", "external")}
+    if split_model.is_split(path):
+        files = split_model.sizes_of(path)
+        return {"graph": files[MODEL], "external": sum(files.values()) - files[MODEL]}
     external = {path.parent / location for location in _external_locations(path)}
     return {"graph": path.stat().st_size, "external": sum(file.stat().st_size for file in external)}
+
+
+def has_external_data(model: str | Path) -> bool:
+    """True if the graph of a model names external data."""
+    path = Path(model)
+    if split_model.is_split(path):
+        return split_model.came_with_external_data(path)
+    return bool(_external_locations(path))
+
+
+def graph_digest(path: Path) -> str:
+    """Digest the file with the graph of a model."""
+    if not split_model.is_split(path):
+        return digest_file(path)
+    original = path.with_suffix(split_model.ORIGINAL)
+    return digest_file(original) if original.exists() else split_model.digest_of(path)
+
+
+def artifact_digest(path: Path) -> str:
+    """The digest of all files of a model, alone in its folder, which names it in the store."""
+    return split_model.digest_of(path) if split_model.is_split(path) else digest_folder(path.parent)
 
 
 def content_digest(model: str) -> str:
@@ -39,6 +67,8 @@ def _content_digest(model: str, size: int, modified: int) -> str:  # the last tw
     path = Path(model)
     if path.name == MODEL_SET:
         return digest_json([digest_file(path), *(content_digest(str(part)) for part in _parts_of(path))])
+    if split_model.is_split(path):
+        return split_model.digest_of(path)
     external = [[name, digest_file(path.parent / name)] for name in sorted(_external_locations(path))]
     return digest_json([digest_file(path), *external])
 

@@ -56,6 +56,8 @@ class PassRequest:
     """Check every new model with onnx's checker and against its input."""
     reports: JsonObject = field(default_factory=dict)
     """Reports of analyses that already ran on the input model, by pass name."""
+    split_folder: Path | None = None
+    """Where large models are stored split, if that place is on the same machine; see `autoopt.model.split_model`."""
 
     @property
     def step_file(self) -> Path:
@@ -99,11 +101,11 @@ class StepReply:
     session_options: JsonObject = field(default_factory=dict)
     """Session options of the candidate after the step."""
     path: Path | None = None
-    """Folder of the new model; None if the model did not change."""
+    """Folder of the new model, or its graph if it is split; None if the model did not change."""
     digest: str | None = None
-    """Content digest of that folder."""
+    """Content digest of its files."""
     bytes: int | None = None
-    """Size of that folder."""
+    """Size of its files."""
     reports: JsonObject = field(default_factory=dict)
     """Reports that the pass left, by name."""
     attempts: tuple[Attempt, ...] = ()

@@ -65,6 +65,7 @@ def execute(request: PassRequest) -> PassReply:
             check=request.check,
             data_root=request.data_root,
             reports=dict(request.reports),
+            split_folder=request.split_folder,
         )
         for index, step in enumerate(request.steps):
             request.record_step(index)

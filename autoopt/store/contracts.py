@@ -75,7 +75,7 @@ class ArtifactStore(ABC):
         Equal bytes are one artifact.
 
         Args:
-            folder: Contains only the files of the model.
+            folder: Contains only the files of the model. Or the graph of a split model in `split_folder`.
             digest: The digest that the files are expected to have.
             consume: Allow moving the files instead of copying them.
 
@@ -84,14 +84,31 @@ class ArtifactStore(ABC):
             SystemFailure: The files do not have the expected digest.
         """
 
+    @property
+    @abstractmethod
+    def split_folder(self) -> Path:
+        """Where workers on this machine may store large models split, see `autoopt.model.split_model`."""
+
     @abstractmethod
     def path(self, digest: str) -> Path:
-        """The model file of an artifact.
+        """The model file of an artifact, in a folder with only its files. For a split model, that is a copy.
 
         The bytes are verified once per process and again whenever the files look different.
 
         Raises:
             ArtifactLost: The files are missing or damaged, and no `restorer` made the same bytes again.
+        """
+
+    @abstractmethod
+    def readable(self, digest: str) -> Path:
+        """Like `path`, but of a split model the graph, which shares its weights. For all who only read the model."""
+
+    @abstractmethod
+    def write_files(self, digest: str, folder: Path) -> Path:
+        """Copy the files of an artifact into a folder; returns the model file there.
+
+        Raises:
+            ArtifactLost: As `path`.
         """
 
     @abstractmethod

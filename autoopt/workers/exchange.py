@@ -12,6 +12,7 @@ call writes into travels as `{"$output": {}}`.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from typing import Final, TypeVar
 
 from autoopt.errors import ErrorRecord, SystemFailure
 from autoopt.json_codec import from_json, to_json
-from autoopt.model.files import digest_file
+from autoopt.model.files import MODEL, digest_file
 from autoopt.model.filesystems import RemoteFolder
+from autoopt.model.split_model import is_split, write_files
 from autoopt.outcome import Outcome
 
 MODELS: Final = ("candidate", "source", "model")
@@ -168,8 +170,7 @@ def _pack_path(value: str, key: str, exchange: Exchange) -> object:
 def _pack_mapping(value: Mapping[str, object], key: str, exchange: Exchange) -> dict[str, object]:
     model = value.get("path")
     if key in MODELS and isinstance(model, str):
-        path = Path(model)
-        return {**value, "path": {"$folder": _put_folder(path.parent, exchange), "pick": path.name}}
+        return {**value, "path": _put_model(Path(model), exchange)}
     packed = {}
     for name, item in value.items():
         # The names of parameters mean nothing here: inside `params`, all fields count as `params`.
@@ -178,6 +179,15 @@ def _pack_mapping(value: Mapping[str, object], key: str, exchange: Exchange) -> 
             item_key = key
         packed[name] = _pack_value(item, item_key, exchange)
     return packed
+
+
+def _put_model(model: Path, exchange: Exchange) -> dict[str, object]:
+    """Upload a model with all files in its folder; of a split model, its files as they were."""
+    if not is_split(model):
+        return {"$folder": _put_folder(model.parent, exchange), "pick": model.name}
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(model, Path(folder))
+        return {"$folder": _put_folder(Path(folder), exchange), "pick": MODEL}
 
 
 def _put_folder(folder: Path, exchange: Exchange) -> dict[str, str]:

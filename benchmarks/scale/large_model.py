@@ -1,15 +1,15 @@
 """Bytes, CPU time and memory of passes on a large model, and the bytes that the store holds afterwards.
 
-    python -m benchmarks.scale.large_model [--megabytes 500] [--passes constant_folding,simplify,float16]
+    python -m benchmarks.scale.large_model [--megabytes 500] [--passes NAME,NAME]
 
 Makes a chain of matrix products of that size, stores it, and runs each pass on the model of the one before, as workers
-do. Prints for each pass what it read and wrote (of the page cache too), its CPU time and the peak memory so far.
+do. Prints for each pass what it read and wrote (of the page cache too), its CPU time and the peak memory, and for each
+model how many bytes it added to the store.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -53,13 +53,25 @@ def layered_model(megabytes: int) -> onnx.ModelProto:
 def measured(name: str, work: Callable[[], Result]) -> Result:
     """Do the work and print what it took."""
     began, cpu, before = time.monotonic(), time.process_time(), _bytes_moved()
+    Path("/proc/self/clear_refs").write_text("5")  # begins the peak of memory anew
     result = work()
     read, written = (after - earlier for after, earlier in zip(_bytes_moved(), before, strict=True))
     seconds = f"{time.monotonic() - began:7.1f} s, {time.process_time() - cpu:6.1f} s of CPU"
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = _status("VmHWM") * 1024
     megabytes = f"read {read / 1e6:6.0f} MB, written {written / 1e6:6.0f} MB, peak memory {peak / 1e6:6.0f} MB"
     print(f"{name:<28}{seconds}, {megabytes}", flush=True)
     return result
+
+
+def artifact_bytes(home: Path) -> int:
+    """The bytes of the artifacts of a store."""
+    return sum(file.stat().st_size for file in (home / "artifacts").rglob("*") if file.is_file())
+
+
+def _status(field: str) -> int:
+    """A number of the kernel's about this process."""
+    fields = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields[field].split()[0])
 
 
 def _bytes_moved() -> tuple[int, int]:
@@ -72,22 +84,25 @@ def main() -> None:
     """Run the passes and print a line for each step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=500)
-    parser.add_argument("--passes", default="constant_folding,simplify,float16")
+    parser.add_argument("--passes", default="constant_folding,name_fix,simplify,dynamic_quantization")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, open_store(None, Path(name, "home")) as store:
         folder = Path(name)
         save(layered_model(options.megabytes), folder / "source")
         digest = measured("store the source", partial(store.artifacts.put, folder / "source", consume=True))
         for number, pass_name in enumerate(options.passes.split(",")):
-            model = ModelFile(store.artifacts.path(digest))
-            request = PassRequest(model, (PassStep(pass_name),), folder / str(number))
+            before = artifact_bytes(store.home)
+            model = ModelFile(store.artifacts.readable(digest))
+            split_folder = store.artifacts.split_folder
+            request = PassRequest(model, (PassStep(pass_name),), folder / str(number), split_folder=split_folder)
             (step,) = measured(pass_name, partial(execute, request)).steps
             if step.path is None:
                 print(f"  {step.outcome} {step.message}")
                 continue
             digest = measured("  store", partial(store.artifacts.put, step.path, step.digest, consume=True))
+            print(f"  {(artifact_bytes(store.home) - before) / 1e6:.3f} MB more in the store")
         stored = sum(artifact.bytes for artifact in store.artifacts.all())
-        print(f"{stored / 1e6:.0f} MB in the store")
+        print(f"models of {stored / 1e6:.0f} MB in {artifact_bytes(store.home) / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

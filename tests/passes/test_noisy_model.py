@@ -14,7 +14,7 @@ from autoopt.model import io
 from autoopt.model.session import make_session
 from autoopt.passes.verification.noisy_model import MIN_OPSET, SLICES, STARTS, NoisyModel, noisy_model
 from autoopt.passes.verification.output_arrays import output_arrays
-from autoopt.passes.verification.rounding import _computed_types
+from autoopt.passes.verification.rounding import NoiseSource
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 INVALID = {"double_names"}
@@ -22,7 +22,7 @@ INVALID = {"double_names"}
 
 
 def noisy(model: onnx.ModelProto, folder: Path) -> NoisyModel | None:
-    return noisy_model(model, _computed_types(model, folder / "types"))
+    return noisy_model(model, NoiseSource(model).computed_types())
 
 
 def noise_of(text: str, folder: Path, opset: int = 17, **weights: np.ndarray) -> NoisyModel:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from builders import model, tensor, write
 
 from autoopt.errors import ErrorRecord, InputError, SystemFailure
+from autoopt.model import split_model
+from autoopt.model.files import digest_folder
 from autoopt.outcome import Outcome
 from autoopt.workers.exchange import (
     CallBegun,
@@ -135,11 +139,26 @@ def test_a_model_travels_with_its_folder(exchange: Exchange, tmp_path: Path) -> 
     (tmp_path / "m" / "model.onnx").write_text("graph")
     (tmp_path / "m" / "weights.bin").write_text("data")
     packed = pack({"model": {"path": str(tmp_path / "m" / "model.onnx"), "session_options": {}}}, exchange)
-    model = unpack(packed, exchange, tmp_path / "there")["model"]
-    assert isinstance(model, dict)
-    path = Path(model["path"])
+    travelled = unpack(packed, exchange, tmp_path / "there")["model"]
+    assert isinstance(travelled, dict)
+    path = Path(travelled["path"])
     assert (path.name, path.read_text()) == ("model.onnx", "graph")
     assert path.with_name("weights.bin").read_text() == "data"
+
+
+def test_a_split_model_travels_as_the_files_that_it_was(
+    exchange: Exchange, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split_model, "SPLIT_ABOVE", 4096)
+    weights = {f"w{number}": np.full((64, 64), number, np.float32) for number in range(2)}
+    source = write(model([], [tensor("x", [1])], [tensor("x", [1])], weights), tmp_path / "source")
+    draft = split_model.split_folder(source.parent, tmp_path / split_model.FOLDER)
+    assert draft is not None
+    graph = draft.publish(digest_folder(source.parent))
+    unpacked = unpack(pack({"candidate": {"path": str(graph)}}, exchange), exchange, tmp_path / "there")
+    candidate = unpacked["candidate"]
+    assert isinstance(candidate, dict)
+    assert Path(candidate["path"]).read_bytes() == source.read_bytes()
 
 
 def test_an_unknown_file_system_is_the_users_input() -> None:

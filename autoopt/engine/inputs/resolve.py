@@ -210,7 +210,7 @@ def _with_generated_data(
             params[name] = getattr(settings, name)
     notes: list[str] = []
     if _has_open_sizes(sources.inspection):
-        model_file = resources.store.artifacts.path(sources.model.artifact)
+        model_file = resources.store.artifacts.readable(sources.model.artifact)
         single = data_source(_generated(params), resources.store.home)
         description = describe_data(resources, single, model_file, sources.model.artifact)
         assert description is not None
@@ -362,7 +362,7 @@ def _check_data(sources: _Sources, spec_file: str, measurement: Mapping[str, Any
 def _describe_data(sources: _Sources, resources: Resources) -> list[tuple[DataSource, DataDescription]]:
     """Describe the data sets that there are, each once, the evaluation data first."""
     data = sources.data
-    model_file = resources.store.artifacts.path(sources.model.artifact)
+    model_file = resources.store.artifacts.readable(sources.model.artifact)
     described: list[tuple[DataSource, DataDescription]] = []
     artifact = sources.model.artifact
     evaluation = describe_data(resources, data.evaluation, model_file, artifact)

@@ -33,7 +33,7 @@ from autoopt.json_codec import from_json, to_json
 from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import cached, is_url, localized, shown_source, url_name
-from autoopt.model.files import MODEL, ORT_MODEL, digest_file, is_convertible, split_source
+from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
@@ -62,7 +62,7 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
         digest = _known(resources, source) or _copy(resources, source, where)
     record = store.models.get(digest)
     if record is None:
-        payload = {"path": str(store.artifacts.path(digest))}
+        payload = {"path": str(store.artifacts.readable(digest))}
         result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=READ_SECONDS)
         model_name = url_name(name) if is_url(name) else Path(name).name
         record = ModelRecord(artifact=digest, name=model_name, inspection=value_of(result, where))
@@ -97,11 +97,10 @@ def _known(resources: Resources, source: str) -> str:
     if store.models.get(digest) is None:
         return ""
     try:
-        name = store.artifacts.path(digest).name
+        suffix = store.artifacts.readable(digest).suffix
     except SystemFailure:  # its files are lost: admitting the model again restores them
         return ""
-    expected = ORT_MODEL if source.endswith(".ort") else MODEL
-    return digest if name == expected else ""
+    return digest if suffix == (".ort" if source.endswith(".ort") else ".onnx") else ""
 
 
 def _copy(resources: Resources, source: str, name: str) -> str:

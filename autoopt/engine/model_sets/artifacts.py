@@ -11,7 +11,6 @@ from pathlib import Path
 
 from autoopt.engine.work.resources import Resources
 from autoopt.model.candidate import Candidate
-from autoopt.model.files import files_in
 from autoopt.model.model_set import MODEL_SET, ModelSet, Part
 from autoopt.results import ModelResult
 from autoopt.store.contracts import ArtifactStore
@@ -23,11 +22,8 @@ def store_set(resources: Resources, description: ModelSet, candidates: Mapping[s
     folder = Path(tempfile.mkdtemp(dir=resources.scratch))
     try:
         for name in description.parts:
-            model = artifacts.path(candidates[name].artifact)
-            for relative, file in files_in(model.parent).items():
-                target = folder / name / relative
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, target)
+            (folder / name).mkdir()
+            artifacts.write_files(candidates[name].artifact, folder / name)
         text = json.dumps(with_candidates(description, candidates, artifacts).to_json(), indent=2)
         (folder / MODEL_SET).write_text(text + "\n", encoding="utf-8")
         return Candidate(artifacts.put(folder, consume=True))
@@ -39,8 +35,8 @@ def with_candidates(description: ModelSet, candidates: Mapping[str, Candidate], 
     """The description of a set of these candidates, each in the folder of its part."""
     parts = {}
     for name in description.parts:
-        file = artifacts.path(candidates[name].artifact)
-        parts[name] = Part(f"{name}/{file.name}", dict(candidates[name].session_options))
+        suffix = artifacts.readable(candidates[name].artifact).suffix
+        parts[name] = Part(f"{name}/model{suffix}", dict(candidates[name].session_options))
     return replace(description, parts=parts)
 
 

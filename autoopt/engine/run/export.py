@@ -34,6 +34,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file, files_in
 from autoopt.model.model_set import MODEL_SET, ModelSet
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS, session_document
+from autoopt.model.storage import graph_digest
 from autoopt.observer import Observer
 from autoopt.passes.request import PassStep
 from autoopt.report.model_card import Card, model_card, set_card
@@ -133,7 +134,7 @@ class SetPackage:
         for part in whole.result.parts:
             package = Package.of(store.runs.get(part.result.run), part.result, part.model)
             parts[part.name] = replace(package, scripts_may_run=whole.scripts_may_run, patience=whole.patience)
-        return SetPackage(whole, ModelSet.read(store.artifacts.path(whole.model.artifact)), parts)
+        return SetPackage(whole, ModelSet.read(store.artifacts.readable(whole.model.artifact)), parts)
 
 
 def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = None) -> Path:
@@ -145,23 +146,19 @@ def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = 
     Raises:
         InputError: the folder cannot be written.
     """
-    file = store.artifacts.path(package.model.artifact)
-    if file.name == MODEL_SET:
+    if store.artifacts.readable(package.model.artifact).name == MODEL_SET:
         return export_set(store, SetPackage.of(store, package), out, pool)
     with writing(out, "cannot write the results"), new_package(out) as folder:
-        _write_package(store, package, folder, pool)
-    return out / file.name
+        model = _write_package(store, package, folder, pool)
+    return out / model.name
 
 
-def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool | None) -> None:
-    """Write the files of a package into an empty folder."""
-    file = store.artifacts.path(package.model.artifact)
+def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool | None) -> Path:
+    """Write the files of a package into an empty folder; returns the model file."""
     steps = steps_of(store, package)
     sample = _store_inputs(store, package, out / INPUTS, pool)
     with Gate(waiting=report_waiting).brief_work(package.patience):  # large files slow down what is measured meanwhile
-        for name, part in files_in(file.parent).items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(part, out / name)
+        model = store.artifacts.write_files(package.model.artifact, out)
     measured_in = _measuring_environment(store, package)
     runtime = _runtime(measured_in)
     session = package.session(package.model.session_options)
@@ -184,6 +181,7 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
         runtime=runtime,
     )
     _write_text(out / "README.md", model_card(card))
+    return model
 
 
 def export_set(store: Store, package: SetPackage, out: Path, pool: WorkerPool | None = None) -> Path:
@@ -314,16 +312,15 @@ def _recipe(
     model = package.model
     documents = [step.to_json() for step in steps]
     # The user's file, and the store's copy of it.
-    copy = store.artifacts.path(package.run.model)
-    paths = [str(copy.absolute())]
+    copy = store.artifacts.readable(package.run.model)
+    source_files = [{"path": str(copy.absolute()), "sha256": digest_file(copy)}]
     if package.source_path.endswith((".onnx", ".ort")) and "://" not in package.source_path:
-        paths.insert(0, package.source_path)
-    digest = digest_file(copy)
+        source_files.insert(0, {"path": package.source_path, "sha256": graph_digest(copy)})
     return {
         "recipe": RECIPE,
         "run": package.run.id,
         "source": package.run.model,
-        "source_files": [{"path": path, "sha256": digest} for path in paths],
+        "source_files": source_files,
         "source_session": package.session({}),
         "result": model.artifact,
         "chain": model.short_chain,
@@ -368,7 +365,7 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
     data = _data(package)
     script = package.replay_environment.get("user_script") if package.scripts_may_run else None
     request = MeasureRequest(
-        candidate=ModelFile(str(store.artifacts.path(package.run.model))),
+        candidate=ModelFile(str(store.artifacts.readable(package.run.model))),
         data=None if data is None else DataConfig.parse(data),
         target=replace(package.target, python=""),
         settings=package.measurement,

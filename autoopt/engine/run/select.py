@@ -101,7 +101,7 @@ def recorded_model(store: Store, run: str, number: int) -> ModelResult:
     names = {record.id: record.name for record in store.runs.chains(run)}
     evaluations = store.results.evaluations(trial.evaluations)
     summary = summarize([evaluations[key] for key in trial.evaluations if key in evaluations])
-    path = str(store.artifacts.path(trial.candidate.artifact))
+    path = str(store.artifacts.readable(trial.candidate.artifact))
     model = _model_of(trial.result, trial.candidate, path, names.get(trial.chain, trial.chain), summary)
     return replace(model, trial=number)
 

@@ -42,5 +42,5 @@ class RunContext:
         return replace(self, attempt=replace(self.attempt, deadline=deadline, grace=grace))
 
     def model_path(self, candidate: Candidate) -> str:
-        """Model file of a candidate, verified."""
-        return str(self.store.artifacts.path(candidate.artifact))
+        """Model file of a candidate, verified, for reading."""
+        return str(self.store.artifacts.readable(candidate.artifact))

@@ -213,6 +213,7 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
     problem = ctx.problem
     ctx.attempt.observer.on_pass_start([configured.node.id for configured in group])
     candidate = progress.candidate
+    host = ctx.resources.hosts.of(group[0].node.host)
     request = PassRequest(
         model=ModelFile(Path(ctx.model_path(candidate)), candidate.session_options),
         steps=tuple(PassStep(step.info.name, step.config, step.node.id) for step in group),
@@ -222,6 +223,7 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
         data_root=problem.data_root,
         user_script=problem.script.path,
         reports=dict(progress.reports),
+        split_folder=None if host.remote else ctx.store.artifacts.split_folder.absolute(),
     )
     terms = CallTerms(
         subject=_subject(ctx, group, candidate),
@@ -229,7 +231,7 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
         phase="passes",
     )
     try:
-        answer = run_pass(ctx, ctx.resources.hosts.of(group[0].node.host), request, terms)
+        answer = run_pass(ctx, host, request, terms)
     except TimeUp as error:
         cut_off = request.step_in_progress()
         raise error if cut_off is None else _PassTimeUp(cut_off.pass_name, str(error)) from None

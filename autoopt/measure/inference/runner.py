@@ -15,6 +15,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.model.session import make_session
+from autoopt.model.split_model import is_split
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -231,8 +232,11 @@ def plain(value: object) -> object:
 
 
 def _is_small(model: Path) -> bool:
-    """True for a small model; external data lie in the same folder."""
-    return sum(file.stat().st_size for file in model.parent.iterdir() if file.is_file()) <= SMALL_MODEL
+    """True for a small model; external data lie in the same folder. Only large ones are split."""
+    return (
+        not is_split(model)
+        and sum(file.stat().st_size for file in model.parent.iterdir() if file.is_file()) <= SMALL_MODEL
+    )
 
 
 def _resting(options: Mapping[str, JsonValue], spinning: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

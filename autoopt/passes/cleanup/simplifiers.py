@@ -8,7 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.errors import one_line
+from autoopt.model import split_model
 from autoopt.model.lazy_imports import numpy_helper
+from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.cleanup.graph_cleanup import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
@@ -324,11 +326,18 @@ class Simplify(Pass):
         next_engine = NEXT_ENGINES.get(self.engine)
         if next_engine is None:
             return call_without_large_weights(self._simplified, model)
+        # The engines change their input. Another copy of a large model would take too much memory, and whether the
+        # runtime loads the result is seen after the pass too.
+        is_small = weight_bytes(model) <= split_model.SPLIT_ABOVE
         try:
-            simplified = call_without_large_weights(lambda light: self._simplified(deepcopy(light)), model)
+            simplified = call_without_large_weights(
+                lambda light: self._simplified(deepcopy(light) if is_small else light), model
+            )
         except Exception as error:  # the engines raise several kinds
             return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": next_engine})
-        if simplified is None or loads(simplified, self.context.work) or not loads(model, self.context.work):
+        if simplified is None or not is_small or loads(simplified, self.context.work):
+            return simplified
+        if not loads(model, self.context.work):
             return simplified
         return Retry(f"the runtime does not load the result of {self.engine}", {"engine": next_engine})
 

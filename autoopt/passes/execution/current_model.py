@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import np
+from autoopt.model.split_model import is_split, sizes_of
 from autoopt.passes.base import Refused, Touch
 from autoopt.passes.onnx_tools.graphs import fixed_size
 from autoopt.passes.verification.equivalence import Reference
@@ -43,6 +44,7 @@ class CurrentModel:
     """True if memory for several copies is no concern."""
     output_ranks: dict[str, int] = field(default_factory=dict)
     """Numbers of dimensions of the outputs whose declared shapes the model's own outputs contradict."""
+    _outlined: ModelProto | None = None
     _outlines: dict[tuple[Touch, ...], str] = field(default_factory=dict)
     _fingerprints: dict[tuple[Touch, ...], str] = field(default_factory=dict)
 
@@ -52,6 +54,16 @@ class CurrentModel:
         if self.loaded is None:
             self.loaded = self._load()
         return self.loaded
+
+    @property
+    def outlined(self) -> ModelProto:
+        """The model for comparisons. Of a split one, the weights are references, unless it is loaded anyway."""
+        if self.loaded is not None or not is_split(self.path):
+            return self.model
+        if self._outlined is None:
+            self._outlined = io.parse(self.path)
+            _open_shapes(self._outlined, self.output_ranks)
+        return self._outlined
 
     @property
     def signature(self) -> ModelProto:
@@ -69,8 +81,13 @@ class CurrentModel:
 
     def release(self) -> None:
         """Forget the model and its reference, which holds it too, unless the model is small."""
-        if not self.is_small:
-            self.loaded = None
+        if self.is_small:
+            return
+        self.loaded = None
+        if self.reference is not None and is_split(self.path):
+            self.reference.model = self.outlined
+            self.reference.drop_noise()
+        else:
             self.reference = None
 
     def _load(self) -> ModelProto:
@@ -86,13 +103,13 @@ class CurrentModel:
         The runtime ignores them, but shape inference, simplifiers and converters build on them.
         """
         wrong: dict[str, int] = {}
-        for value, array in zip(self.model.graph.output, outputs, strict=True):
+        for value, array in zip(self.outlined.graph.output, outputs, strict=True):
             if isinstance(array, np.ndarray) and _contradicts(value, array):
                 wrong[value.name] = array.ndim
         if not wrong:
             return False
         self.output_ranks |= wrong
-        _open_shapes(self.model, wrong)
+        _open_shapes(self.outlined, wrong)
         self._outlines.clear()
         self._fingerprints.clear()
         return True
@@ -100,11 +117,11 @@ class CurrentModel:
     def computes_like(self, other: ModelProto, touches: tuple[Touch, ...]) -> bool:
         """True if `other` has the same fingerprint; see there for `touches`."""
         if touches not in self._outlines:
-            self._outlines[touches] = outline(self.model, touches)
+            self._outlines[touches] = outline(self.outlined, touches)
         if outline(other, touches) != self._outlines[touches]:
             return False
         if touches not in self._fingerprints:
-            self._fingerprints[touches] = fingerprint(self.model, touches)
+            self._fingerprints[touches] = fingerprint(self.outlined, touches)
         return fingerprint(other, touches) == self._fingerprints[touches]
 
 
@@ -157,6 +174,10 @@ def _key(path: Path, surroundings: str) -> _Key | None:
     """The identity of a model file and its external data; None if it is not worth keeping."""
     if not path.is_file():
         return None
+    if is_split(path):
+        if sum(sizes_of(path).values()) > KEPT_BYTES:
+            return None
+        return surroundings, ((str(path), 0, 0, 0, 0),)  # the name is the digest of the content
     files = sorted(path.parent.iterdir())
     if len(files) > KEPT_FILES:
         return None

@@ -17,6 +17,7 @@ from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
 from autoopt.model.session_options import check_session_options
+from autoopt.model.storage import artifact_digest
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused
 from autoopt.passes.base.build import build_pass
@@ -71,6 +72,8 @@ class PassExecutor:
     data_root: str = ""
     reports: dict[str, JsonValue] = field(default_factory=dict)
     """Reports on the current model. A new model starts without any."""
+    split_folder: Path | None = None
+    """Where large models are stored split; None if nobody reads them there."""
     _reply: StepReply = field(init=False)
     """The reply to the current step, completed as it proceeds."""
 
@@ -142,7 +145,7 @@ class PassExecutor:
 
     def _input_reference(self) -> Reference:
         if self.current.reference is None:
-            self.current.reference = Reference(self.current.path, self.current.model, self._user_items())
+            self.current.reference = Reference(self.current.path, self.current.outlined, self._user_items())
         return self.current.reference
 
     def _user_items(self) -> tuple[dict[str, np.ndarray], ...]:
@@ -250,24 +253,48 @@ class PassExecutor:
             model = io.load(result) if result.suffix == ".onnx" else None
         if model is None or pass_.layout:
             path = _move_model(result, folder)
-            if digest_folder(folder) == digest_folder(self.current.path.parent):
+            if digest_folder(folder) == artifact_digest(self.current.path):
                 return False
         elif not pass_.makes_model and self._is_unchanged(model, pass_):
             return False
         else:
+            if self.split_folder is not None:
+                split = io.save_split(model, self.split_folder)
+                if split is not None:
+                    return self._take_over_split(split, model, pass_)
             path = io.save(model, folder)
         reference = self._verify(path, model, pass_)
         if not self._reply.outcome.good:
             return False
         self._update_reply(path=folder, digest=digest_folder(folder), bytes=bytes_in(folder))
+        self._advance(path, model, reference)
+        return True
+
+    def _take_over_split(self, split: io.NewSplit, model: ModelProto, pass_: Pass) -> bool:
+        """Make a split model the current one if it passes the checks; else remove it."""
+        reference = None
+        try:
+            reference = self._verify(split.draft.graph, model, pass_)
+        finally:
+            if (reference is None and self.check) or not self._reply.outcome.good:
+                split.draft.discard()
+        if not self._reply.outcome.good:
+            return False
+        path = split.draft.publish(split.digest)
+        if reference is not None:
+            reference.path = path
+        self._update_reply(path=path, digest=split.digest, bytes=split.bytes)
+        self._advance(path, model, reference)
+        return True
+
+    def _advance(self, path: Path, model: ModelProto | None, reference: Reference | None) -> None:
         self.current.release()
         self.current = CurrentModel(path, model, reference, self.current.is_small)
         self.reports = {}
-        return True
 
     def _is_unchanged(self, model: ModelProto, pass_: Pass) -> bool:
         """Compare `model` with the current one; strips producer notes from `model`, in place."""
-        strip_notes(model, self.current.model)
+        strip_notes(model, self.current.outlined)
         allow_constants(model)
         return self.current.computes_like(model, pass_.touches)
 

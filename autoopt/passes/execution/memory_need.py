@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.memory import free_memory
+from autoopt.model.split_model import is_split, sizes_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.execution.current_model import KEPT_FILES, CurrentModel
 from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES
@@ -50,6 +51,8 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
 
 def _size_of(model: Path) -> int:
     """Bytes of a model and its external data."""
+    if is_split(model):
+        return sum(sizes_of(model).values())
     files = [file for file in model.parent.iterdir() if file.is_file()]
     if len(files) > KEPT_FILES:  # not the folder of an artifact
         files = [model]

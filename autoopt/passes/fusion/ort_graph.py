@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from autoopt.model import io
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import check_session_options
+from autoopt.model.storage import has_external_data
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import ParameterInfo
 from autoopt.space import Categorical
@@ -54,7 +54,7 @@ class OrtGraphOptimization(Pass):
         )
         target = self.context.work / "model.onnx"
         entries: dict[str, str] = {}
-        if io.external_locations(io.parse(model)):
+        if has_external_data(model):
             entries[OPTIMIZED_WEIGHTS] = "weights.data"
         try:
             write_optimized(model, target, options, entries, provider)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from autoopt.model import io
-from autoopt.model.files import digest_folder
 from autoopt.model.session import make_plain_session
+from autoopt.model.storage import artifact_digest
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large
 from autoopt.passes.quantize.calibration import MAX_ITEMS, CalibrationReader, Ranges, enough_items
@@ -228,7 +228,7 @@ def _distribution(histograms: Mapping[str, Histogram], bins: int, scenario: str)
 
 def _cache_key(model: Path, reader: CalibrationReader, op_types: list[str]) -> str:
     """The identity of a stored model, its data and the operators to collect statistics of."""
-    digest = hashlib.sha256(digest_folder(model.parent).encode())
+    digest = hashlib.sha256(artifact_digest(model).encode())
     for feed in reader:
         for name in sorted(feed):
             array = feed[name]

@@ -14,9 +14,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model import io
 from autoopt.model.session import make_plain_session
+from autoopt.model.split_model import is_split
 from autoopt.passes.base.lifecycle import describe_error
 from autoopt.passes.onnx_tools.graphs import RANDOM_OPS
+from autoopt.passes.verification.noisy_model import LARGEST_CONSTANT
 from autoopt.passes.verification.output_comparison import Equivalence, Status, compare_outputs
 from autoopt.passes.verification.rounding import NoiseSource, SpreadMeter
 from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds, unusual_feeds
@@ -147,6 +150,8 @@ class Reference:
         """The meter of how far rounding moves the outputs of an inference; it keeps its results."""
         if self._noise is None:
             self._noise = NoiseSource(self.model)
+            if is_split(self.path):
+                self._noise = NoiseSource(io.load_small_weights(self.path, LARGEST_CONSTANT), self.path.parent)
         if number not in self._spreads:
             inference = self.inferences[number]
             self._spreads[number] = SpreadMeter(self._noise, inference.feeds, inference.outputs)

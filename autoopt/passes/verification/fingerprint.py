@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
+from autoopt.model.split_model import weight_at
 from autoopt.model.tensors import graphs, nodes, plain_domain
 from autoopt.passes.onnx_tools.graphs import replace_items
 
@@ -40,7 +41,7 @@ def outline(model: ModelProto, touches: Iterable[Touch] = ()) -> str:
 
 
 def fingerprint(model: ModelProto, touches: Iterable[Touch] = ()) -> str:
-    """Compute the sha256 of the structure of `model`, whose external data is loaded.
+    """Compute the sha256 of the structure of `model`, whose external data is loaded, unless it is split.
 
     Versions, operator sets, signature, operators in order with their attributes, and initializers always count. What a
     pass `touches` counts too: names of nodes and inner values, recorded types of inner values, metadata.
@@ -178,9 +179,11 @@ def _digest_tensor(tensor: TensorProto) -> str:
     if tensor.data_type == onnx.TensorProto.STRING:
         digest.update(repr(list(tensor.string_data)).encode())
     elif tensor.HasField("raw_data"):
-        digest.update(tensor.raw_data)
+        digest.update(hashlib.sha256(tensor.raw_data).digest())
     elif tensor.data_location == onnx.TensorProto.EXTERNAL:
-        digest.update(repr([(entry.key, entry.value) for entry in tensor.external_data]).encode())
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        weight = weight_at(entries.get("location", ""))
+        digest.update(bytes.fromhex(weight) if weight else repr(sorted(entries.items())).encode())
     else:
-        digest.update(numpy_helper.tobytes_little_endian(numpy_helper.to_array(tensor)))
+        digest.update(hashlib.sha256(numpy_helper.tobytes_little_endian(numpy_helper.to_array(tensor))).digest())
     return digest.hexdigest()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import np, onnx
+from autoopt.model.split_model import beside_weights
 from autoopt.model.tensors import return_values, tensors
 from autoopt.passes.onnx_tools.graphs import producers
 from autoopt.passes.verification.noisy_model import Pool, noisy_model
@@ -42,9 +44,13 @@ class Spread:
 class NoiseSource:
     """Runs a model with random rounding errors. The same calls in the same order give the same results."""
 
-    def __init__(self, model: ModelProto) -> None:
-        """Take the model with its weights; it is prepared at the first run."""
+    def __init__(self, model: ModelProto, folder: Path | None = None) -> None:
+        """Take the model with its weights; it is prepared at the first run.
+
+        `folder` is that of a split model, whose larger weights may be references.
+        """
         self._model = model
+        self._folder = folder
         self._session: InferenceSession | None = None
         self._attempted = False
         self._pools: tuple[Pool, ...] = ()
@@ -83,14 +89,45 @@ class NoiseSource:
     def _prepare(self) -> None:
         if sum(len(tensor.raw_data) for tensor in tensors(self._model)) > MAX_BYTES:
             return
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                noisy = noisy_model(self._model, _computed_types(self._model, Path(folder, "types")))
-                if noisy is not None:
-                    self._session = _open(noisy.model, Path(folder, "noisy"))
-                    self._pools, self.jumps = noisy.pools, noisy.jumps
-            except Exception:  # the runtime's own, where it rejects a copy
-                self._session = None
+        try:
+            noisy = noisy_model(self._model, self.computed_types())
+            if noisy is not None:
+                self._session = self._open(noisy.model)
+                self._pools, self.jumps = noisy.pools, noisy.jumps
+        except Exception:  # the runtime's own, where it rejects a copy
+            self._session = None
+
+    def computed_types(self) -> dict[str, int]:
+        """Element types of the floating-point tensors that nodes compute, as the runtime infers them.
+
+        onnx's own inference does not know the runtime's operators.
+        """
+        kinds = {
+            "tensor(float)": onnx.TensorProto.FLOAT,
+            "tensor(double)": onnx.TensorProto.DOUBLE,
+            "tensor(float16)": onnx.TensorProto.FLOAT16,
+            "tensor(bfloat16)": onnx.TensorProto.BFLOAT16,
+        }
+        copy = deepcopy(self._model)
+        return_values(copy.graph, producers(self._model.graph))
+        types = {value.name: kinds.get(value.type, 0) for value in self._open(copy).get_outputs()}
+        return {name: int(kind) for name, kind in types.items() if kind}
+
+    def _open(self, model: ModelProto) -> InferenceSession:
+        import onnxruntime
+
+        from autoopt.model import io
+        from autoopt.model.session import make_options
+
+        options = make_options({"graph_optimization_level": "disable"})
+        # Planning the reuse of memory takes most of the time to open a session with thousands of nodes.
+        options.enable_mem_reuse = False
+        with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+            if self._folder is None:
+                path = io.save(model, scratch)
+            else:
+                path = stack.enter_context(beside_weights(model.SerializeToString(), self._folder))
+            return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 class SpreadMeter:
@@ -141,32 +178,3 @@ def _distance(exact: np.ndarray, noisy: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         moved = np.abs(noisy.astype(np.float64) - before)
     return np.where(np.isfinite(before), np.nan_to_num(moved, nan=np.inf, posinf=np.inf), 0.0)
-
-
-def _computed_types(model: ModelProto, folder: Path) -> dict[str, int]:
-    """Element types of the floating-point tensors that nodes compute, as the runtime infers them.
-
-    onnx's own inference does not know the runtime's operators.
-    """
-    kinds = {
-        "tensor(float)": onnx.TensorProto.FLOAT,
-        "tensor(double)": onnx.TensorProto.DOUBLE,
-        "tensor(float16)": onnx.TensorProto.FLOAT16,
-        "tensor(bfloat16)": onnx.TensorProto.BFLOAT16,
-    }
-    copy = deepcopy(model)
-    return_values(copy.graph, producers(model.graph))
-    types = {value.name: kinds.get(value.type, 0) for value in _open(copy, folder).get_outputs()}
-    return {name: int(kind) for name, kind in types.items() if kind}
-
-
-def _open(model: ModelProto, folder: Path) -> InferenceSession:
-    import onnxruntime
-
-    from autoopt.model import io
-    from autoopt.model.session import make_options
-
-    options = make_options({"graph_optimization_level": "disable"})
-    # Planning the reuse of memory takes most of the time to open a session with thousands of nodes.
-    options.enable_mem_reuse = False
-    return onnxruntime.InferenceSession(io.save(model, folder), options, providers=["CPUExecutionProvider"])

@@ -42,7 +42,7 @@ class RemoteArtifacts:
         Raises:
             SystemFailure: The copy cannot be written.
         """
-        if digest in self._pushed and not replace:
+        if self.is_pushed(digest) and not replace:
             return
 
         def copy() -> None:
@@ -55,6 +55,10 @@ class RemoteArtifacts:
 
         self._folder.patiently("an artifact cannot be written", copy)
         self._pushed.add(digest)
+
+    def is_pushed(self, digest: str) -> bool:
+        """True if this process knows that the artifact is there."""
+        return digest in self._pushed
 
     def pull(self, digest: str, folder: Path) -> bool:
         """Copy the files of an artifact into `folder`; False if there is no such artifact.

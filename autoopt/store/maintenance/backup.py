@@ -146,9 +146,9 @@ def _copy_artifacts(store: SqlStore, digests: Iterable[str], target: ArtifactFil
     for digest in digests:
         if target.is_intact(digest):
             continue
-        folder = store.files.folder(digest)
         if store.files.is_intact(digest):
-            target.put(folder, digest)
+            with store.files.unpacked(digest) as folder:
+                target.put(folder, digest)
             continue
         copy = store.artifacts.fetch(digest)
         if copy is None:
@@ -169,9 +169,9 @@ def _restore_artifacts(store: SqlStore, digests: Iterable[str], source: Artifact
             if not source.is_intact(digest):
                 lost.append(digest)
                 continue
-            store.files.put(source.folder(digest), digest)
-        if store.remote is not None:
-            store.remote.push(digest, store.files.folder(digest))
+            with source.unpacked(digest) as folder:
+                store.files.put(folder, digest)
+        store.artifacts.push(digest)
     return tuple(lost)
 
 

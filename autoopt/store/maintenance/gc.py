@@ -17,7 +17,15 @@ from sqlalchemy import Column, Connection, delete, select
 from autoopt.store.contracts import Store
 from autoopt.store.leases import is_run_abandoned
 from autoopt.store.maintenance.rebuild import seconds_since_replacement
-from autoopt.store.maintenance.references import GRACE, idle, referenced, released_runs, shared_copies, users_of_parts
+from autoopt.store.maintenance.references import (
+    GRACE,
+    idle,
+    idle_weights,
+    referenced,
+    released_runs,
+    shared_copies,
+    users_of_parts,
+)
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import batches
@@ -76,18 +84,24 @@ def collect(
     with sql.files.exclusive():
         rows = _collect_rows(sql, dry_run, keep_runs, shared, lost)
         digests = sorted(rows.digests)
-        folders = [sql.files.folder(digest) for digest in digests]
+        places = [path for digest in digests for path in sql.files.places(digest)]
+        weights = idle_weights(sql, rows.digests)
         leftovers = _old_leftovers(sql)
-        size = _bytes_in([*folders, *leftovers])
+        size = _bytes_in([*places, *weights, *leftovers])
         if not dry_run:
             for digest in digests:
                 sql.files.remove(digest)
+            for path in weights:
+                path.unlink()
     if not dry_run:
         if sql.remote is not None:
             for digest in rows.digests & shared.keys():
                 sql.remote.remove(digest)
         for path in leftovers:
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
     names = tuple(path.name for path in leftovers)
     return CollectionResult(dry_run, rows.runs, tuple(digests), names, size, rows.spared)
 
@@ -100,7 +114,8 @@ def _old_leftovers(store: SqlStore) -> list[Path]:
         abandoned.update(abandoned_folders(parent))
     cached = [path for name in (RECORDINGS, READINGS) for path in (store.home / name).glob("*")]
     cached.append(store.home / "inspections")  # a cache of earlier versions
-    for paths, limit in ((store.files.leftovers(), GRACE), ([*working_folders(work), *cached], UNTOUCHED_SECONDS)):
+    unused = [*store.files.leftovers(), *store.files.copies()]
+    for paths, limit in ((unused, GRACE), ([*working_folders(work), *cached], UNTOUCHED_SECONDS)):
         idle_seconds = store.files.idle_seconds(paths)
         abandoned.update(path for path, seconds in idle_seconds.items() if seconds >= limit)
     return sorted(abandoned)
@@ -179,6 +194,6 @@ def _delete_unnamed(connection: Connection, column: Column[str], references: lis
     connection.execute(delete(column.table).where(*conditions))
 
 
-def _bytes_in(folders: Iterable[Path]) -> int:
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+def _bytes_in(paths: Iterable[Path]) -> int:
+    files = [file for path in paths for file in (path, *path.rglob("*")) if file.is_file()]
     return sum(path.lstat().st_size for path in files)

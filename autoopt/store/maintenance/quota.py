@@ -5,13 +5,14 @@ Their rows stay: lineage still shows how they were made, and asking for one make
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, update
 
 from autoopt.store.contracts import Store
-from autoopt.store.maintenance.references import chosen, idle, reproducible, shared_copies
+from autoopt.store.maintenance.references import chosen, idle, idle_weights, reproducible, shared_copies
 from autoopt.store.sql import tables
 from autoopt.store.sql.rows import batches
 from autoopt.store.sql.store import SqlStore, require_sql
@@ -38,21 +39,49 @@ def evict(store: Store, limit: int, *, dry_run: bool = True) -> EvictionResult:
     shared = shared_copies(sql)
     with sql.files.exclusive():
         sizes, candidates = sql.database.read(lambda connection: _candidates(sql, connection, shared))
-        rest = sum(sizes.values())
+        usage = _DiskUsage(sql, sizes)
+        before = usage.bytes
         evicted = []
         for digest in candidates:
-            if rest <= limit:
+            if usage.bytes <= limit:
                 break
             evicted.append(digest)
-            rest -= sizes[digest]
+            usage.remove(digest)
         if not dry_run:
             _mark_absent(sql, evicted)
             for digest in evicted:
                 sql.files.remove(digest)
+            for path in idle_weights(sql, ()):
+                path.unlink()
     if sql.remote is not None and not dry_run:
         for digest in evicted:
             sql.remote.remove(digest)
-    return EvictionResult(dry_run, tuple(evicted), sum(sizes.values()) - rest, rest)
+    return EvictionResult(dry_run, tuple(evicted), before - usage.bytes, usage.bytes)
+
+
+class _DiskUsage:
+    """The bytes of artifacts, of which those that are split may have weights in common."""
+
+    def __init__(self, store: SqlStore, sizes: Mapping[str, int]) -> None:
+        """Add up artifacts, which would have these sizes alone."""
+        self._own = dict(sizes)
+        self._weights: dict[str, Mapping[str, int]] = {}
+        self._users: Counter[str] = Counter()
+        for digest in sizes:
+            weights = self._weights[digest] = store.files.weights(digest)
+            self._users.update(weights.keys())
+            if weights:
+                self._own[digest] = store.files.graph_bytes(digest)
+        each_once = {name: size for weights in self._weights.values() for name, size in weights.items()}
+        self.bytes = sum(self._own.values()) + sum(each_once.values())
+
+    def remove(self, digest: str) -> None:
+        """Subtract an artifact."""
+        self.bytes -= self._own[digest]
+        for weight, size in self._weights[digest].items():
+            self._users[weight] -= 1
+            if not self._users[weight]:
+                self.bytes -= size
 
 
 def _candidates(

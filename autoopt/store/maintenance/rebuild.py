@@ -110,7 +110,7 @@ def adopt_artifacts(store: Store) -> AdoptionResult:
 def add_artifact(store: SqlStore, digest: str) -> None:
     """Add the row of an artifact: present if its files are here, else one that its lineage may make again."""
     row: dict[str, object] = {"digest": digest, "bytes": 0, "files": "{}", "present": 0}
-    if store.files.folder(digest).is_dir():
+    if store.files.exists(digest):
         row = {**to_row(tables.artifact, store.files.record(digest)), "present": 1}
     row["created"] = store.database.now
     store.database.write(lambda connection: insert_if_absent(connection, tables.artifact, row))

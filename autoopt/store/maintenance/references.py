@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, select
@@ -91,8 +92,9 @@ def idle(store: SqlStore, connection: Connection, digests: Set[str], shared: Map
     """
     artifact, now = tables.artifact.c, connection.execute(select(store.database.now)).scalar_one()
     uses: dict[str, list[float]] = {}
-    for path, seconds in store.files.idle_seconds(map(store.files.folder, digests)).items():
-        uses.setdefault(path.name, []).append(seconds)
+    places = {path: digest for digest in digests for path in store.files.places(digest)}
+    for path, seconds in store.files.idle_seconds(places).items():
+        uses.setdefault(places[path], []).append(seconds)
     for digest, time in shared.items():
         uses.setdefault(digest, []).append(now - time)
     for row in connection.execute(select(artifact.digest, artifact.created)):
@@ -100,6 +102,12 @@ def idle(store: SqlStore, connection: Connection, digests: Set[str], shared: Map
     limit = max(GRACE, _age_of_oldest_run(store, connection))
     idle_seconds = {digest: min(uses.get(digest, [0.0])) for digest in digests}
     return {digest: seconds for digest, seconds in idle_seconds.items() if seconds >= limit}
+
+
+def idle_weights(store: SqlStore, removed: Collection[str]) -> list[Path]:
+    """The weights that only `removed` artifacts have, and that nobody may be about to use."""
+    seconds = store.files.idle_seconds(store.files.unused_weights(removed))
+    return [path for path in seconds if seconds[path] >= GRACE]
 
 
 def shared_copies(store: SqlStore) -> Mapping[str, float]:

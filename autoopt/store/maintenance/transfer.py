@@ -82,9 +82,11 @@ def export_run(store: Store, run: str, file: Path) -> None:
         for row in rows["artifact"]:
             if row["present"]:
                 digest = row["digest"]
-                for path_in_model, path in files_in(sql.artifacts.path(digest).parent).items():
-                    with open(path, "rb") as stream:
-                        _add(archive, f"artifacts/{digest}/{path_in_model}", stream, path.stat().st_size)
+                sql.artifacts.readable(digest)
+                with sql.files.unpacked(digest) as folder:
+                    for path_in_model, path in files_in(folder).items():
+                        with open(path, "rb") as stream:
+                            _add(archive, f"artifacts/{digest}/{path_in_model}", stream, path.stat().st_size)
 
 
 def with_digest(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,8 +49,8 @@ def verify(store: Store, repair: Restorer | None = None) -> Verification:
     problems = []
     for record in present:
         if not _is_whole(sql, record):
-            exists = sql.files.folder(record.digest).is_dir()
-            problems.append(Problem(record.digest, "damaged" if exists else "missing"))
+            kind: Literal["missing", "damaged"] = "damaged" if sql.files.exists(record.digest) else "missing"
+            problems.append(Problem(record.digest, kind))
     if repair is not None:
         # The nearest to the source first: the others are made from them.
         problems.sort(key=lambda problem: len(sql.lineage.trace(problem.digest).steps))
@@ -64,7 +64,7 @@ def _is_whole(store: SqlStore, record: ArtifactRecord) -> bool:
     """True if the files are intact on this machine, or absent here and intact where machines share artifacts."""
     if store.files.is_intact(record.digest):
         return True
-    if store.files.folder(record.digest).exists():
+    if store.files.exists(record.digest):
         return False
     copy = store.artifacts.fetch(record.digest)
     if copy is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import Connection, RowMapping, select, update
@@ -36,8 +37,7 @@ class SqlArtifacts(ArtifactStore):
 
     def put(self, folder: Path, digest: str | None = None, *, consume: bool = False) -> str:
         record = self.files.put(Path(folder), digest, consume=consume)
-        if self.remote is not None:
-            self.remote.push(record.digest, self.files.folder(record.digest))
+        self.push(record.digest)
         # The row comes last: by now, the files that it names are durable, here and where other machines fetch them.
         row = {**to_row(tables.artifact, record), "present": 1, "created": self._database.now}
         mark_present = update(tables.artifact).where(_T.digest == record.digest, _T.present == 0).values(present=1)
@@ -51,9 +51,30 @@ class SqlArtifacts(ArtifactStore):
         reached("after commit")
         return record.digest
 
+    @property
+    def split_folder(self) -> Path:
+        return self.files.split_folder
+
+    def push(self, digest: str, *, replace: bool = False) -> None:
+        """Copy an artifact to where other machines fetch it, if there is such a place."""
+        if self.remote is not None and (replace or not self.remote.is_pushed(digest)):
+            with self.files.unpacked(digest) as folder:
+                self.remote.push(digest, folder, replace=replace)
+
     def path(self, digest: str) -> Path:
+        return self._found(digest, self.files.path)
+
+    def readable(self, digest: str) -> Path:
+        return self._found(digest, self.files.readable)
+
+    def write_files(self, digest: str, folder: Path) -> Path:
+        self.readable(digest)
+        return self.files.write(digest, folder)
+
+    def _found(self, digest: str, find: Callable[[str], Path]) -> Path:
+        """The path that `find` gives, after a lost artifact was fetched or made again."""
         try:
-            return self.files.path(digest)
+            return find(digest)
         except ArtifactLost:
             copy = self.fetch(digest)
             if copy is None and self.restorer is None:
@@ -62,14 +83,14 @@ class SqlArtifacts(ArtifactStore):
             self.put_back(digest, copy)
         elif self.restorer is not None:
             self.put_back(digest, self.restorer(digest), replace_remote=True)
-        return self.files.path(digest)
+        return find(digest)
 
     def put_back(self, digest: str, folder: Path, *, replace_remote: bool = False) -> None:
         """Store a lost artifact again and remove `folder`; `replace_remote` overwrites the copy for other machines."""
         try:
             self.put(folder, digest)
-            if replace_remote and self.remote is not None:
-                self.remote.push(digest, self.files.folder(digest), replace=True)
+            if replace_remote:
+                self.push(digest, replace=True)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

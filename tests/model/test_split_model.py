@@ -1,0 +1,216 @@
+"""Split models: the same files come out of them, and equal weights are stored once."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from autoopt.model import io, split_model
+from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
+from autoopt.model.session import make_plain_session, make_session
+from autoopt.model.split_model import (
+    Draft,
+    as_deployed,
+    came_with_external_data,
+    digest_files,
+    is_split,
+    sizes_of,
+    split_folder,
+    weights_of,
+    write_files,
+)
+from autoopt.model.storage import size_of
+
+WIDTH = 64
+LAYERS = 4
+WEIGHT = WIDTH * WIDTH * 4
+
+
+@pytest.fixture(autouse=True)
+def splits_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_model, "SPLIT_ABOVE", WEIGHT)
+
+
+def layers(prefix: str = "", seed: int = 0) -> ModelProto:
+    """Matrix products with biases that are too small to leave the graph."""
+    rng = np.random.default_rng(seed)
+    nodes, weights, name = [], [], "x"
+    for layer in range(LAYERS):
+        weights.append(numpy_helper.from_array(rng.standard_normal((WIDTH, WIDTH), np.float32), f"w{layer}"))
+        weights.append(numpy_helper.from_array(rng.standard_normal(WIDTH).astype(np.float32), f"b{layer}"))
+        nodes.append(helper.make_node("Gemm", [name, f"w{layer}", f"b{layer}"], [f"{prefix}y{layer}"]))
+        name = f"{prefix}y{layer}"
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", WIDTH])]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", WIDTH])]
+    graph = helper.make_graph(nodes, "layers", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def with_one_file_of_data(model: ModelProto, folder: Path) -> None:
+    io.save(model, folder, external=True)
+
+
+def with_packed_data(model: ModelProto, folder: Path) -> None:
+    """As onnx itself saves it, without gaps."""
+    onnx.save(model, folder / MODEL, save_as_external_data=True, location="weights.bin", size_threshold=0)
+
+
+def with_many_files_of_data(model: ModelProto, folder: Path) -> None:
+    onnx.save(model, folder / MODEL, save_as_external_data=True, all_tensors_to_one_file=False, size_threshold=0)
+
+
+FORMS = [io.save, with_one_file_of_data, with_packed_data, with_many_files_of_data]
+
+
+def split(source: Path, home: Path) -> Path:
+    draft = split_folder(source, home / split_model.FOLDER)
+    assert draft is not None
+    return draft.publish(digest_folder(source))
+
+
+def outputs(session: ort.InferenceSession) -> np.ndarray:
+    array: np.ndarray = session.run(None, {"x": np.ones((2, WIDTH), np.float32)})[0]
+    return array
+
+
+@pytest.mark.parametrize("save", FORMS)
+def test_the_files_come_out_as_they_went_in(save: object, tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    save(layers(), source)  # type: ignore[operator]
+    graph = split(source, tmp_path)
+    assert is_split(graph)
+    assert not is_split(source / MODEL)
+    assert digest_files(graph) == digest_folder(source)
+    write_files(graph, copy)
+    assert {name: file.read_bytes() for name, file in files_in(copy).items()} == {
+        name: file.read_bytes() for name, file in files_in(source).items()
+    }
+    assert sizes_of(graph) == {name: file.stat().st_size for name, file in files_in(source).items()}
+    assert sum(size_of(str(graph)).values()) == bytes_in(source)
+    assert came_with_external_data(graph) == (save is not io.save)
+
+
+@pytest.mark.parametrize("save", FORMS)
+def test_every_reader_takes_a_split_model(save: object, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    save(layers(), source)  # type: ignore[operator]
+    graph = split(source, tmp_path)
+    onnx.checker.check_model(str(graph), full_check=True)
+    expected = outputs(make_session(source / MODEL))
+    np.testing.assert_array_equal(outputs(make_plain_session(graph)), outputs(make_plain_session(source / MODEL)))
+    np.testing.assert_array_equal(outputs(make_session(graph)), expected)
+    assert io.load(graph) == io.load(source / MODEL)
+    for tensor, other in zip(
+        onnx.load(graph).graph.initializer, io.load(source / MODEL).graph.initializer, strict=True
+    ):
+        np.testing.assert_array_equal(numpy_helper.to_array(tensor), numpy_helper.to_array(other))
+
+
+def test_equal_weights_are_stored_once(tmp_path: Path) -> None:
+    first, second = split(io.save(layers(), tmp_path / "a").parent, tmp_path), tmp_path / "b"
+    before = bytes_in(tmp_path / split_model.FOLDER)
+    assert before < bytes_in(tmp_path / "a") + 4096
+    io.save(layers("renamed_"), second)
+    renamed = split(second, tmp_path)
+    assert bytes_in(tmp_path / split_model.FOLDER) - before == renamed.stat().st_size < WEIGHT
+    assert weights_of(renamed) == weights_of(first)
+    assert len(weights_of(first)) == LAYERS
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_model_in_memory_is_split_as_its_file_would_be(
+    external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if external:
+        monkeypatch.setattr(io, "EXTERNAL_ABOVE", WEIGHT)
+    model = layers()
+    source = io.save(model, tmp_path / "source").parent
+    new = io.save_split(model, tmp_path / split_model.FOLDER)
+    assert new is not None
+    assert (new.digest, new.bytes) == (digest_folder(source), bytes_in(source))
+    graph = new.draft.publish(new.digest)
+    assert digest_files(graph) == new.digest
+    from_file = split(source, tmp_path / "other")
+    assert graph.read_bytes() == from_file.read_bytes()
+
+
+def test_a_split_model_is_measured_as_one_file(tmp_path: Path) -> None:
+    source = io.save(layers(), tmp_path / "source")
+    with as_deployed(split(source.parent, tmp_path)) as file:
+        assert file.read_bytes() == source.read_bytes()
+    with as_deployed(source) as file:
+        assert file == source
+
+
+def test_a_discarded_model_leaves_only_weights(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    with_packed_data(layers(), source)
+    draft = split_folder(source, tmp_path / split_model.FOLDER)
+    assert isinstance(draft, Draft)
+    draft.discard()
+    assert not list((tmp_path / split_model.FOLDER).glob(".*"))
+
+
+def in_a_constant(model: ModelProto) -> ModelProto:
+    for tensor in model.graph.initializer:
+        model.graph.node.insert(0, helper.make_node("Constant", [], [tensor.name], value=tensor))
+    del model.graph.initializer[:]
+    return model
+
+
+def with_two_values(model: ModelProto) -> ModelProto:
+    model.graph.initializer[0].data_location = TensorProto.DEFAULT
+    return model
+
+
+def test_unusual_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = io.save(in_a_constant(layers()), tmp_path / "constant").parent
+    assert split_folder(source, tmp_path / "split") is None
+    with_packed_data(layers(), source)
+    (source / "weights.bin").open("ab").write(b"more")
+    assert split_folder(source, tmp_path / "split") is None, "there is something behind the weights"
+    monkeypatch.setattr(split_model, "SPLIT_ABOVE", 1 << 30)
+    assert split_folder(io.save(layers(), tmp_path / "small").parent, tmp_path / "split") is None
+
+
+def test_a_tensor_that_names_its_place_stays_in_the_graph(tmp_path: Path) -> None:
+    graph = split(io.save(with_two_values(layers()), tmp_path / "source").parent, tmp_path)
+    assert len(weights_of(graph)) == LAYERS - 1
+
+
+@given(seed=st.integers(0, 10**6), changes=st.integers(1, 3))
+def test_damaged_bytes_are_kept_or_left_alone(
+    seed: int, changes: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rng = random.Random(seed)
+    content = bytearray(layers().SerializeToString(deterministic=True))
+    for _ in range(changes):
+        content[rng.randrange(len(content)) if rng.random() < 0.5 else rng.randrange(300)] = rng.randrange(256)
+    folder = tmp_path_factory.mktemp("damaged") / split_model.FOLDER
+    draft = split_model.split({MODEL: bytes(content)}, folder)
+    if draft is not None:
+        assert digest_files(draft.graph) == hashlib.sha256(content).hexdigest()
+
+
+def test_weights_are_renewed_and_repaired(tmp_path: Path) -> None:
+    source = io.save(layers(), tmp_path / "source").parent
+    graph = split(source, tmp_path)
+    weight = next(iter((tmp_path / split_model.FOLDER / "weights").glob("*/*")))
+    weight.chmod(0o644)
+    weight.write_bytes(bytes(WEIGHT))
+    assert digest_files(graph) != digest_folder(source)
+    draft = split_folder(source, tmp_path / split_model.FOLDER, replace=True)
+    assert draft is not None
+    assert digest_files(draft.graph) == digest_folder(source)

@@ -1,0 +1,146 @@
+"""Passes on split models: the same results as on files, and only what changed is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from autoopt.model import io, split_model
+from autoopt.model.files import bytes_in, digest_folder
+from autoopt.passes.execution import current_model
+from autoopt.passes.runner import run
+
+WIDTH = 128
+LAYERS = 6
+WEIGHT = WIDTH * WIDTH * 4
+PASSES = (
+    "name_fix",
+    "shape_inference",
+    "constant_folding",
+    "simplify",
+    "ort_graph_optimization",
+    "external_data",
+    "quant_pre_process",
+    "dynamic_quantization",
+    "float16",
+    "ort_format",
+)
+
+
+@pytest.fixture(autouse=True, params=["kept in memory", "loaded anew"])
+def splits_small_models(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setattr(split_model, "SPLIT_ABOVE", WEIGHT)
+    if request.param == "loaded anew":
+        monkeypatch.setattr(current_model, "KEPT_BYTES", 0)
+
+
+def layers() -> ModelProto:
+    """Matrix products with biases, a constant to fold and an Identity."""
+    rng = np.random.default_rng(0)
+    nodes, weights, name = [], [], "x"
+    for layer in range(LAYERS):
+        matrix = rng.standard_normal((WIDTH, WIDTH), np.float32) * np.float32(0.1)
+        weights.append(numpy_helper.from_array(matrix, f"w{layer}"))
+        weights.append(numpy_helper.from_array(rng.standard_normal(WIDTH).astype(np.float32), f"b{layer}"))
+        nodes.append(helper.make_node("Mul", [f"b{layer}", f"b{layer}"], [f"c{layer}"]))
+        nodes.append(helper.make_node("MatMul", [name, f"w{layer}"], [f"m{layer}"]))
+        nodes.append(helper.make_node("Add", [f"m{layer}", f"c{layer}"], [f"a{layer}"]))
+        nodes.append(helper.make_node("Identity", [f"a{layer}"], [f"i{layer}"]))
+        nodes.append(helper.make_node("Relu", [f"i{layer}"], [f"y{layer}"]))
+        name = f"y{layer}"
+    signature = [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["n", WIDTH]) for value in ("x", name)]
+    graph = helper.make_graph(nodes, "layers", signature[:1], signature[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def steps(model: Path, output: Path, *names: str, split_folder: Path | None = None) -> list[dict[str, Any]]:
+    return list(
+        run({
+            "model": {"path": str(model)},
+            "steps": [{"pass": name} for name in names],
+            "output": str(output),
+            "split_folder": None if split_folder is None else str(split_folder),
+        })["steps"]
+    )  # fmt: skip
+
+
+def source(folder: Path, split_folder: Path, external: bool = False) -> tuple[Path, Path]:
+    """The model as files and split."""
+    path = io.save(layers(), folder, external=external)
+    draft = split_model.split_folder(folder, split_folder)
+    assert draft is not None
+    return path, draft.publish(digest_folder(folder))
+
+
+def facts(step: dict[str, Any]) -> tuple[object, ...]:
+    return step["pass"], step["outcome"], step["message"], step["digest"], step["bytes"]
+
+
+@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_makes_the_same_of_a_split_model(name: str, external: bool, tmp_path: Path) -> None:
+    shared = tmp_path / split_model.FOLDER
+    path, graph = source(tmp_path / "source", shared, external)
+    (whole,) = steps(path, tmp_path / "whole", name)
+    (split,) = steps(graph, tmp_path / "out", name, split_folder=shared)
+    assert facts(split) == facts(whole)
+    assert whole["outcome"] in ("ok", "unchanged")
+    if split["path"] is not None and split_model.is_split(split["path"]):
+        assert split_model.digest_files(Path(split["path"])) == whole["digest"]
+        onnx.checker.check_model(split["path"], full_check=True)
+        split_model.write_files(Path(split["path"]), tmp_path / "copy")
+        assert digest_folder(tmp_path / "copy") == whole["digest"]
+    assert not list(shared.glob(".*"))
+
+
+def test_steps_of_one_call_build_on_split_models(tmp_path: Path) -> None:
+    shared = tmp_path / split_model.FOLDER
+    path, graph = source(tmp_path / "source", shared)
+    names = ("name_fix", "shape_inference", "constant_folding", "simplify")
+    whole = steps(path, tmp_path / "whole", *names)
+    split = steps(graph, tmp_path / "out", *names, split_folder=shared)
+    assert [facts(step) for step in split] == [facts(step) for step in whole]
+    assert [step["outcome"] for step in split].count("ok") > 2
+
+
+def moved() -> int:
+    """The bytes that this process has written so far."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["wchar"])
+
+
+@pytest.mark.parametrize("name", ["name_fix", "constant_folding", "simplify"])
+def test_a_graph_pass_writes_no_weights(name: str, tmp_path: Path) -> None:
+    shared = tmp_path / split_model.FOLDER
+    _, graph = source(tmp_path / "source", shared)
+    stored, written = bytes_in(shared), moved()
+    (step,) = steps(graph, tmp_path / "out", name, split_folder=shared)
+    assert step["outcome"] == "ok"
+    assert bytes_in(shared) - stored < WEIGHT / 2
+    assert moved() - written < 2 * WEIGHT
+
+
+def test_a_rejected_model_leaves_no_graph(tmp_path: Path) -> None:
+    script = tmp_path / "user.py"
+    script.write_text(
+        "from autoopt import register\n\n@register('breaks')\ndef breaks(model):\n"
+        "    '''Computes something else.'''\n    model.graph.node[-1].op_type = 'Neg'\n    return model\n"
+    )
+    shared = tmp_path / split_model.FOLDER
+    _, graph = source(tmp_path / "source", shared)
+    before = sorted(shared.glob("*.onnx"))
+    reply = run({
+        "model": {"path": str(graph)},
+        "steps": [{"pass": "breaks"}],
+        "output": str(tmp_path / "out"),
+        "user_script": str(script),
+        "split_folder": str(shared),
+    })  # fmt: skip
+    assert reply["steps"][0]["outcome"] == "failed"
+    assert sorted(shared.glob("*.onnx")) == before
+    assert not list(shared.glob(".*"))
