@@ -108,5 +108,5 @@ def bisect(
             bisection = find_cause(store, sweep, model, Budget(minutes, observer=progress))
         if as_json:
             print_json(to_json(bisection), stream)
-    if not as_json:
-        write_bisection(bisection, sys.stdout)
+        else:
+            write_bisection(bisection, sys.stdout)

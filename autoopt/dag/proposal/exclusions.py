@@ -215,8 +215,6 @@ def twice_quantized(nodes: Mapping[str, Template]) -> Iterator[Prior]:
 
 def excluded_options(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     """Priors for session options that are not tried for any model, or not after another pass."""
-    if "session" not in nodes:
-        return
     search = nodes["session"].search
     levels = [value for value, _ in search.get("graph_optimization_level", ())]
     threads = [value for value, _ in search.get("intra_op_num_threads", ())]
