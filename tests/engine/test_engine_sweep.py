@@ -16,7 +16,6 @@ from typing import Any
 import onnxruntime
 import pytest
 from builders import cnn, mlp, write
-from store_owners import by
 
 from autoopt.cli.app import main
 from autoopt.engine.sweeps.releases import Promotion, promote
@@ -32,7 +31,7 @@ from autoopt.report.sweep_comparison import differences
 from autoopt.results import MeasurementSummary, SweepResult
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
-from autoopt.store import SweepRecord, open_store
+from autoopt.store import open_store
 from autoopt.store.maintenance.stats import stats
 
 DAG = """\
@@ -293,26 +292,6 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
     assert sweep(folder, resume=True, or_begin=True, only="dense")["sweep"] != document["sweep"]
 
 
-def test_a_flow_run_resumes_its_own_sweep_alone(folder: Path) -> None:
-    def stop(event: str, **values: Any) -> None:
-        if event == "model_begins":
-            raise KeyboardInterrupt
-
-    begun = []
-    for flow_run in ("first", "second"):
-        with pytest.raises(KeyboardInterrupt):
-            sweep(folder, only="odd", flow_run=flow_run, observer=CallbackObserver(stop))
-        with open_store(None, folder / "home") as store:
-            begun.append(store.sweeps.get("latest").id)
-    retry = {"only": "odd", "resume": True, "or_begin": True}
-    assert sweep(folder, flow_run="first", **retry)["sweep"] == begun[0]
-    assert sweep(folder, flow_run="first", **retry)["sweep"] not in begun  # its own has ended: a new one
-    with open_store(None, folder / "home") as store:  # a process that was killed says nothing
-        gone = store.owner.rpartition("/")[0] + "/1"  # as this one, but begun when the machine did
-        assert by(store, gone).claims.acquire("sweep", begun[1], redo=True)
-    assert sweep(folder, flow_run="second", **retry)["sweep"] == begun[1]
-
-
 NIGHT = """\
 name: nightly
 dag: dag.yaml
@@ -398,30 +377,9 @@ def test_models_that_vanish_are_missing_until_accepted_or_removed(folder: Path) 
     assert night("  - bad.onnx\n") == {"bad": same}
 
 
-def test_a_model_is_known_however_many_sweeps_went_without_it(folder: Path) -> None:
-    first = sweep(folder, only="dense")
-    with open_store(None, folder / "home") as store:
-        asked = store.sweeps.get("latest").settings
-        for _ in range(40):
-            other = store.sweeps.create(SweepRecord(id="", name="nightly", settings={**asked, "only": "odd"}))
-            store.sweeps.finish(other.id, "finished", {"models": []})
-    (folder / "mlp" / "model.onnx").write_bytes(b"nonsense")
-    compared = models(sweep(folder, only="dense"))["mlp"]["compared"]
-    assert (compared["verdict"], compared["with"]) == ("fails", first["sweep"])
-
-
-@pytest.mark.parametrize(
-    ("zoo", "reason"),
-    [
-        ("name: z\nmodels: [mlp]\n", "no DAG is named"),
-        ("name: z\ndag: dag.yaml\ndata: none.npz\nmodels: [mlp]\n", "zoo.yaml:3: data.evaluation: no such file"),
-        ("name: z\ndag: none.yaml\nmodels: [mlp]\n", "zoo.yaml:2: dag: no such file: none.yaml"),
-        ("name: z\ndag: dag.yaml\nmodels: [none.onnx]\n", "no such file"),
-    ],
-)
-def test_mistakes_in_the_zoo_end_the_sweep_before_it_begins(folder: Path, zoo: str, reason: str) -> None:
-    (folder / "zoo.yaml").write_text(zoo)
-    with pytest.raises(ConfigError, match=reason):
+def test_mistakes_in_the_zoo_end_the_sweep_before_it_begins(folder: Path) -> None:
+    (folder / "zoo.yaml").write_text("name: z\ndag: none.yaml\nmodels: [mlp]\n")
+    with pytest.raises(ConfigError, match=r"zoo.yaml:2: dag: no such file: none.yaml"):
         sweep(folder)
 
 
@@ -451,22 +409,6 @@ def test_models_in_archives_and_folders_behind_addresses(folder: Path) -> None:
     assert [item.called for item in found] == ["net", "net", "more"]
     read = {fetch(item.path, folder / "home").read_bytes() for item in found}
     assert read == {(folder / "made" / "model.onnx").read_bytes()}
-
-
-def test_models_called_alike_are_not_mistaken_for_each_other(folder: Path) -> None:
-    write(mlp(), folder / "x")
-    (folder / "y").mkdir()
-    (folder / "y" / "x.onnx").write_bytes(b"nonsense")
-    (folder / "zoo.yaml").write_text(
-        "name: nightly\ndag: dag.yaml\nmodels:\n  - x\n  - {path: y/x.onnx, tags: [odd]}\n"
-    )
-    assert {n: e["status"] for n, e in models(sweep(folder)).items()} == {"x": "ok", "x-2": "refused"}
-    alone = models(sweep(folder, only="odd"))["x"]
-    assert (alone["status"], alone["compared"]["verdict"]) == ("refused", "same")  # not a model that works no more
-    (folder / "zoo.yaml").write_text("name: nightly\ndag: dag.yaml\nmodels: [moved/x.onnx, y/x.onnx]\n")
-    (folder / "moved").mkdir()
-    (folder / "x" / "model.onnx").rename(folder / "moved" / "x.onnx")
-    assert models(sweep(folder))["x"]["compared"]["verdict"] == "same"  # its old line is gone: by its name
 
 
 def test_a_sweep_reaches_hosts_behind_work_pools(

@@ -78,6 +78,13 @@ def test_good_entries_come_newest_first(night: Night) -> None:
     assert night.good() == [(second, "one"), (first, "one")]
 
 
+def test_a_model_is_known_however_many_sweeps_went_without_it(night: Night) -> None:
+    sweep = night.add(night.entry("one"))
+    for _ in range(40):
+        night.add(night.entry("two"))
+    assert night.good() == [(sweep, "one")]
+
+
 def test_regressions_are_not_good_unless_the_sweep_was_accepted(night: Night) -> None:
     night.add(night.entry("one", "worse"))
     assert night.good() == []
