@@ -9,7 +9,9 @@ version of Python. Docker images and other machines are reached through Prefect 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from autoopt.json_codec import from_json, to_json
@@ -95,29 +97,25 @@ class FunctionHost(Host):
         """
 
     def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
-        result = self.call(RUN_PASSES, to_json(request), limits)
-        if result.value is None:
-            return HostReply(result, None)
-        return HostReply(result, from_json(PassReply, result.value))
+        return _reply(self.call(RUN_PASSES, to_json(request), limits), partial(from_json, PassReply))
 
     def evaluate_model(self, meter: Meter, request: MeasureRequest, limits: CallLimits) -> HostReply[MeasureReply]:
-        result = self.call(meter.function, request.to_json(), limits)
-        if result.value is None:
-            return HostReply(result, None)
-        return HostReply(result, MeasureReply.from_json(result.value))
+        return _reply(self.call(meter.function, request.to_json(), limits), MeasureReply.from_json)
 
     def runtime(self) -> CallResult:
         return self.describe(RUNTIME, {})
 
     def passes(self, accelerator: Accelerator) -> HostReply[DescribeReply]:
         result = self.describe(DESCRIBE, to_json(DescribeRequest(accelerator=accelerator)))
-        if result.value is None:
-            return HostReply(result, None)
-        return HostReply(result, DescribeReply.from_json(result.value))
+        return _reply(result, DescribeReply.from_json)
 
     def describe(self, function: str, payload: dict[str, Any]) -> CallResult:
         """Run a worker function that describes the host, while nobody measures there."""
         return self.call(function, payload, CallLimits())
+
+
+def _reply(result: CallResult, parse: Callable[[dict[str, Any]], Reply]) -> HostReply[Reply]:
+    return HostReply(result, None if result.value is None else parse(result.value))
 
 
 class PoolHost(FunctionHost):

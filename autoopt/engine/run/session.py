@@ -75,9 +75,8 @@ class Session:
     interim_package: InterimPackage = field(default_factory=InterimPackage)
     """The best model so far in the output folder."""
     closing: ExitStack = field(default_factory=ExitStack)
-    """Callbacks for the end of the session."""
+    """What to end with the session; the run's lease is the first."""
     _baseline: Measurements | None = field(default=None, init=False)
-    _lease: ExitStack = field(default_factory=ExitStack, init=False)
     _race: Race | None = field(default=None, init=False)
     _lossy_race: Race | None = field(default=None, init=False)
     _next_record: float = field(default=0.0, init=False)
@@ -85,14 +84,13 @@ class Session:
 
     def __enter__(self) -> Session:
         if self.answer is None:
-            self._lease.enter_context(run_lease(self.ctx.store, self.ctx.run, self._show_note))
+            self.closing.enter_context(run_lease(self.ctx.store, self.ctx.run, self._show_note))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lease.__exit__(kind, error, trace)
-        self.closing.close()
+        self.closing.__exit__(kind, error, trace)
 
     def _show_note(self, note: str) -> None:
         self.ctx.attempt.observer.on_note(note)

@@ -68,6 +68,7 @@ class ModelRunner:
             try:
                 result = session.execute(self.search)
             except KeyboardInterrupt:
+                # The folder may hold a good model of an earlier sweep, which an unfinished search must not replace.
                 if self.request.out is not None and not earlier:
                     session.export_incumbent(self.request.out / entry.name)
                 raise

@@ -95,6 +95,7 @@ class SweepHistory:
         Raises:
             NightInProgress: One is.
         """
+        # The newest come first: those from this one on are older.
         records = dropwhile(lambda other: other.id != record.id, islice(self._records(), NEWEST))
         for other in records:
             same_kind = other.settings.get("flow_run") and other.settings.get("only") == record.settings.get("only")

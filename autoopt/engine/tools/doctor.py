@@ -111,6 +111,7 @@ def _processor(settings: Settings) -> Iterator[Finding]:
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
+    # Before the first run, the folder of the store does not exist.
     place = next(path for path in (settings.home, *settings.home.parents) if path.exists())
     free = shutil.disk_usage(place).free
     text = f"{free / 1e9:.1f} GB free for {settings.home}"

@@ -44,7 +44,7 @@ def mean_interval(values: Sequence[float] | np.ndarray) -> Estimate:
     mean = float(array.mean())
     if len(array) < 2 or bool(np.all(array == array[0])):
         return Estimate.exact(mean)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # the same values always have the same interval
     per_draw = max(1, DRAWS_AT_ONCE // len(array))
     means = []
     for start in range(0, MEAN_RESAMPLES, per_draw):
@@ -131,7 +131,7 @@ def _solve(score: Callable[[float], float], low: float, high: float, target: flo
         return low
     if score(high) > target:
         return high
-    for _ in range(60):
+    for _ in range(60):  # as often as a float can tell the halves apart
         middle = (low + high) / 2
         if score(middle) > target:
             low = middle

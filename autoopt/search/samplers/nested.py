@@ -55,6 +55,7 @@ class NestedSampler:
         self._outer = SubspaceSampler([part], objectives, create([part]))
         self._points: list[_OuterPoint] = []
         budget = max(1, budget)
+        # The square root rounded up, or more if few outer points would leave a part of the budget unused.
         self._share = max(math.isqrt(budget - 1) + 1, budget // max(1, part.space.count))
 
     def next(self, history: History, rng: Random) -> Decision:

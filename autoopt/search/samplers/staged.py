@@ -75,11 +75,13 @@ class StagedSampler:
         trial_count = 0
         for index in range(len(self._create)):
             stage = self._stage(index, starts)
+            # With so few partial chains there is nothing to choose: the next stage starts from all of them.
             if stage.upto is not None and stage.sampler.count <= self._keep:
                 starts = self._all_points(stage)
                 continue
             trials = self._follow(stage, history)
             working = [trial for trial in trials if trial.feedback is not None and not trial.feedback.failed]
+            # The stages that remain share what is left of the budget equally.
             share = max(1, math.ceil((self._budget - trial_count) / (len(self._create) - index)))
             decision = self._next_in_stage(stage, trials, bool(working), share, rng)
             if decision is not None:

@@ -152,7 +152,7 @@ class CauseSearch:
         cause = self._explanation(every, tried[1:])
         if not cause and self._is_changed(every):
             cause = every
-            if len(names) > 2:
+            if len(names) > 2:  # the only pair of two factors is the later night itself
                 pairs = self._likely_pairs(tried[1:])
                 self._measure(pairs, until)
                 cause = self._explanation(every, pairs)
@@ -228,6 +228,7 @@ class CauseSearch:
         ratios = self._ratios(singles)
         effects = {single: abs(math.log(ratios[single].value)) if single in ratios else math.inf for single in singles}
         ordered = sorted(singles, key=lambda single: -effects[single])
+        # Two factors with large effects have small numbers.
         pairs = sorted(combinations(range(len(ordered)), 2), key=sum)
         return [ordered[first] | ordered[second] for first, second in pairs[:MOST_PAIRS]]
 
