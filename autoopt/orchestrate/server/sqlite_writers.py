@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from prefect.server.database.configurations import AioSqliteConfiguration
-    from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 
 class WriterQueue:
@@ -49,8 +48,10 @@ def queue_writers() -> None:
 
     @asynccontextmanager
     async def begin_in_turn(
-        self: AioSqliteConfiguration, session: AsyncSession, with_for_update: bool = False
-    ) -> AsyncIterator[AsyncSessionTransaction]:
+        self: AioSqliteConfiguration,
+        session: Any,  # noqa: ANN401  SQLAlchemy's, which only the store may import
+        with_for_update: bool = False,
+    ) -> AsyncIterator[Any]:
         queue = queues.setdefault(asyncio.get_running_loop(), WriterQueue())
         async with queue.turn(), begin(self, session, with_for_update) as transaction:
             yield transaction
