@@ -50,6 +50,9 @@ class Inspection:
     """Elements of weights by type."""
     layer_parameters: Mapping[str, int] = field(default_factory=dict)
     """Elements of the weights of layers by operator: Conv, MatMul, LSTM, ...; integer layers count as float ones."""
+    layer_work: Mapping[str, int] = field(default_factory=dict)
+    """Multiplications by these weights in one inference by operator, of which only shares mean something; empty if
+    unknown."""
     body_counts: Mapping[str, int] = field(default_factory=dict)
     """Those of the nodes that are in bodies of If, Loop and Scan, by operator."""
     table_lengths: Mapping[str, int] = field(default_factory=dict)

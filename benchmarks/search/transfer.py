@@ -43,6 +43,8 @@ WEIGHTS: Final[Mapping[str, tuple[int, int, int]]] = {
     "sms_transformer": (0, 590_080, 0),
 }
 """Elements of the weights of each model's convolutions, of its matrix products, and of its recurrent operators."""
+LATE_DYNAMIC: Final = ("magika_v3_3",)
+"""Models of which convolutions do most of the work, so that their proposals try dynamic quantization late."""
 LEAST: Final = 0.1
 """Similarity of models that have nothing in common."""
 
@@ -196,11 +198,13 @@ def promised_gain(factors: Sequence[Factor], effects: Effects, trust: float) -> 
 
 
 def as_proposed(table: Table) -> Table:
-    """The table with the first points of the search of a proposed graph; preparation alone comes last."""
+    """The table with the first points of the search of a proposed graph: preparation alone comes last, or nearly so."""
     points = _expert_points(table)
     chains: list[ChainSpace] = []
     for chain in table.chains:
-        weight = LITTLE if chain.id in points and not _lossy_node(chain) else 1.0
+        lossy = _lossy_node(chain)
+        is_late = not lossy or (lossy in ("dynamic", "dense") and table.name in LATE_DYNAMIC)
+        weight = LITTLE if chain.id in points and is_late else 1.0
         chains.append(replace(chain, prior=tuple(points.get(chain.id, ())), weight=weight))
     return replace(table, chains=tuple(chains))
 

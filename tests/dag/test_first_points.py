@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from proposal_cases import CNN, TRANSFORMER, TREES, model, proposed
 
 from autoopt.model.inspection import Inspection, ValueSpec
@@ -31,9 +32,9 @@ def test_all_preparation_comes_before_each_kind_of_quantization() -> None:
     assert "names -> simplify -> fuse -> dynamic" in first(TRANSFORMER)
 
 
-def test_recurrent_layers_are_tried_in_float_and_at_run_time() -> None:
+def test_recurrent_layers_are_tried_at_run_time_before_they_stay_in_float() -> None:
     static = first(model("Conv", "LSTM", "MatMul"))["names -> simplify -> static"]
-    assert [values["dynamic_ops"] for values in static] == [[], ["LSTM"], ["LSTM"]]
+    assert [values["dynamic_ops"] for values in static] == [["LSTM"], ["LSTM"], []]
 
 
 def test_the_layers_of_a_model_with_attention_are_quantized_first() -> None:
@@ -69,6 +70,23 @@ def test_models_with_convolutions_begin_with_static_quantization() -> None:
     chains = list(first(model("Conv", "MatMul", "Relu", layer_parameters={"Conv": 1000, "MatMul": 9000})))
     lossy = [chain.removeprefix("names -> simplify -> ") for chain in chains]
     assert [chain for chain in lossy if chain in ("static", "dynamic")] == ["static", "dynamic"]
+
+
+@pytest.mark.parametrize(("conv", "weight"), [(69, 1.0), (70, 0.99)])
+def test_dynamic_quantization_comes_late_where_convolutions_do_most_of_the_work(conv: int, weight: float) -> None:
+    _, plan = proposed(model("Conv", "MatMul", "Relu", layer_work={"Conv": conv, "MatMul": 100 - conv}))
+    weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
+    assert weights["names -> simplify -> dynamic"] == weight
+    assert weights["names -> simplify -> static"] == 1.0
+
+
+@pytest.mark.parametrize(("divisions", "place"), [(0, "last"), (3, "last"), (4, "first")])
+def test_preparation_comes_first_where_hard_sigmoids_are_in_single_operators(divisions: int, place: str) -> None:
+    counts = {"Conv": 9, "Add": 4, "Clip": 4, "Div": divisions}
+    _, plan = proposed(replace(CNN, op_counts=counts))
+    weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
+    preparation = weights["names -> simplify -> activations"]
+    assert preparation == (max(weights.values()) if place == "first" else min(weights.values()))
 
 
 def test_the_original_precision_is_left_out_if_another_one_is_required() -> None:

@@ -159,8 +159,22 @@ def _has_only_trees(model: Inspection) -> bool:
 
 def _conv_share(model: Inspection) -> float:
     """Share of the layers' weights that convolutions hold."""
-    total = sum(model.layer_parameters.values())
-    convolutions = sum(model.layer_parameters.get(op, 0) for op in ("Conv", "ConvTranspose"))
+    return _share_of_convolutions(model.layer_parameters)
+
+
+def conv_work_share(model: Inspection) -> float:
+    """Share of the multiplications by weights that convolutions do; 0 if it is unknown."""
+    return _share_of_convolutions(model.layer_work)
+
+
+def has_split_hard_sigmoids(model: Inspection) -> bool:
+    """True if the model has hard sigmoids as additions, clips and divisions."""
+    return 0 < model.op_counts.get("Clip", 0) <= model.op_counts.get("Div", 0)
+
+
+def _share_of_convolutions(amounts: Mapping[str, int]) -> float:
+    total = sum(amounts.values())
+    convolutions = sum(amounts.get(op, 0) for op in ("Conv", "ConvTranspose"))
     return convolutions / total if total else 0.0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from autoopt.dag.graph.priors import Prior, Scope
@@ -20,13 +21,13 @@ _STATIC: Final[Mapping[str, Value]] = {**_INT8, "calibrate_method": "MinMax"}
 _DYNAMIC: Final[Mapping[str, Value]] = {"per_channel": True, "weight_type": "QInt8"}
 FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     "static": (
-        {**_STATIC, "op_types": HEAVY, "dynamic_ops": []},
         {**_STATIC, "op_types": HEAVY, "dynamic_ops": ["LSTM"]},
         {**_STATIC, "op_types": [], "dynamic_ops": ["LSTM"]},
+        {**_STATIC, "op_types": HEAVY, "dynamic_ops": []},
     ),
     "dynamic": ({**_DYNAMIC, "op_types": DENSE}, {**_DYNAMIC, "op_types": []}),
     "selective": (
-        {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "rank_by": "noise_for_work", "dynamic_ops": []},
+        {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "rank_by": "noise_for_work", "dynamic_ops": ["LSTM"]},
         {**_INT8, "op_types": [], "exclude_worst": 3, "rank_by": "work", "dynamic_ops": []},
     ),
     "half": ({"keep_io_types": True, "op_block_list": []},),
@@ -59,12 +60,26 @@ GEMM: Final[Mapping[str, Value]] = {"engine": "onnxsim"}
 """Of `simplify` before `STATIC` in transformers: a product with its bias becomes a Gemm, one integer operator."""
 FloatsAt: TypeAlias = Literal["", "first", "last"]
 LITTLE: Final = 0.99
-"""Weight of preparation alone."""
+"""Weight of chains that come after the others."""
 MUCH: Final = 1.1
-"""The same for decoders with a cache."""
+"""Weight of preparation alone where it comes first."""
 LAST: Final = "last, because the runtime itself prepares models much like this"
 LEFT_OUT: Final = ("graph", "session")
 """Nodes that the first points do without, but for one that has the session options."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The chains that come before or after the others."""
+
+    floats: FloatsAt
+    """Place of the chains without a lossy pass; empty if none are tried."""
+    reason: str = ""
+    """The reason if they come first."""
+    one_thread: bool = True
+    """True if a single thread may be fastest, as for small models."""
+    late: Mapping[str, str] = field(default_factory=dict)
+    """Lossy nodes of which little is expected, with the reason."""
 
 
 def first_points(
@@ -72,25 +87,24 @@ def first_points(
     nodes: Mapping[str, Template],
     fixed: Mapping[str, Mapping[str, Value]],
     *,
-    floats: FloatsAt,
-    one_thread: bool = True,
+    places: Places,
     lossy: Mapping[str, Sequence[Mapping[str, Value]]] = FIRST_VALUES,
 ) -> Iterator[Prior]:
     """Preferences for the points to try first.
 
-    `stages` have the nodes at each place of the graph, without those that are ruled out. `floats` is the place of
-    chains without a lossy pass, empty if none are tried; `one_thread`: a single thread may be fastest, as for small
-    models.
+    `stages` have the nodes at each place of the graph, without those that are ruled out.
     """
     tried = set(itertools.chain.from_iterable(stages))
-    if floats:
-        with_session = one_thread and "session" in tried
-        yield from _float_points(_chain(stages, nodes), nodes, floats, with_session=with_session)
+    if places.floats:
+        with_session = places.one_thread and "session" in tried
+        yield from _float_points(_chain(stages, nodes), nodes, places, with_session=with_session)
     for node, points in lossy.items():
         if node not in tried:
             continue
         searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
         chain = _chain(stages, nodes, node)
+        if node in places.late:
+            yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=places.late[node], origin="library")
         prepared: dict[str, Mapping[str, Value]] = {}
         if node in STATIC and "fuse" in tried and "simplify" in chain:
             prepared["simplify"] = GEMM
@@ -103,7 +117,7 @@ def first_points(
 
 
 def _float_points(
-    preparation: tuple[str, ...], nodes: Mapping[str, Template], floats: FloatsAt, *, with_session: bool
+    preparation: tuple[str, ...], nodes: Mapping[str, Template], places: Places, *, with_session: bool
 ) -> Iterator[Prior]:
     """All preparation with its first values, then the same on one thread."""
     begin: dict[str, Mapping[str, Value]] = {}
@@ -112,9 +126,8 @@ def _float_points(
             begin[node] = {name: values[0][0] for name, values in nodes[node].search.items()}
     if not begin:
         return
-    if floats == "first":
-        reason = "first, because fused attention with a cache gains without a change of results"
-        yield from _preferred(preparation, begin, MUCH, reason)
+    if places.floats == "first":
+        yield from _preferred(preparation, begin, MUCH, places.reason)
     else:
         yield from _preferred(preparation, begin, LITTLE, LAST)
     if with_session and "intra_op_num_threads" in nodes["session"].search:
