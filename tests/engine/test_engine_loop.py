@@ -246,3 +246,16 @@ def test_a_pass_that_does_nothing_does_not_stay_in_the_space(tmp_path: Path) -> 
     simulation.pool.passes = {"identity_elimination": faster(0.5), "remove_unused": unchanged, "name_fix": failing}
     trials = make_loop(simulation).run(AtOnce())
     assert len({trial.chain.name.rpartition(" ")[2] for trial in trials}) == len(trials) <= 3
+
+
+@pytest.mark.parametrize(("is_rival", "factor", "expected"), [(False, 1.2, None), (True, 1.2, 1.0), (True, 0.5, 1.0)])
+def test_the_first_candidate_has_to_beat_the_source_if_that_is_an_answer(
+    simulation: Simulation, is_rival: bool, factor: float, expected: float | None
+) -> None:
+    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, faster(factor))
+    loop = make_loop(simulation)
+    loop.source_is_rival = is_rival
+    loop.run(AtOnce())
+    first, *_, last = simulation.store.trials.all(loop.ctx.run)
+    assert first.details["incumbent"] == expected
+    assert last.details["incumbent"] == pytest.approx(min(factor, expected or factor))

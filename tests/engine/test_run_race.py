@@ -13,7 +13,8 @@ import pytest
 from simulation import Model, Simulation, faster
 
 from autoopt import json_codec
-from autoopt.engine.run.race import EXTENSION, FEWEST_ROUNDS, Race, measure_repeatedly, round_settings
+from autoopt.engine.run import race
+from autoopt.engine.run.race import BUSY_FACTOR, EXTENSION, FEWEST_ROUNDS, Race, measure_repeatedly, round_settings
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate
@@ -264,14 +265,14 @@ def test_each_round_has_a_seed_of_its_own_and_time_for_every_model(tmp_path: Pat
     candidates = [simulation.candidate] * 3
     assert round_settings(evidence, candidates[:1], 0)["seconds"] == pytest.approx(4.0)
     assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(8.0)
-    assert round_settings(evidence, candidates, 0, remaining=1.5)["seconds"] == 1.5
     assert {round_settings(evidence, candidates, number)["seed"] for number in range(5)} == set(range(5))
 
     key = simulation.candidate.key
     on_one_thread = {DETAIL: json_codec.to_json(TwoRatios(Estimate.exact(0.5), Estimate.exact(0.5)))}
     records = [replace(record, details={**record.details, **on_one_thread}) for record in evidence.records(key)]
     evidence.rounds.records[key] = records
-    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(2 * 8.0)
+    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(BUSY_FACTOR * 8.0)
+    assert round_settings(evidence, candidates, 0, is_certain=True)["seconds"] == pytest.approx(8.0)
 
 
 def test_a_race_that_was_interrupted_goes_on_with_what_it_measured(tmp_path: Path) -> None:
@@ -332,3 +333,16 @@ def test_a_slower_model_is_measured_no_more_than_needed_where_the_source_breaks_
     assert result.best is not None
     assert result.best.chain == "fold"
     assert len(joint(simulation)) == 4 + FEWEST_ROUNDS
+
+
+def test_rivals_that_will_not_be_known_better_are_left_out_while_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside other programs, no number of rounds tells candidates apart that differ by a few percent."""
+    monkeypatch.setattr(race, "MOST_RIVALS", 2)
+    simulation = simulate(tmp_path, (0.5, 0.51, 0.52))
+    simulation.pool.on_one_thread = True
+    finish(simulation.session())
+    rounds = joint(simulation)[4:]  # after the baseline and three trials
+    names = [name for models in rounds for name in models[1:]]
+    assert sorted(names) == FEWEST_ROUNDS * ["name_fix"] + FEWEST_ROUNDS * ["remove_unused"]

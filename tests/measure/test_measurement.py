@@ -57,22 +57,67 @@ def test_an_interval_that_other_programs_make_wide_is_not_measured_to_the_last_p
 
 
 def test_a_clearly_worse_candidate_stops_after_a_few_rounds(machine: Machine) -> None:
-    measurement = measured([machine.model(400)], machine.model(100), incumbent_ratio=0.6)
+    measurement = measured([machine.model(80)], machine.model(100), incumbent_ratio=0.6)
     assert measurement.stopped == "worse"
     assert measurement.rounds <= 8
 
 
-def test_a_candidate_three_times_slower_than_the_best_stops_at_once(machine: Machine) -> None:
+def test_a_hopeless_candidate_gets_a_look_at_one_session(machine: Machine) -> None:
     measurement = measured([machine.model(3000)], machine.model(1000), incumbent_ratio=1.0)
-    assert measurement.stopped == "worse"
+    assert measurement.stopped == "hopeless"
     assert measurement.rounds == 3
     comparison = measurement.comparisons[0]
     assert comparison.source is not None
+    assert [len(subject.replicas) for subject in subjects_of(comparison)] == [1, 1]
+    assert comparison.estimate().low > 1.5
     warm_up_calls = 0.0
     for subject, ms in ((comparison.candidate, 3.0), (comparison.source, 1.0)):
         for replica in subject.replicas:
             warm_up_calls += ms * (1 + replica.warm.calls) / 1e3 + replica.cold_start / 1e9
     assert measurement.seconds - warm_up_calls < 0.1
+
+
+def test_beside_other_programs_a_candidate_must_look_slower_to_be_hopeless(machine: Machine) -> None:
+    machine.load = Load(2.0, runnable=8.0)
+    slow, hopeless = machine.model(1700, noise=0.001), machine.model(2500, noise=0.001)
+    source = machine.model(1000, noise=0.001)
+    assert measured([slow], source, incumbent_ratio=1.0).stopped == "worse"
+    assert measured([hopeless], source, incumbent_ratio=1.0).stopped == "hopeless"
+    machine.load = Load(0.0)
+    assert measured([slow], source, incumbent_ratio=1.0).stopped == "hopeless"
+
+
+def test_a_session_that_is_slow_by_a_quarter_makes_no_candidate_hopeless(machine: Machine) -> None:
+    slow = machine.model(1000 * 1.25, noise=0.0)
+
+    def first_one_slow(number: int) -> Callable[[], None]:
+        return (slow if number == 0 else machine.model(900, noise=0.0))(number)
+
+    measurement = measured([first_one_slow], machine.model(1000, noise=0.0), incumbent_ratio=0.9)
+    assert measurement.stopped != "hopeless"
+    assert measurement.comparisons[0].estimate().low < 0.95
+
+
+def test_after_a_look_that_promised_too_little_all_sessions_count(machine: Machine) -> None:
+    """The first pair says that the candidate is hopeless, the next ones do not."""
+    calls = 0
+
+    def spell() -> None:
+        nonlocal calls
+        calls += 1
+        machine.slowdown = 3.0 if calls < 8 else 1.0
+
+    candidate = machine.occasionally(0.9, spell, every=1)
+    measurement = measured([candidate], machine.model(1000, noise=0.0), incumbent_ratio=1.0, seed=1)
+    comparison = measurement.comparisons[0]
+    assert measurement.stopped != "hopeless"
+    assert len(comparison.candidate.replicas) == 8
+    assert {pair.replica for pair in comparison.pairs} == set(range(8))
+
+
+def test_rivals_are_never_hopeless(machine: Machine) -> None:
+    models = [machine.model(4000), machine.model(5000)]
+    assert measured(models, machine.model(1000), incumbent_ratio=1.0).stopped == "narrow"
 
 
 def test_one_that_may_win_is_not_stopped_as_worse(machine: Machine) -> None:

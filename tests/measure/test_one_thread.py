@@ -16,10 +16,10 @@ from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.latency import meter, one_thread
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import QUIET, Load
-from autoopt.measure.latency.measurement import Measurement, StopReason
+from autoopt.measure.latency.measurement import Measurement, StopReason, width_beside
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model import io
 from autoopt.target import Target
@@ -80,6 +80,8 @@ def test_on_a_busy_machine_no_candidate_is_certain(
     assert ratios_of(request_on_two_threads, monkeypatch, wide=1e9, busy=True) != [None]
     shorter = one_thread.clock_settings(request_on_two_threads, busy=True)
     assert shorter.seconds == one_thread.CLOCK_SHARE * request_on_two_threads.settings.seconds
+    assert shorter.target_width == width_beside(DISTURBANCE)
+    assert one_thread.clock_settings(request_on_two_threads, busy=False) == request_on_two_threads.settings
     one = replace(request_on_two_threads, target=Target(threads=1))
     assert one_thread.clock_settings(one, busy=True) == one.settings
 
@@ -89,6 +91,27 @@ def test_what_is_too_slow_by_the_clock_is_measured_again_only_beside_other_progr
 ) -> None:
     assert ratios_of(request_on_two_threads, monkeypatch, wide=0.0, stopped="worse") == [None]
     assert ratios_of(request_on_two_threads, monkeypatch, wide=0.0, stopped="worse", busy=True) != [None]
+
+
+def test_other_programs_do_not_make_up_for_what_is_hopeless_with_as_many_threads(
+    request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ratios_of(request_on_two_threads, monkeypatch, wide=0.0, stopped="hopeless", busy=True) == [None]
+    other = ModelFile(request_on_two_threads.candidate.path, {"intra_op_num_threads": 1})
+    request = replace(request_on_two_threads, candidate=other)
+    assert ratios_of(request, monkeypatch, wide=0.0, stopped="hopeless", busy=True) != [None]
+
+
+@pytest.mark.parametrize(("load", "error"), [(BUSY, one_thread.LOOK_DISTURBANCE), (QUIET, 0.0)])
+def test_the_ratio_of_a_hopeless_candidate_shows_what_other_programs_add(
+    request_on_two_threads: MeasureRequest, load: Load, error: float
+) -> None:
+    by_clock = Estimate(2.0, 1.9, 2.1)
+    reply = MeasureReply(ratios={MEDIAN_LATENCY: by_clock}, details={"stopped": "hopeless"})
+    changed = one_thread.with_one_thread(request_on_two_threads, reply, None, load)
+    expected = math.hypot(by_clock.log_deviation, error)
+    assert changed.ratios[MEDIAN_LATENCY].log_deviation == pytest.approx(expected, rel=1e-3)
+    assert changed.ratios[MEDIAN_LATENCY].value == 2.0
 
 
 def test_models_on_one_thread_are_not_measured_twice(

@@ -67,6 +67,8 @@ class SearchLoop:
     """The expectation that ends the search if it comes true; None to search in any case."""
     patience: int | None = None
     """The number of trials that may fail before the first success; None for any number."""
+    source_is_rival: bool = False
+    """A candidate that is slower than the source model cannot be the answer."""
     after_trial: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
     """Receives the completed trials after each one."""
     completed: list[CompletedTrial] = field(default_factory=list)
@@ -138,7 +140,7 @@ class SearchLoop:
             point=proposal.point,
             owner=ctx.store.owner,
             # Enough for any process to execute the trial.
-            details={"incumbent": self.incumbent(), "upto": proposal.upto},
+            details={"incumbent": self._to_beat(chain), "upto": proposal.upto},
         )
         ctx.store.trials.add(trial)
         ctx.attempt.observer.on_trial_start(proposal.number, chain.name, proposal.point)
@@ -213,13 +215,29 @@ class SearchLoop:
             path.append(FAILED if record.output is None else record.output.key)
         return tuple(path)
 
+    def _to_beat(self, chain: Chain) -> float | None:
+        """The latency ratio from which a candidate of this chain cannot be the answer; None if there is none.
+
+        Where lossy candidates are only shown, they do not compete with the others.
+        """
+        rivals = self.completed
+        if self.ctx.problem.unverified:
+            rivals = [trial for trial in rivals if trial.chain.lossy == chain.lossy]
+        best = self._best_ratio(rivals)
+        if not self.source_is_rival:
+            return best
+        return 1.0 if best is None else min(1.0, best)
+
     def incumbent(self) -> float | None:
         """The best latency ratio of a feasible trial so far; None before the first, or without a latency objective."""
+        return self._best_ratio(self.completed)
+
+    def _best_ratio(self, trials: Sequence[CompletedTrial]) -> float | None:
         metric = latency_objective(self.ctx.problem.goal.objectives)
         if metric is None:
             return None
         ratios: list[float] = []
-        for trial in self.completed:
+        for trial in trials:
             ratio = trial.result.ratios.get(metric)
             if ratio is not None and trial.result.feasible:
                 ratios.append(ratio.value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from autoopt.engine.inputs.request import Remeasure
 from autoopt.engine.run.evidence import Evidence, judge_again
@@ -20,7 +21,6 @@ from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, eva
 from autoopt.engine.work.problem import Goal, Problem
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp
-from autoopt.json_codec import JsonValue
 from autoopt.metrics import STEADY_STATE, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.report.formatting import plural
@@ -41,8 +41,9 @@ FEW_BEST = 3
 """Number of the best candidates that are measured again if the goal is not speed alone."""
 SECONDS_SHARE, QUIET_SHARE = 0.2, 0.2
 """Shares of the settings `seconds`, for each model of a round and the source, and `quiet_seconds`."""
-BUSY_FACTOR = 2
-"""Factor on the time of rounds that also measure on one thread, because other programs disturb several."""
+BUSY_FACTOR = 5
+"""Factor on the time of rounds that also measure on one thread, because other programs disturb several, as long as the
+gain on the source is not certain."""
 EXTENSION = 2
 """Factor on the setting `rounds`, for a race that is not decided by then."""
 
@@ -104,12 +105,10 @@ class Race:
         leader = self.ranking.leader(trials)
         if leader is None:
             return []
-        rivals = self.ranking.rivals(leader, trials, WORTHWHILE)
-        if not rivals and (self._is_settled(leader) or not self._may_gain(leader, WORTHWHILE)):
+        rivals = [r for r in self.ranking.rivals(leader, trials, WORTHWHILE) if not self._is_exhausted(r)]
+        if not rivals and self._is_done(leader):
             return []
         contenders = [leader, *rivals[: MOST_RIVALS - 1]]
-        if all(map(self._is_exhausted, contenders)):
-            return []
         while len(contenders) > 2 and sum(map(_size, contenders)) > MOST_BYTES:
             contenders.pop()
         return contenders
@@ -125,8 +124,10 @@ class Race:
             lossy = "lossy " if self.ranking.lossy else ""
             attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
         candidates = [trial.candidate for trial in trials]
+        settings = round_settings(self.evidence, candidates, number, is_certain=self.ranking.gains(trials[0]))
+        settings["seconds"] = min(settings["seconds"], remaining)
         try:
-            self.evidence.measure(candidates, round_settings(self.evidence, candidates, number, remaining))
+            self.evidence.measure(candidates, settings)
         except TimeUp:
             return False
         return True
@@ -144,6 +145,12 @@ class Race:
         for trial in trials:
             if trial.result.feasible and trial.key in judged:
                 trial.result = with_measurements(trial.result, judged[trial.key])
+
+    def _is_done(self, leader: CompletedTrial) -> bool:
+        """True if the leader need not be measured again, or would not be known better afterwards."""
+        if self._is_settled(leader) or self._is_exhausted(leader):
+            return True
+        return not self._may_gain(leader, WORTHWHILE)
 
     def _is_settled(self, trial: CompletedTrial) -> bool:
         """True if the candidate was measured in enough rounds, and its ratio and its gain are certain enough."""
@@ -249,18 +256,22 @@ def race_seconds(problem: Problem) -> float:
 
 
 def round_settings(
-    evidence: Evidence, candidates: Sequence[Candidate], number: int, remaining: float = float("inf")
-) -> Mapping[str, JsonValue]:
-    """Settings of one round, of at most the remaining seconds.
+    evidence: Evidence, candidates: Sequence[Candidate], number: int, *, is_certain: bool = False
+) -> dict[str, Any]:
+    """Settings of one round.
 
-    Each round has a seed of its own, so that the order of the blocks differs.
+    Args:
+        evidence: What was measured so far.
+        candidates: Those of the round.
+        number: Number of the round, which has a seed of its own, so that the order of the blocks differs.
+        is_certain: True if the gain of the first candidate on the source is certain.
     """
     settings = evidence.rounds.ctx.problem.measurement_settings
     seconds = settings.seconds * SECONDS_SHARE * (len(candidates) + 1)
-    if any(evidence.is_on_one_thread(candidate.key) for candidate in candidates):
+    if not is_certain and any(evidence.is_on_one_thread(candidate.key) for candidate in candidates):
         seconds *= BUSY_FACTOR
     return {
-        "seconds": min(seconds, remaining),
+        "seconds": seconds,
         "quiet_seconds": settings.quiet_seconds * QUIET_SHARE,
         "seed": settings.seed + number,
     }

@@ -31,7 +31,7 @@ from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.errors import InputError, SystemFailure
-from autoopt.metrics import Estimate
+from autoopt.metrics import Estimate, latency_objective
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.report.formatting import plural
@@ -169,6 +169,7 @@ class Session:
             self._search_deadline(),
             confirmation,
             patience=None if baseline.outcome.good else FAILED_REPAIRS,
+            source_is_rival=self._source_is_rival,
             after_trial=self._record_often,
         )
         with self.ctx.attempt.counts.timing("search"):
@@ -180,6 +181,12 @@ class Session:
                 raise
             self.interim_package.update(self.ctx, self._record_interim(trials), always=True)
         return self.conclude(trials, loop.stopped)
+
+    @property
+    def _source_is_rival(self) -> bool:
+        """True if a candidate that is slower than the source cannot be the answer."""
+        first, *_ = self.ctx.problem.goal.objectives
+        return self.ranking.source_meets and latency_objective([first]) is not None
 
     def conclude(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
         """Decide which of these trials is the best and record the result.

@@ -26,7 +26,7 @@ from autoopt.metrics import NORMAL
 
 SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
 """Makes the subject of a model."""
-StopReason: TypeAlias = Literal["narrow", "no narrower", "worse", "time", "max repeats"]
+StopReason: TypeAlias = Literal["narrow", "no narrower", "hopeless", "worse", "time", "max repeats"]
 GAIN = 0.2
 """Share of its width by which an interval that will not become narrow enough must shrink until the time is up, to make
 more repeats worthwhile. Where sessions differ, more repeats in them do not help: for a model of 0.06 ms on a shared
@@ -36,6 +36,10 @@ LASTING_SHARE = 0.5
 not reduce: less would make the whole interval narrower by a tenth at most."""
 FEWEST_PAIRS = 3
 """Pairs of blocks below which nothing can be said about their spread."""
+HOPELESS, HOPELESS_WHERE_BUSY = 1.5, 2.0
+"""Factors to the best candidate so far from which a look at one session of each model is enough to give a candidate
+up, on a quiet machine and beside other programs. Sessions differ by 1 to 3 %, a few by a quarter for as long as they
+live. Beside ten busy processes, a ratio of 1.33 of models on two threads looked like 1.3 to 2.0."""
 FIRST_SHARE, NEXT_SHARE = 0.02, 0.01
 """Shares of the time for warming up the first and each further session."""
 
@@ -52,6 +56,8 @@ class Measurement:
     settings: MeasurementSettings
     stopped: StopReason = "time"
     seconds: float = 0.0
+    _look_rounds: int = field(init=False, default=0)
+    """Rounds in which the first sessions were timed again, because the first one promised nothing."""
     _first_reading: Reading = field(init=False, default_factory=Reading.now)
     _subjects: list[Subject] = field(init=False)
 
@@ -89,6 +95,10 @@ class Measurement:
         """Yield replica numbers: in the first round with a new session of each model, then all of them in turn."""
         self._add_replicas(FIRST_SHARE)
         yield 0
+        if not self.settings.fixed and self._is_slower(HOPELESS, self._first_ratio):
+            # A second look at the same sessions tells more cheaply than further sessions.
+            self._look_rounds = FEWEST_PAIRS - 1
+            yield from [0] * self._look_rounds
         replicas = self._affordable_replicas(time.monotonic() - began)
         for comparison in self.comparisons:
             comparison.replicas = replicas
@@ -136,28 +146,50 @@ class Measurement:
             comparison.pairs.append(single[number].beside(source) if source else single[number])
 
     def _stop_reason(self) -> StopReason | None:
-        settings = self.settings
-        # Fewer rounds say nothing, so a slow model gets twice the time for them.
-        if self.seconds > settings.seconds * (1 if self.rounds >= FEWEST_PAIRS else 2):
-            return "time"
-        if self.rounds >= settings.max_pairs:
-            return "max repeats"
-        if settings.fixed or not self._is_checkpoint():
-            return None
-        if self._is_worse():
-            return "worse"
+        limit = self._limit_reason()
+        if limit is not None or self.settings.fixed:
+            return limit
+        is_checkpoint = self._is_checkpoint()
+        slower = self._slower_reason(is_checkpoint=is_checkpoint)
+        if slower is not None or not is_checkpoint:
+            return slower
         load = Load.between(self._first_reading, Reading.now())
         reasons = [self._width_reason(comparison, load) for comparison in self.comparisons]
         if None in reasons:
             return None
         return "no narrower" if "no narrower" in reasons else "narrow"
 
-    def _is_worse(self) -> bool:
-        """Tell if the only candidate is certainly slower than the best so far."""
+    def _limit_reason(self) -> StopReason | None:
+        # Fewer rounds say nothing, so a slow model gets twice the time for them.
+        if self.seconds > self.settings.seconds * (1 if self.rounds >= FEWEST_PAIRS else 2):
+            return "time"
+        return "max repeats" if self.rounds >= self.settings.max_pairs else None
+
+    def _slower_reason(self, *, is_checkpoint: bool) -> StopReason | None:
+        if (is_checkpoint or self.rounds == FEWEST_PAIRS) and self._is_slower(self._hopeless, self._lowest_ratio):
+            return "hopeless"
+        return "worse" if is_checkpoint and self._is_slower(self.settings.margin, self._lowest_ratio) else None
+
+    @property
+    def _hopeless(self) -> float:
+        """The factor from which a candidate is hopeless on this machine."""
+        is_busy = Load.between(self._first_reading, Reading.now()).busy
+        return HOPELESS_WHERE_BUSY if is_busy else HOPELESS
+
+    def _is_slower(self, factor: float, ratio: Callable[[], float]) -> bool:
+        """Tell if the only candidate's ratio is above this multiple of the best one so far."""
         incumbent = self.settings.incumbent_ratio
         if incumbent is None or len(self.comparisons) > 1 or self.comparisons[0].source is None:
             return False
-        return self.comparisons[0].estimate().low > incumbent * self.settings.margin
+        return ratio() > incumbent * factor
+
+    def _first_ratio(self) -> float:
+        pair = self.comparisons[0].pairs[0]
+        return pair.candidate / pair.source
+
+    def _lowest_ratio(self) -> float:
+        """The ratio above which the candidate's certainly lies."""
+        return self.comparisons[0].estimate().low
 
     def _width_reason(self, comparison: Comparison, load: Load) -> StopReason | None:
         if len(comparison.selected_pairs()) < max(FEWEST_PAIRS * self.replicas, 12):
@@ -166,8 +198,7 @@ class Measurement:
         width = (estimate.high - estimate.low) / estimate.value
         target = self.settings.target_width
         if comparison.source is not None:
-            lasting_width = 2 * NORMAL * error_of(estimate.value, load.contention)
-            target = max(target, LASTING_SHARE * lasting_width)
+            target = max(target, width_beside(error_of(estimate.value, load.contention)))
         if width <= target:
             return "narrow"
         longer = max(1.0, self.settings.seconds / max(self.seconds, 1e-9))
@@ -178,9 +209,10 @@ class Measurement:
 
     def _is_checkpoint(self) -> bool:
         """True when it is worth looking at the estimates: at first after each round, then once per replica."""
-        if self.rounds <= self.replicas:
-            return self.rounds >= FEWEST_PAIRS
-        return self.rounds % max(self.replicas, FEW) == 0
+        rounds = self.rounds - self._look_rounds
+        if rounds <= self.replicas:
+            return rounds >= FEWEST_PAIRS
+        return rounds % max(self.replicas, FEW) == 0
 
     def summary(self, comparison: Comparison) -> dict[str, JsonValue]:
         """Describe how one comparison went, as JSON for the evaluation's details."""
@@ -190,6 +222,15 @@ class Measurement:
             "shared_variance": shared_variance(self.comparisons),
             **comparison.summary(),
         }
+
+
+def width_beside(error: float) -> float:
+    """Relative width of an interval that is narrow enough beside an error which more repeats do not reduce.
+
+    Args:
+        error: Standard deviation of the logarithm.
+    """
+    return LASTING_SHARE * 2 * NORMAL * error
 
 
 def measure_in_turns(

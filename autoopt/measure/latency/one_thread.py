@@ -15,7 +15,7 @@ from autoopt.measure.contention import error_of
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import Load, core_count
-from autoopt.measure.latency.measurement import Measurement, SubjectOf
+from autoopt.measure.latency.measurement import Measurement, SubjectOf, width_beside
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios
@@ -23,19 +23,25 @@ from autoopt.metrics import MEDIAN_LATENCY, Estimate
 
 WIDE = 0.2
 """Relative width of the interval by the clock from which the ratio on one thread is measured too, on any machine."""
-CLOCK_SHARE, CPU_SHARE = 0.5, 0.6
-"""Shares of the setting `seconds` for measuring by the clock and on one thread, where the machine is busy."""
-REPLICAS = 4
-"""Sessions of each model at most, as the time is only a share of that by the clock."""
+CLOCK_SHARE, CPU_SHARE = 0.2, 0.4
+"""Shares of the setting `seconds` for measuring by the clock and on one thread, where the machine is busy. More of it
+by the clock says little: in 5 to 7 s beside eight busy processes, intervals of six models were 8 to 40 % wide on each
+side, and other programs add 20 % whatever the time."""
+REPLICAS, ROUNDS = 3, 6
+"""Sessions of each model and rounds of blocks at most: beside the error of `DIFFERENCE`, more tell nothing. With four
+sessions and twelve rounds, intervals were 1 to 4 % wide on each side beside eight busy processes."""
+LOOK_DISTURBANCE = 0.2
+"""`DISTURBANCE` of a look of three pairs of blocks."""
 UNIFORM = 12**-0.5
 """Standard deviation of a uniform distribution, relative to its width."""
 
 
 def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSettings:
-    """Shorten the measurement by the clock where one on one thread will follow."""
+    """Shorten the measurement by the clock where other programs disturb it anyway, and one on one thread follows."""
     settings = request.settings
     if busy and timing.can_time_on_core() and any(_is_comparable(request, model) for model in request.models):
-        return replace(settings, seconds=CLOCK_SHARE * settings.seconds)
+        width = max(settings.target_width, width_beside(DISTURBANCE))
+        return replace(settings, seconds=CLOCK_SHARE * settings.seconds, target_width=width)
     return settings
 
 
@@ -56,14 +62,21 @@ def ratios_on_one_thread(
     reference = subject_of(_on_one_thread(request.source))
     uncertain: dict[int, Comparison] = {}
     for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
-        is_uncertain = busy or (measurement.stopped != "worse" and _is_wide(request, model, comparison))
+        is_uncertain = _is_uncertain(
+            measurement, comparison, same_threads=_has_source_threads(request, model), busy=busy
+        )
         if is_uncertain and _is_comparable(request, model):
             candidate = subject_of(_on_one_thread(model))
             uncertain[number] = Comparison(candidate, reference, seed=request.settings.seed)
     if uncertain:
         settings = request.settings
-        seconds, replicas = CPU_SHARE * settings.seconds, min(REPLICAS, settings.replicas)
-        settings = replace(settings, seconds=seconds, replicas=replicas, incumbent_ratio=None)
+        settings = replace(
+            settings,
+            seconds=CPU_SHARE * settings.seconds,
+            replicas=min(REPLICAS, settings.replicas),
+            max_pairs=min(ROUNDS, settings.max_pairs),
+            incumbent_ratio=None,
+        )
         Measurement(list(uncertain.values()), settings).run()
     for number, comparison in uncertain.items():
         ratios[number] = comparison.estimate()
@@ -77,8 +90,10 @@ def with_one_thread(
 
     Without a load, the ratio by the clock is as certain as its interval says.
     """
-    if on_one_thread is None or MEDIAN_LATENCY not in reply.ratios:
+    if MEDIAN_LATENCY not in reply.ratios:
         return reply
+    if on_one_thread is None:
+        return _with_disturbance(request, reply, load)
     difference = math.hypot(DIFFERENCE, error_of(on_one_thread.value, load.contention))
     disturbance = DISTURBANCE if load.busy else 0.0
     both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_one_thread, disturbance, difference)
@@ -91,6 +106,14 @@ def with_one_thread(
         both = TwoRatios(both.by_clock, expected, disturbance=abs(most), difference=difference)
     ratios = {**reply.ratios, MEDIAN_LATENCY: both.combined()}
     return replace(reply, ratios=ratios, details={**reply.details, DETAIL: json_codec.to_json(both)})
+
+
+def _with_disturbance(request: MeasureRequest, reply: MeasureReply, load: Load) -> MeasureReply:
+    """The reply for a hopeless candidate with what other programs add to its ratio by the clock."""
+    if not load.busy or reply.details.get("stopped") != "hopeless" or not _is_comparable(request, request.candidate):
+        return reply
+    ratio = reply.ratios[MEDIAN_LATENCY].with_log_error(LOOK_DISTURBANCE)
+    return replace(reply, ratios={**reply.ratios, MEDIAN_LATENCY: ratio})
 
 
 def _is_comparable(request: MeasureRequest, model: ModelFile) -> bool:
@@ -109,10 +132,17 @@ def _thread_count(request: MeasureRequest, model: ModelFile | None) -> int:
     return threads or core_count()
 
 
-def _is_wide(request: MeasureRequest, model: ModelFile, comparison: Comparison) -> bool:
-    """True if the clock left the ratio of two models with the same number of threads uncertain."""
-    same_threads = _thread_count(request, model) == _thread_count(request, request.source)
-    if comparison.source is None or not same_threads:
+def _has_source_threads(request: MeasureRequest, model: ModelFile) -> bool:
+    """True if a model runs on as many threads as the source."""
+    return _thread_count(request, model) == _thread_count(request, request.source)
+
+
+def _is_uncertain(measurement: Measurement, comparison: Comparison, *, same_threads: bool, busy: bool) -> bool:
+    """True if the clock left a ratio uncertain."""
+    if busy:
+        # Other programs do not make up for a factor that is hopeless, a different number of threads may.
+        return measurement.stopped != "hopeless" or not same_threads
+    if comparison.source is None or not same_threads or measurement.stopped in ("worse", "hopeless"):
         return False
     ratio = comparison.estimate()
     return ratio.high - ratio.low > WIDE * ratio.value
