@@ -40,6 +40,7 @@ def test_recurrent_layers_are_tried_at_run_time_before_they_stay_in_float() -> N
 def test_the_layers_of_a_model_with_attention_are_quantized_first() -> None:
     points = first(model("Conv", "MatMul", "Erf", "Add"))["names -> simplify -> static"]
     assert [values["op_types"] for values in points] == [["Conv", "Gemm", "MatMul"], []]
+    assert all(values["op_types"] for values in first(TRANSFORMER)["names -> simplify -> static"])
 
 
 def test_products_meet_static_quantization_with_their_biases_and_outside_a_fused_attention() -> None:

@@ -44,10 +44,19 @@ FOR_CONVOLUTIONS: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     ),
 }
 """The same for convolutional models: between layers in integers, additions and activations gain by integers too."""
+FOR_ATTENTION: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
+    **FIRST_VALUES,
+    "static": FIRST_VALUES["static"][:2],
+    "selective": (
+        {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "rank_by": "noise_for_work", "dynamic_ops": []},
+        {**_INT8, "op_types": HEAVY, "exclude_worst": 8, "rank_by": "noise_for_work", "dynamic_ops": []},
+    ),
+}
+"""The same for attention, GELU and normalization, which are slower and far less exact in integers."""
 FOR_TEXT: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     "weights": ({**_BLOCKS, "bits": 8}, {**_BLOCKS, "bits": 4}, {**_BLOCKS, "bits": 8, "embeddings": True}),
     "calibrated": ({**_CALIBRATED, "sensitive_share": 0.25}, {**_CALIBRATED, "sensitive_share": 0.0}),
-    **FIRST_VALUES,
+    **FOR_ATTENTION,
 }
 """The same for models that generate text: each token reads all weights, so few bits come first."""
 AS_QUANTIZERS_DO: Final[Mapping[str, Value]] = {"per_channel": False, "op_types": DENSE}

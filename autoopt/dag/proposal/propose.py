@@ -30,6 +30,7 @@ from autoopt.dag.proposal.exclusions import (
 from autoopt.dag.proposal.first_points import (
     AS_QUANTIZERS_DO,
     FIRST_VALUES,
+    FOR_ATTENTION,
     FOR_CONVOLUTIONS,
     FOR_TEXT,
     Places,
@@ -137,6 +138,8 @@ def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, 
     values = FIRST_VALUES
     if inputs.generates_text:
         values = FOR_TEXT
+    elif has_fusable_parts(model) and "Conv" not in model.ops:
+        values = FOR_ATTENTION
     elif "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
         values = FOR_CONVOLUTIONS
     if not inputs.quantized:
