@@ -109,4 +109,4 @@ def bisect(
         if as_json:
             print_json(to_json(bisection), stream)
         else:
-            write_bisection(bisection, sys.stdout)
+            write_bisection(bisection, stream)

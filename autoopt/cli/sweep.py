@@ -91,11 +91,11 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
             result = _run(replace(request, observer=progress), chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
-    if not as_json:
-        from autoopt.report.sweep import write_sweep
+        else:
+            from autoopt.report.sweep import write_sweep
 
-        write_sweep(result, sys.stdout)
-        typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
+            write_sweep(result, stream)
+            typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
     return exit_code(not result.failed)
 
 
@@ -169,8 +169,8 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
             result = run_sweep(request)
         if as_json:
             print_json(result.to_json(), stream)
-    if not as_json:
-        write_sweep(result, sys.stdout)
+        else:
+            write_sweep(result, stream)
     if junit is not None:
         _write(junit, junit_xml(result), "w")
     if badge is not None:
