@@ -609,9 +609,11 @@ class _Splitter:
         if data is None or not 0 <= place.start <= place.stop <= len(data):
             raise NotSplit("external data that are not there")
         self._ranges.setdefault(place.location, set()).add((place.start, place.stop))
-        content: list[Piece] = [_header(_RAW_DATA, place.stop - place.start), data[place.start : place.stop]]
+        content: list[Piece]
         if place.stop - place.start >= LEAST_WEIGHT:
             content = [self._moved(data, place.start, place.stop)]
+        else:
+            content = [_header(_RAW_DATA, place.stop - place.start), data[place.start : place.stop]]
         before: list[Piece] = []
         after: list[Piece] = []
         for each in fields:
