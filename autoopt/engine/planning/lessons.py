@@ -81,6 +81,9 @@ def _lesson(store: Store, run: RunRecord, inspection: Inspection) -> Lesson:
     trials = [trial for trial in store.trials.all(run.id) if trial.status == "done"][:MAX_TRIALS]
     quality = _quality_metric(trials)
     best = best_candidate(store, run)
+    limits = {}
+    for name, bounds in goal.limits.items():
+        limits[name if known_metric(name) else CUSTOM] = dict(bounds)
     return Lesson(
         id=lesson_id(run.id),
         model=_model_facts(inspection),
@@ -90,7 +93,7 @@ def _lesson(store: Store, run: RunRecord, inspection: Inspection) -> Lesson:
             device=goal.device,
             execution_provider=goal.execution_provider,
             threads=goal.threads,
-            limits={name if known_metric(name) else CUSTOM: dict(bounds) for name, bounds in goal.limits.items()},
+            limits=limits,
         ),
         trials=len(trials),
         quality_metric=quality,

@@ -399,7 +399,10 @@ def _measuring_environment(store: Store, package: Package) -> Mapping[str, Any]:
 def _runtime(measured_in: Mapping[str, Any]) -> dict[str, str]:
     """Versions of onnxruntime and numpy; empty for one that is not known."""
     libraries, other_host = measured_in.get("libraries") or {}, measured_in.get("measured by") or {}
-    return {name: str(other_host.get(name) or libraries.get(name) or "") for name in ("onnxruntime", "numpy")}
+    versions = {}
+    for name in ("onnxruntime", "numpy"):
+        versions[name] = str(other_host.get(name) or libraries.get(name) or "")
+    return versions
 
 
 def _requirements(target: Target, runtime: Mapping[str, str]) -> str:

@@ -38,8 +38,12 @@ class Implementation:
     def changes(self, now: Implementation) -> str:
         """List what differs in `now`, as `version 1, now 2; onnx 1.22.0, now 1.23.2`; empty if nothing does."""
         before, after = self._versions(), now._versions()
-        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        return "; ".join(f"{name} {before.get(name) or 'none'}, now {after.get(name) or 'none'}" for name in names)
+        changes = []
+        for name in {**before, **after}:
+            old, new = before.get(name), after.get(name)
+            if old != new:
+                changes.append(f"{name} {old or 'none'}, now {new or 'none'}")
+        return "; ".join(changes)
 
     def _versions(self) -> dict[str, str]:
         return {"version": str(self.version), **self.libraries, "source": self.source}

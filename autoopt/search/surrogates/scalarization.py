@@ -81,7 +81,10 @@ def may_stop(single: Single, asked: Sequence[Trial], initial: int) -> bool:
     """
     if len(asked) < max(MIN_TRIALS, initial):
         return False
-    return any(math.isfinite(loss) and feasible(t.feedback) for loss, t in zip(single.loss, asked, strict=False))
+    for loss, trial in zip(single.loss, asked, strict=False):
+        if math.isfinite(loss) and feasible(trial.feedback):
+            return True
+    return False
 
 
 def improvement_below(threshold: float, score: float, single: Single) -> bool:

@@ -226,7 +226,9 @@ class CauseSearch:
     def _likely_pairs(self, singles: Sequence[frozenset[str]]) -> list[frozenset[str]]:
         """Pairs of factors, those with the largest effects first; a factor that was not measured may have any."""
         ratios = self._ratios(singles)
-        effects = {single: abs(math.log(ratios[single].value)) if single in ratios else math.inf for single in singles}
+        effects = dict.fromkeys(singles, math.inf)
+        for single, ratio in ratios.items():
+            effects[single] = abs(math.log(ratio.value))
         ordered = sorted(singles, key=lambda single: -effects[single])
         # Two factors with large effects have small numbers.
         pairs = sorted(combinations(range(len(ordered)), 2), key=sum)
