@@ -80,17 +80,18 @@ def test_a_length_is_that_of_the_input_that_it_belongs_to(tmp_path: Path) -> Non
     assert given.uneven["waveforms_lens"][0].tolist() == [7]
 
 
-def test_a_model_with_state_gets_pieces_of_a_sound_and_its_own_state(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch", ["batch", None])
+def test_a_model_with_state_gets_pieces_of_a_sound_and_its_own_state(tmp_path: Path, batch: str | None) -> None:
     inputs = [
-        builders.tensor("input", ["batch", "sequence"]),
-        builders.tensor("state", [1, "batch", 1]),
+        builders.tensor("input", [batch, "sequence"]),
+        builders.tensor("state", [1, batch, 1]),
         builders.tensor("sr", [], TensorProto.INT64),
     ]
     nodes = [
         helper.make_node("ReduceMax", ["input"], ["loudest"]),
         helper.make_node("Add", ["state", "one"], ["stateN"]),
     ]
-    outputs = [builders.tensor("loudest", None), builders.tensor("stateN", [1, "batch", 1])]
+    outputs = [builders.tensor("loudest", None), builders.tensor("stateN", [1, batch, 1])]
     path = saved(tmp_path, inputs, nodes, outputs, one=np.float32(1))
     data = synthetic.load(path, items=4)
     assert data.uneven["input"][0].shape == (1, 512)

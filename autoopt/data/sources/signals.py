@@ -32,6 +32,8 @@ PIECE: Final = UsualSize(512, "32 ms of sound at 16 kHz")
 """For models with recurrent state, which take a sound piece by piece."""
 FRAMES: Final = UsualSize(200, "2 s of sound in frames of 10 ms")
 TOKENS: Final = UsualSize(32, "32 tokens")
+ONE_SOUND: Final = UsualSize(1, "of one sound")
+"""Batch of a recurrent state, whose first axis is that of the layers."""
 PIECES: Final = 32
 """Pieces of sound in one inference of a model that takes several."""
 SHORTEST_SOUND: Final = 2000
@@ -55,7 +57,7 @@ _STATE: Final = re.compile(r"^[hc](\d*|n|_?in)$|state|hidden|cache")
 
 
 def signal_sizes(specs: Sequence[InputSpec], tables: Collection[str]) -> dict[str, OpenSizes]:
-    """Size the open dimensions of sounds, spectra and tokens, by the input's name; other inputs are left out.
+    """Size the open dimensions of sounds, spectra, tokens and states by the input's name; other inputs are left out.
 
     `tables` names the inputs that index into a table, as tokens do.
     """
@@ -78,6 +80,8 @@ def _usual_size(
 ) -> tuple[UsualSize | None, list[int]]:
     """The usual size of an input's open dimensions, and their axes; None for an input of another kind."""
     axes = [axis for axis in _open_axes(spec) if axis > 0]
+    if axes == [1] and len(spec.shape or ()) == 3 and state_names([spec]):
+        return ONE_SOUND, axes
     if sound_axis is not None:
         return (PIECE if is_streamed else SOUND), [axis for axis in _open_axes(spec) if axis == sound_axis]
     if is_token:
