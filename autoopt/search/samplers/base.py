@@ -65,6 +65,6 @@ CreateSampler: TypeAlias = Callable[[SamplerInputs], Sampler]
 """The function `create` of each module that the list in `autoopt.spec.samplers` names."""
 
 
-def exhausted(chain: ChainSpace) -> Stop:
-    """Stop because every point of the chain was asked."""
-    return Stop(f"all {chain.space.count} points tried")
+def exhausted(points: int) -> Stop:
+    """Stop because all of so many points were asked."""
+    return Stop("the only point tried" if points == 1 else f"all {points} points tried")

@@ -29,4 +29,4 @@ class ExhaustiveSampler:
             if history.find(self._chain.id, point) is None:
                 return Suggestion(self._chain.id, point)
             self._index += 1
-        return exhausted(self._chain)
+        return exhausted(self._chain.space.count)

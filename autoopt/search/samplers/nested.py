@@ -73,7 +73,7 @@ class NestedSampler:
                 if not isinstance(decision, Stop):
                     return decision
             if all(outer.inner.exhausted for outer in self._points):
-                return exhausted(self._chain)
+                return exhausted(self._chain.space.count)
             share *= 2
 
     def _outer_part(self) -> ChainSpace:

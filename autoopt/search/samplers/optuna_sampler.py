@@ -64,7 +64,7 @@ class OptunaSampler:
         chains = list(self._chains.values())
         if all(len(history.trials_of(chain.id)) >= chain.space.count for chain in chains):
             if len(chains) == 1:
-                return exhausted(chains[0])
+                return exhausted(chains[0].space.count)
             return Stop("all points tried")
         self.sync(history)
         if self._name != SEQUENCE:

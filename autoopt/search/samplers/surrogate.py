@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.search.history import History
 from autoopt.search.losses import feasible, rank_key
 from autoopt.search.points import POOL, PointTable, sample, total_points
-from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion
+from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.initial_points import first_untried, initial_points
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
@@ -62,7 +62,7 @@ class SurrogateSampler:
         """Suggest an initial point, or the point of the highest score."""
         asked = sum(len(history.trials_of(chain.id)) for chain in self._chains)
         if asked >= self._total:
-            return Stop(f"all {self._total} points tried")
+            return exhausted(self._total)
         initial = first_untried(self._initial, history)
         if initial is not None:
             return Suggestion(*initial)
@@ -77,7 +77,7 @@ class SurrogateSampler:
         trials.sort(key=lambda trial: trial.proposal.number)
         pool = self._pool(trials, history, rng)
         if not pool.points:
-            return Stop(f"all {self._total} points tried")
+            return exhausted(self._total)
         single = single_losses(pool.trials, history.objectives, rng)
         observations = _observations(pool, single)
         if len(history.objectives) == 1:  # with several, replays covered the front later

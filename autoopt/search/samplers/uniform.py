@@ -31,7 +31,7 @@ class RandomSampler:
             return Suggestion(self._chain.id, self._chain.space.random_sample(rng))
         point = draw_new_point(self._chain, history, rng)
         if point is None:
-            return exhausted(self._chain)
+            return exhausted(self._chain.space.count)
         return Suggestion(self._chain.id, point)
 
 
