@@ -17,6 +17,8 @@ import fcntl
 import hashlib
 import os
 import re
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -386,12 +388,17 @@ def came_with_external_data(graph: Path) -> bool:
 
 @contextmanager
 def as_deployed(model: Path) -> Iterator[Path]:
-    """A model as its users will open it: a split one without external data as one file, which is in memory.
+    """A model as its users will open it: a split one without external data as one file, in memory on Linux.
 
     One that came with external data is as good as it is: the runtime maps the weights in either case.
     """
     if not is_split(model) or came_with_external_data(model):
         yield model
+        return
+    if sys.platform != "linux":
+        with tempfile.TemporaryDirectory() as folder:
+            write_files(model, Path(folder))
+            yield Path(folder, MODEL)
         return
     with open(os.memfd_create(MODEL), "wb") as file:
         file.writelines(WeightFiles(model.parent).read(files_of(model)[MODEL]))
