@@ -143,6 +143,12 @@ def test_a_run_in_memory_gives_tables_charts_and_a_session(model: Path, tmp_path
     assert (again.run, again.reused) == (result.run, True), "equal models and data are the same run"
 
 
+def test_trials_over_several_targets_say_whose_they_are(model: Path) -> None:
+    targets = [{"name": name, "threads": threads} for name, threads in (("one", 1), ("two", 2))]
+    result = autoopt.run({**DAG, "targets": targets}, model=model, out=None)
+    assert result.trials[["target", "trial", "chain"]].values.tolist() == [["one", 0, "tidy"], ["two", 0, "tidy"]]
+
+
 def test_a_wrong_option_is_answered_in_the_functions_own_words() -> None:
     with pytest.raises(TypeError, match=r"run\(\) has no option 'trails'; did you mean 'trials'\?"):
         autoopt.run(DAG, trails=3)
