@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,19 @@ import numpy as np
 import onnx
 import pytest
 from bench import outputs, saved, step
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from micro_models import MODELS, made, normal
 
 from autoopt.passes.onnx_tools.graphs import is_sorted, sort_nodes
+from autoopt.passes.precision.conversion import PIECE, round_to_float16
 from autoopt.passes.precision.half_floats import Float16
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 IMPLS = ["occ", "ort"]
+SMALLEST, LARGEST = 5.96e-08, 65504.0
+"""The converters' limits."""
 
 
 def half(folder: Path, model: onnx.ModelProto, **params: Any) -> onnx.ModelProto:
@@ -26,6 +33,32 @@ def half(folder: Path, model: onnx.ModelProto, **params: Any) -> onnx.ModelProto
     for a, b in zip(outputs(model, folder, feeds), outputs(saved(result), folder, feeds), strict=True):
         np.testing.assert_allclose(np.asarray(b, np.float64), a, rtol=0.03, atol=0.03)
     return saved(result)
+
+
+@pytest.fixture(scope="module")
+def library() -> Any:
+    """onnxruntime's converter, executed again: its function may have been replaced."""
+    found = importlib.util.find_spec("onnxruntime.transformers.float16")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+FLOATS = st.floats(width=32) | st.floats(-(2.0**-23), 2.0**-23, width=32) | st.floats(65000.0, 66000.0, width=32)
+
+
+@given(hnp.arrays(np.float32, st.integers(0, 20), elements=FLOATS))
+def test_weights_are_rounded_as_the_library_does(library: Any, values: np.ndarray) -> None:
+    expected = library.convert_np_to_float16(values, SMALLEST, LARGEST)
+    np.testing.assert_array_equal(round_to_float16(values, SMALLEST, LARGEST).view(np.uint16), expected.view(np.uint16))
+
+
+def test_weights_of_several_pieces_are_rounded(library: Any) -> None:
+    values = np.linspace(-1e5, 1e5, 2 * PIECE + 7, dtype=np.float32)
+    expected = library.convert_np_to_float16(values, SMALLEST, LARGEST)
+    np.testing.assert_array_equal(round_to_float16(values, SMALLEST, LARGEST), expected)
 
 
 @pytest.mark.parametrize("impl", IMPLS)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from autoopt.model.lazy_imports import onnx
+from autoopt.model.lazy_imports import np, onnx
 from autoopt.model.tensors import tensors, walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Converter = Literal["occ", "ort"]
 """onnxconverter-common's converter, or onnxruntime's."""
+PIECE: Final = 1 << 16
+"""Weights are rounded in pieces of this many elements, which stay in the processor's cache."""
 
 
 def to_float16(
@@ -41,6 +43,7 @@ def to_float16(
         from onnxconverter_common import float16
 
         options["check_fp16_ready"] = False  # would refuse models that hold any float16 tensor
+    float16.convert_np_to_float16 = round_to_float16  # theirs takes four times as long, and six times the memory
     protected = prepare_for_conversion(model)
     original = {node.name for node in walk_nodes(model.graph)}
     if is_large(model):  # the converters would serialize it
@@ -59,6 +62,24 @@ def to_float16(
     if not computes_float16(converted):
         return None
     return sort_nodes(converted)
+
+
+def round_to_float16(values: np.ndarray, smallest: float, largest: float) -> np.ndarray:
+    """Round to float16 as the converters do: no number becomes zero or infinite, and signs stay.
+
+    Args:
+        values: One dimension.
+        smallest: Magnitude of the smallest result; zeros stay.
+        largest: Magnitude of the largest finite result.
+    """
+    rounded = np.empty(values.shape, np.float16)
+    for begin in range(0, values.size, PIECE):
+        piece = values[begin : begin + PIECE]
+        magnitude = np.abs(piece)
+        limited = np.where(np.isinf(piece), piece, np.clip(piece, -largest, largest))
+        is_small = (magnitude > 0) & (magnitude < smallest)
+        rounded[begin : begin + PIECE] = np.where(is_small, np.copysign(smallest, piece), limited)
+    return rounded
 
 
 def prepare_for_conversion(model: ModelProto) -> list[str]:

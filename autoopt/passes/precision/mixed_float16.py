@@ -55,6 +55,7 @@ class MixedFloat16(Pass):
         feeds = list(CalibrationReader(self.context, self.samples))
         expected = self._outputs_of(source, feeds)
         best: ModelProto | None = None
+        unconverted: ModelProto | None = model  # a conversion changes its model; there is often no second one
         in_float32 = set(names)
         segments = [names]
         attempts = 0
@@ -62,7 +63,9 @@ class MixedFloat16(Pass):
             attempts += 1
             segment = segments.pop(0)
             remaining = in_float32.difference(segment)
-            converted = to_float16(io.load(source), "ort", [], sorted(remaining), keep_io_types=self.keep_io_types)
+            candidate = unconverted or io.load(source)
+            unconverted = None
+            converted = to_float16(candidate, "ort", [], sorted(remaining), keep_io_types=self.keep_io_types)
             if converted is not None and self._is_accurate(converted, feeds, expected):
                 best, in_float32 = converted, remaining
             elif len(segment) > 1:
