@@ -59,3 +59,16 @@ def test_a_damaged_store_is_restored(go: Any, mlp_file: Path, tmp_path: Path) ->
     with open_store(None, home) as store:
         assert store.runs.get("latest").id == run
         assert verify_store(store).ok
+
+
+def test_a_store_is_restored_after_a_repair_that_saved_no_run(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    run = go(DAG, model=mlp_file).run
+    home = tmp_path / "home"
+    with open_store(None, home) as store:
+        backup(store, tmp_path / "backup")
+    (home / "autoopt.db").write_bytes(b"damaged" * 1000)
+    assert repair_store(None, home).adopted
+    restore_store(tmp_path / "backup", None, home)
+    with open_store(None, home) as store:
+        assert store.runs.get("latest").id == run
+        assert verify_store(store).ok

@@ -18,7 +18,7 @@ from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import Implementation
 from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, restorer
-from autoopt.errors import InputError
+from autoopt.errors import InputError, writing
 from autoopt.model.files import digest_folder, files_in, model_in
 from autoopt.model.session_file import SESSION_FILE
 from autoopt.passes.base.config import full_config
@@ -106,12 +106,13 @@ def replay(
             ask_worker(pool, DESCRIBE_DATA, {"data": document["calibration"]}, "calibration data")
         folder = ReplayEnvironment.from_json(pool, scratch, document).make(source, steps)
         digest = digest_folder(folder)
-        for name, file in files_in(folder).items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, out / name)
+        with writing(out):
+            for name, file in files_in(folder).items():
+                (out / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, out / name)
+            session = {**content.session, **narrowed_inputs(steps)}
+            (out / SESSION_FILE).write_text(json.dumps(session, indent=2) + "\n")
         path = out / model_in(folder).name
-    session = {**content.session, **narrowed_inputs(steps)}
-    (out / SESSION_FILE).write_text(json.dumps(session, indent=2) + "\n")
     return ReplayResult(
         path=str(path),
         digest=digest,

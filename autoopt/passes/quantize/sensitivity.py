@@ -43,6 +43,7 @@ class LayerSensitivity(Pass):
     aliases = ("sensitivity",)
 
     version = 8
+    memory_factor = 6.0  # a model of 2.4 GB did not fit in 12 GB
 
     samples: Annotated[int, Unit("items"), "maximum number of calibration items to compare"] = 16
     layers: Annotated[int, "maximum number of layers, those with the largest weights first"] = 128

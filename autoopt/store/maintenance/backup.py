@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, func, insert, select, text
+from sqlalchemy import Connection, delete, func, insert, select, text
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.store.contracts import Store
 from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.files.filesystem import sync
-from autoopt.store.maintenance.rebuild import adopt_artifacts, is_sound
+from autoopt.store.maintenance.rebuild import REPLACED, adopt_artifacts, is_sound
 from autoopt.store.opening import DATABASE_FILE
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database, open_database
@@ -61,7 +61,9 @@ def backup(store: Store, folder: Path) -> CopyResult:
 
 
 def restore(folder: Path, store: Store) -> CopyResult:
-    """Copy a backup into an empty store, whose folder may hold artifacts. Those are kept.
+    """Copy a backup into a store without runs, whose folder may hold artifacts. Those are kept.
+
+    Rows that a repair has saved from a lost database are replaced.
 
     Raises:
         InputError: The folder is not a backup, or the store is not empty.
@@ -80,7 +82,12 @@ def restore(folder: Path, store: Store) -> CopyResult:
             digests = source.read(_present_artifacts)
             lost = _restore_artifacts(sql, digests, files)
             with source.transaction(writing=False) as reading:
-                sql.database.write(lambda writing: _copy_rows(reading, writing))
+
+                def work(writing: Connection) -> None:
+                    _remove_salvaged_rows(writing)
+                    _copy_rows(reading, writing)
+
+                sql.database.write(work)
         finally:
             source.close()
     sql.database.make_durable()
@@ -127,6 +134,14 @@ def _copy_database(database: Database, file: Path) -> None:
             target.write(lambda writing: _copy_rows(reading, writing))
     finally:
         target.close()
+
+
+def _remove_salvaged_rows(connection: Connection) -> None:
+    """Empty a database that took the place of a lost one."""
+    replaced = connection.execute(select(func.count()).where(tables.event.c.kind == REPLACED)).scalar_one()
+    if replaced:
+        for table in reversed(tables.metadata.sorted_tables):
+            connection.execute(delete(table))
 
 
 def _copy_rows(source: Connection, target: Connection) -> None:
