@@ -46,9 +46,12 @@ FOR_CONVOLUTIONS: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
 """The same for convolutional models: between layers in integers, additions and activations gain by integers too."""
 FOR_ATTENTION: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     **FIRST_VALUES,
-    "static": FIRST_VALUES["static"][:2],
+    "static": (
+        {**_STATIC, "op_types": HEAVY, "dynamic_ops": ["LSTM"]},
+        {**_STATIC, "op_types": HEAVY, "dynamic_ops": []},
+    ),
     "selective": (
-        {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "rank_by": "noise_for_work", "dynamic_ops": []},
+        {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "rank_by": "noise_for_work", "dynamic_ops": ["LSTM"]},
         {**_INT8, "op_types": HEAVY, "exclude_worst": 8, "rank_by": "noise_for_work", "dynamic_ops": []},
     ),
 }
