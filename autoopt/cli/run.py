@@ -237,6 +237,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
             progress.opening(f"resuming {run or 'interrupted runs'}")
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import resume as resume_runs
+            from autoopt.engine.run.output_folder import shown_folder
 
             chosen = chosen_engine(engine)
             results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
@@ -246,7 +247,8 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
             typer.echo(f"no run was interrupted or cancelled{_cancelled_sweep()}")
         else:
             for result in results:
-                _show_result(result, _shortest(result.out), shown_notes=progress.notes)
+                out = None if result.out is None else shown_folder(result.out)
+                _show_result(result, out, shown_notes=progress.notes)
     return exit_code(all(result.best for result in results))
 
 
@@ -276,13 +278,6 @@ def _show_result(result: RunResult, out: Path | None, shown_notes: Sequence[str]
         write_run(result, sys.stdout, verbose=True, files=files, next_step=next_step, shown_notes=shown_notes)
     else:
         write_conclusion(result, sys.stdout, files=files, next_steps=steps, shown_notes=shown_notes)
-
-
-def _shortest(folder: Path | None) -> Path | None:
-    """The folder as a relative path if it lies below the current one."""
-    if folder is not None and folder.is_relative_to(Path.cwd()):
-        return folder.relative_to(Path.cwd())
-    return folder
 
 
 def _written_files(result: RunResult, out: Path) -> list[str]:

@@ -16,6 +16,7 @@ from autoopt.engine.model_sets.interim_set import interim_package
 from autoopt.engine.model_sets.part import SetPart
 from autoopt.engine.run.export import export_best, export_set
 from autoopt.engine.run.interim_package import InterimPackage
+from autoopt.engine.run.output_folder import shown_folder
 from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.run.select import source_model
 from autoopt.engine.run.session import Session
@@ -84,7 +85,9 @@ class ModelSetRun(RunOfParts[SetPart]):
         ]
         if changes:
             self._write_interim(parts, out)
-            note = f"wrote the best models so far to {out}/, not measured together yet: {'; '.join(changes)}"
+            note = (
+                f"wrote the best models so far to {shown_folder(out)}/, not measured together yet: {'; '.join(changes)}"
+            )
             self.request.observer.on_note(note)
         return bool(changes)
 

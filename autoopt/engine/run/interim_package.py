@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from autoopt.engine.run.export import Package, export
+from autoopt.engine.run.output_folder import shown_folder
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
 from autoopt.report.verdict import gains
@@ -61,7 +62,7 @@ class InterimPackage:
             ctx.attempt.observer.on_note(f"the best model so far was not written: {error}")
         else:
             if is_first:
-                ctx.attempt.observer.on_note(f"{self.out}/ has {self.content}")
+                ctx.attempt.observer.on_note(f"{shown_folder(self.out)}/ has {self.content}")
         # Waiting for a measurement to end, which is not in the CPU time, does no harm.
         self._next_time = clock() + (time.thread_time() - began) / TIME_SHARE
 
@@ -72,7 +73,9 @@ class InterimPackage:
             return False
         if out != self.out or model.candidate.key != self._candidate:
             self._write(ctx, result, model, out)
-        ctx.attempt.observer.on_note(f"wrote the best model so far to {out}/: {', '.join(gains(result, model))}")
+        ctx.attempt.observer.on_note(
+            f"wrote the best model so far to {shown_folder(out)}/: {', '.join(gains(result, model))}"
+        )
         return True
 
     def _write(self, ctx: RunContext, result: RunResult, model: ModelResult, out: Path) -> None:

@@ -53,6 +53,13 @@ def new_package(out: Path) -> Iterator[Path]:
             files[name].replace(out / name)
 
 
+def shown_folder(out: Path) -> Path:
+    """The folder as people read it: relative if it lies below the current one."""
+    if out.is_relative_to(Path.cwd()):
+        return out.relative_to(Path.cwd())
+    return out
+
+
 def remove_package(out: Path) -> None:
     """Remove the model of a package, and what only that model has."""
     for name in REPLACED:
