@@ -37,6 +37,11 @@ opt_level_list | graph_optimization_level | {"0": "disable", "1": "basic", "2": 
 inter_thread_num_list | inter_op_num_threads |
 intra_thread_num_list | intra_op_num_threads |
 op_block_list | op_block_list |
+save_format | file_format |
+optional_inputs | defaults | {"true": "empty", "false": "none"}
+make_inputs | - | the weights of an adapter always become inputs
+dynamic_lora_r | - | the rank of these inputs is always open
+adapter_type | - | LoRA is the only type of adapters that is extracted
 save_as_external_data | - | autoopt stores large weights beside the model itself
 all_tensors_to_one_file | - | autoopt stores large weights beside the model itself
 external_data_name | - | autoopt stores large weights beside the model itself
@@ -154,8 +159,10 @@ def _value(info: PassInfo, line: _Line, value: JsonValue) -> JsonValue:
     """One value of a parameter."""
     parameter = info.parameter(line.name)
     converted = value
-    if isinstance(value, str | int) and not isinstance(value, bool):
-        converted = line.values.get(str(value), value)
+    if isinstance(value, str):
+        converted = line.values.get(value, value)
+    elif isinstance(value, int):
+        converted = line.values.get(json.dumps(value), value)
     reason = parameter.check(converted)
     if reason:
         raise InputError(f"{line.name} {reason}")

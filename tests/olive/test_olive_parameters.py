@@ -20,6 +20,13 @@ def test_names_and_values_are_translated(converted: Convert) -> None:
     assert remarks == ""
 
 
+def test_parameters_of_adapters_are_translated(converted: Convert) -> None:
+    given = {"save_format": "safetensors", "optional_inputs": True, "make_inputs": True}
+    conversion = converted(passes={"q": {"type": "ExtractAdapters", **given}})
+    assert conversion.dag["passes"]["q"]["params"] == {"file_format": "safetensors", "defaults": "empty"}
+    assert "make_inputs: is left out" in "\n".join(conversion.remarks)
+
+
 def test_search_values_stay_search_values(converted: Convert) -> None:
     categorical = {"olive_parameter_type": "SearchParameter", "type": "Categorical", "support": ["QDQ", "QOperator"]}
     given = {"weight_type": ["int8", "uint8"], "quant_format": categorical, "per_channel": "SEARCHABLE_VALUES"}
