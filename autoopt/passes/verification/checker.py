@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -59,8 +60,8 @@ def _complaint_besides_runtime_ops(path: Path) -> str:
         if node.op_type in RUNTIME_OPS and is_standard(node):
             node.domain = ORT_DOMAIN
     import_ort_domain(model)
-    # Beside the model, because external data are looked for there.
-    copy = path.with_name(f"{path.stem}.check{path.suffix}")
+    # Beside the model, because external data are looked for there. Others may check the same model meanwhile.
+    copy = path.with_name(f".{os.urandom(8).hex()}{path.suffix}")
     try:
         onnx.save(model, copy)
         return _complaint(copy)
