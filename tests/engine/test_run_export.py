@@ -311,3 +311,11 @@ def test_inputs_that_a_model_takes_for_granted_are_recorded() -> None:
         steps.append(PassRunRecord(name, name, params, Candidate("s"), Outcome.OK))
     assert narrowed_inputs(steps) == {"narrowed_inputs": narrowing}
     assert narrowed_inputs(steps[:1]) == {}
+
+
+@pytest.mark.parametrize("url", ["s3://key:canary@bucket/x", "https://host/x"])
+def test_a_url_is_no_output_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for out in (Path(url), Path(url).absolute()):
+        with pytest.raises(InputError, match=r"//\*\*\*: is a URL, not a folder; name a folder; 'autoopt promote"):
+            check_out(out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,8 @@ from autoopt.workers import Gate, WorkerPool, gated_call
 from autoopt.workers.gate import FOREVER, report_waiting
 from autoopt.working_folder import replacing, working_folder
 
+PROTOCOL: Final = re.compile(r"[a-z][a-z0-9+.-]+:")
+"""The beginning of a URL, as a part of a path."""
 SPECIALIZE: Final = "specialize_inputs"
 """The pass that narrows the inputs to what the data use."""
 PATIENCE: Final = 3.0
@@ -287,8 +290,12 @@ def check_out(out: Path) -> None:
     """Check before a long run that its output folder can be made and written to; leave nothing behind.
 
     Raises:
-        InputError: the path is a file or below one, leads over a link to nothing, or is not writable.
+        InputError: the path is a URL, a file or below one, leads over a link to nothing, or is not writable.
     """
+    for part in out.parts:
+        if PROTOCOL.fullmatch(part) and not Path(part).exists():
+            remedy = "name a folder; 'autoopt promote MODEL --to URL' publishes a model"
+            raise InputError("is a URL, not a folder", where=f"{part}//***", remedy=remedy)
     paths = (out.absolute(), *out.absolute().parents)
     try:
         existing = next(path for path in paths if path.is_symlink() or path.exists())
