@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from autoopt.errors import InputError
 from autoopt.model import split_model
 from autoopt.model.files import MODEL
-from autoopt.model.split_model import Bytes, Draft
+from autoopt.model.split_model import Draft
 from autoopt.model.tensors import copy_fields, packed_bytes, tensors, weight_bytes
+from autoopt.model.weight_files import Bytes
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:

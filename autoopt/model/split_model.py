@@ -19,23 +19,43 @@ import os
 import re
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from autoopt.model.candidate import digest_json
 from autoopt.model.files import MODEL, files_in
-from autoopt.working_folder import replacing
+from autoopt.model.protobuf_outline import (
+    BYTES,
+    VARINT,
+    Field,
+    check_header,
+    encode_varint,
+    fields_in,
+    header,
+    messages_at,
+    rewritten,
+)
+from autoopt.model.weight_files import (
+    WEIGHTS,
+    Bytes,
+    FileBytes,
+    NotSplit,
+    Piece,
+    Weight,
+    WeightFiles,
+    chunks_of,
+    held,
+    sync_folder,
+    total_size,
+    write_durably,
+)
 
 FOLDER: Final = "split"
 """Name of a folder of split models."""
-LOCK: Final = ".lock"
-"""Name of the lock file beside it."""
-WEIGHTS: Final = "weights"
 ORIGINAL: Final = ".original"
 SPLIT_ABOVE: Final = 32 << 20
 """Models with more bytes of separable weights are split; copies of smaller ones cost less than many files."""
@@ -45,158 +65,12 @@ LARGEST_GRAPH_SHARE: Final = 4
 """A model is not split if what stays in the graph is more than one part of this many."""
 LARGEST_GAP: Final = 1 << 20
 """Bytes between two weights in a file of external data."""
-CHUNK: Final = 1 << 20
-"""Bytes that are read at once."""
-READ_ONCE: Final = 64 << 20
-"""Weights of no more bytes are held in memory while they are digested and written."""
-RENEWED_AFTER: Final = 1800.0
-"""Seconds after which a use of a weight is recorded again."""
 
 _LOCATION: Final = re.compile(rf"{WEIGHTS}/[0-9a-f]{{2}}/([0-9a-f]{{64}})")
 _GRAPH: Final = 7
 _INITIALIZER: Final = 5
 _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
 """Numbers of fields of ModelProto, of GraphProto and of TensorProto."""
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-"""Ways in which fields are encoded."""
-_LONGEST_VARINT: Final = 10
-
-
-class Bytes(Protocol):
-    """Bytes of which parts can be read."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice, /) -> bytes | memoryview: ...
-
-
-@dataclass(frozen=True)
-class Weight:
-    """The content of a file of weights."""
-
-    digest: str
-    size: int
-
-
-Piece: TypeAlias = bytes | memoryview | Weight
-"""A part of a file."""
-
-
-class NotSplit(Exception):
-    """A model stays as it is, because it is small or its files are unusual."""
-
-
-class FileBytes:
-    """The bytes of an open file."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, part: slice, /) -> bytes:
-        start, stop, _ = part.indices(self._size)
-        data = os.pread(self._descriptor, max(0, stop - start), start)
-        while len(data) < stop - start:  # the kernel reads at most 2 GiB at once
-            more = os.pread(self._descriptor, stop - start - len(data), start + len(data))
-            if not more:
-                raise NotSplit("the file became shorter")
-            data += more
-        return data
-
-
-class WeightFiles:
-    """The weights in a folder of split models."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / WEIGHTS
-
-    def path(self, digest: str) -> Path:
-        """The file of a weight, which may not exist."""
-        return self._folder / digest[:2] / digest
-
-    def all(self) -> Iterator[Path]:
-        """The files of all weights."""
-        return self._folder.glob("[0-9a-f][0-9a-f]/" + "[0-9a-f]" * 64)
-
-    def add(self, data: Bytes, start: int, stop: int, *, replace: bool = False) -> Weight:
-        """Store a part of `data`, unless it is there and `replace` is off. It is durable afterwards."""
-        if stop - start <= READ_ONCE:
-            data, start, stop = data[start:stop], 0, stop - start
-        digest = hashlib.sha256()
-        for chunk in _chunks(data, start, stop):
-            digest.update(chunk)
-        weight = Weight(digest.hexdigest(), stop - start)
-        if replace or not self._renew(weight):
-            path = self.path(weight.digest)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, _chunks(data, start, stop))
-        return weight
-
-    def _renew(self, weight: Weight) -> bool:
-        """Record that a weight is used; False if it does not exist."""
-        path = self.path(weight.digest)
-        try:
-            status = path.stat()
-            # Not at each use, because everyone verifies a file anew whose time has changed.
-            if time.time() - status.st_mtime > RENEWED_AFTER:
-                with suppress(PermissionError):  # the store of another user
-                    os.utime(path)
-        except FileNotFoundError:
-            return False
-        return status.st_size == weight.size
-
-    def read(self, pieces: Iterable[Piece]) -> Iterator[bytes | memoryview]:
-        """The bytes of pieces, in chunks.
-
-        Raises:
-            FileNotFoundError: A weight is missing.
-        """
-        for piece in pieces:
-            if not isinstance(piece, Weight):
-                yield piece
-                continue
-            with self.path(piece.digest).open("rb", buffering=0) as file:
-                while chunk := file.read(CHUNK):
-                    yield chunk
-
-
-def _chunks(data: Bytes, start: int, stop: int) -> Iterator[bytes | memoryview]:
-    for position in range(start, stop, CHUNK):
-        yield data[position : min(position + CHUNK, stop)]
-
-
-@contextmanager
-def held(root: Path, kind: int) -> Iterator[None]:
-    """Hold the lock of a store's files: `fcntl.LOCK_SH` keeps files from being removed, `LOCK_EX` everyone away."""
-    root.mkdir(parents=True, exist_ok=True)
-    with open(root / LOCK, "a") as file:
-        # Closing the file releases the lock, and so does the end of the process.
-        fcntl.flock(file, kind)
-        yield
-
-
-def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-    """Write a read-only file that is either complete or absent."""
-    with replacing(path) as new, new.open("wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-        os.fchmod(file.fileno(), 0o444)
-        os.fsync(file.fileno())
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make the entries of a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
 
 _Part: TypeAlias = tuple[Bytes, int, int]
 """Bytes, and the positions of a part of them."""
@@ -214,12 +88,12 @@ class Draft:
         """The digest of the files of the model, and their bytes, from the bytes that it was made from."""
         files = files_of(self.graph)
         digest = _digest({name: self._read(pieces) for name, pieces in files.items()})
-        return digest, sum(map(_size, files.values()))
+        return digest, sum(map(total_size, files.values()))
 
     def _read(self, pieces: Iterable[Piece]) -> Iterator[bytes | memoryview]:
         for piece in pieces:
             if isinstance(piece, Weight):
-                yield from _chunks(*self.sources[piece.digest])
+                yield from chunks_of(*self.sources[piece.digest])
             else:
                 yield piece
 
@@ -301,7 +175,7 @@ def split(files: Mapping[str, Bytes], folder: Path, *, replace: bool = False, on
         return None
     draft = Draft(folder / f".{os.urandom(8).hex()}.onnx", splitter.sources)
     if external and not one_file:
-        write_durably(draft.graph.with_suffix(ORIGINAL), _chunks(graph, 0, len(graph)))
+        write_durably(draft.graph.with_suffix(ORIGINAL), chunks_of(graph, 0, len(graph)))
     write_durably(draft.graph, weights.read(pieces))
     return draft
 
@@ -320,7 +194,7 @@ def files_of(graph: Path) -> dict[str, list[Piece]]:
     def join(start: int, stop: int) -> list[Piece]:
         return _joined(data, start, stop)
 
-    return {MODEL: _rewritten(data, 0, len(data), (_GRAPH, _INITIALIZER), join)}
+    return {MODEL: rewritten(data, 0, len(data), (_GRAPH, _INITIALIZER), join)}
 
 
 def digest_files(graph: Path) -> str:
@@ -367,7 +241,7 @@ def sizes_of(graph: Path) -> dict[str, int]:
 
 @lru_cache(maxsize=256)
 def _sizes(graph: str, modified: int) -> Mapping[str, int]:  # the time tells versions of the file apart
-    return {name: _size(pieces) for name, pieces in files_of(Path(graph)).items()}
+    return {name: total_size(pieces) for name, pieces in files_of(Path(graph)).items()}
 
 
 def weights_of(graph: Path) -> set[str]:
@@ -417,107 +291,6 @@ def beside_weights(graph: bytes, folder: Path) -> Iterator[Path]:
         path.unlink()
 
 
-class _Field(NamedTuple):
-    """A field of a message: the key, and the content with its length before it if it is of variable size."""
-
-    number: int
-    encoding: int
-    start: int
-    content: int
-    stop: int
-
-    @property
-    def size(self) -> int:
-        return self.stop - self.content
-
-
-def _varint(data: Bytes, position: int) -> tuple[int, int]:
-    """A number, and the position after it."""
-    value = 0
-    for index, byte in enumerate(data[position : position + _LONGEST_VARINT]):
-        value |= (byte & 127) << (7 * index)
-        if byte < 128:
-            return value, position + index + 1
-    raise NotSplit("a number does not end")
-
-
-def _encoded(value: int) -> bytes:
-    """A number as `_varint` reads it."""
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _header(number: int, size: int) -> bytes:
-    """Key and length of a field of variable size."""
-    return _encoded(number << 3 | _BYTES) + _encoded(size)
-
-
-def _fields(data: Bytes, start: int, stop: int) -> Iterator[_Field]:
-    """The fields of the message at these positions."""
-    while start < stop:
-        key, content = _varint(data, start)
-        encoding = key & 7
-        if encoding == _VARINT:
-            _, end = _varint(data, content)
-        elif encoding == _BYTES:
-            size, content = _varint(data, content)
-            end = content + size
-        elif encoding in (_FIXED64, _FIXED32):
-            end = content + (8 if encoding == _FIXED64 else 4)
-        else:
-            raise NotSplit("a field of an unknown kind")
-        if end > stop:
-            raise NotSplit("a field exceeds its message")
-        yield _Field(key >> 3, encoding, start, content, end)
-        start = end
-
-
-def _inner(data: Bytes, start: int, stop: int, path: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Positions of all messages on a path of field numbers."""
-    if not path:
-        yield start, stop
-        return
-    for each in _fields(data, start, stop):
-        if each.number == path[0] and each.encoding == _BYTES:
-            yield from _inner(data, each.content, each.stop, path[1:])
-
-
-def _rewritten(
-    data: Bytes, start: int, stop: int, path: Sequence[int], change: Callable[[int, int], list[Piece]]
-) -> list[Piece]:
-    """A message with other content in the messages on a path of field numbers.
-
-    Raises:
-        NotSplit: Lengths are not written in the shortest way, so that they could not be restored.
-    """
-    if not path:
-        return change(start, stop)
-    pieces: list[Piece] = []
-    unchanged = start
-    for each in _fields(data, start, stop):
-        if each.number != path[0] or each.encoding != _BYTES:
-            continue
-        _check_header(data, each)
-        inner = _rewritten(data, each.content, each.stop, path[1:], change)
-        pieces += [data[unchanged : each.start], _header(each.number, _size(inner)), *inner]
-        unchanged = each.stop
-    pieces.append(data[unchanged:stop])
-    return pieces
-
-
-def _check_header(data: Bytes, each: _Field) -> None:
-    if bytes(data[each.start : each.content]) != _header(each.number, each.size):
-        raise NotSplit("a length is not written in the shortest way")
-
-
-def _size(pieces: Iterable[Piece]) -> int:
-    return sum(piece.size if isinstance(piece, Weight) else len(piece) for piece in pieces)
-
-
 class _Place(NamedTuple):
     """Where the external data of a tensor are."""
 
@@ -526,13 +299,13 @@ class _Place(NamedTuple):
     stop: int
 
 
-def _place(data: Bytes, fields: Iterable[_Field]) -> _Place | None:
+def _place(data: Bytes, fields: Iterable[Field]) -> _Place | None:
     """The place of a tensor's external data; None if it has none."""
     entries: dict[str, str] = {}
     for each in fields:
-        if each.number == _EXTERNAL_DATA and each.encoding == _BYTES:
+        if each.number == _EXTERNAL_DATA and each.encoding == BYTES:
             texts = {1: "", 2: ""}
-            for part in _fields(data, each.content, each.stop):
+            for part in fields_in(data, each.content, each.stop):
                 texts[part.number] = bytes(data[part.content : part.stop]).decode(errors="replace")
             entries[texts[1]] = texts[2]
     if not entries:
@@ -549,9 +322,9 @@ def _reference(weight: Weight) -> bytes:
     location = f"{WEIGHTS}/{weight.digest[:2]}/{weight.digest}"
     fields = b""
     for key, value in (("location", location), ("length", str(weight.size))):
-        entry = _header(1, len(key)) + key.encode() + _header(2, len(value)) + value.encode()
-        fields += _header(_EXTERNAL_DATA, len(entry)) + entry
-    return fields + _encoded(_DATA_LOCATION << 3 | _VARINT) + b"\x01"
+        entry = header(1, len(key)) + key.encode() + header(2, len(value)) + value.encode()
+        fields += header(_EXTERNAL_DATA, len(entry)) + entry
+    return fields + encode_varint(_DATA_LOCATION << 3 | VARINT) + b"\x01"
 
 
 @dataclass
@@ -570,8 +343,8 @@ class _Splitter:
     def check_worthwhile(self) -> None:
         """Raise NotSplit if the model is small, or most of it would stay in the graph."""
         separable = 0
-        for start, stop in _inner(self.graph, 0, len(self.graph), (_GRAPH, _INITIALIZER)):
-            fields = list(_fields(self.graph, start, stop))
+        for start, stop in messages_at(self.graph, 0, len(self.graph), (_GRAPH, _INITIALIZER)):
+            fields = list(fields_in(self.graph, start, stop))
             place = _place(self.graph, fields)
             if place is not None:
                 separable += place.stop - place.start
@@ -583,24 +356,24 @@ class _Splitter:
 
     def split(self) -> list[Piece]:
         """The graph, in pieces, after its weights are stored."""
-        pieces = _rewritten(self.graph, 0, len(self.graph), (_GRAPH, _INITIALIZER), self._tensor)
+        pieces = rewritten(self.graph, 0, len(self.graph), (_GRAPH, _INITIALIZER), self._tensor)
         for name, data in self.external.items():
             _check_restorable(data, self._ranges.get(name, set()))
             # A tensor elsewhere, such as in the body of a Loop, would not find the file any more.
-            value = _header(2, len(name.encode())) + name.encode()
+            value = header(2, len(name.encode())) + name.encode()
             if any(value in bytes(piece) for piece in pieces if not isinstance(piece, Weight)):
                 raise NotSplit("external data of other tensors than initializers")
         return pieces
 
     def _tensor(self, start: int, stop: int) -> list[Piece]:
-        fields = list(_fields(self.graph, start, stop))
+        fields = list(fields_in(self.graph, start, stop))
         place = _place(self.graph, fields)
         if place is not None:
             return self._with_own_data(fields, place)
-        raw = [each for each in fields if each.number == _RAW_DATA and each.encoding == _BYTES]
+        raw = [each for each in fields if each.number == _RAW_DATA and each.encoding == BYTES]
         if len(raw) != 1 or raw[0].size < LEAST_WEIGHT or any(each.number == _DATA_LOCATION for each in fields):
             return [self.graph[start:stop]]
-        _check_header(self.graph, raw[0])
+        check_header(self.graph, raw[0])
         reference = self._moved(self.graph, raw[0].content, raw[0].stop)
         return [self.graph[start : raw[0].start], reference, self.graph[raw[0].stop : stop]]
 
@@ -610,7 +383,7 @@ class _Splitter:
         self.sources[weight.digest] = (data, start, stop)
         return _reference(weight)
 
-    def _with_own_data(self, fields: Iterable[_Field], place: _Place) -> list[Piece]:
+    def _with_own_data(self, fields: Iterable[Field], place: _Place) -> list[Piece]:
         """A tensor with external data: it refers to a weight, or holds its bytes if they are few."""
         data = self.external.get(place.location)
         if data is None or not 0 <= place.start <= place.stop <= len(data):
@@ -620,7 +393,7 @@ class _Splitter:
         if place.stop - place.start >= LEAST_WEIGHT:
             content = [self._moved(data, place.start, place.stop)]
         else:
-            content = [_header(_RAW_DATA, place.stop - place.start), data[place.start : place.stop]]
+            content = [header(_RAW_DATA, place.stop - place.start), data[place.start : place.stop]]
         before: list[Piece] = []
         after: list[Piece] = []
         for each in fields:
@@ -641,7 +414,7 @@ def _check_restorable(data: Bytes, ranges: Iterable[tuple[int, int]]) -> None:
         raise NotSplit("external data with something else behind the weights")
 
 
-def _weight_in(data: Bytes, fields: Iterable[_Field]) -> Weight | None:
+def _weight_in(data: Bytes, fields: Iterable[Field]) -> Weight | None:
     """The weight that a tensor of a split model refers to."""
     place = _place(data, fields)
     match = None if place is None else _LOCATION.fullmatch(place.location)
@@ -652,27 +425,27 @@ def _weight_in(data: Bytes, fields: Iterable[_Field]) -> Weight | None:
 
 def _joined(data: Bytes, start: int, stop: int) -> list[Piece]:
     """A tensor of a split model as it was, in pieces."""
-    fields = list(_fields(data, start, stop))
+    fields = list(fields_in(data, start, stop))
     weight = _weight_in(data, fields)
     if weight is None:
         return [data[start:stop]]
     reference = [each for each in fields if each.number in (_EXTERNAL_DATA, _DATA_LOCATION)]
     before, after = data[start : reference[0].start], data[reference[-1].stop : stop]
-    return [before, _header(_RAW_DATA, weight.size), weight, after]
+    return [before, header(_RAW_DATA, weight.size), weight, after]
 
 
 def _files_with_external_data(original: bytes, data: bytes) -> dict[str, list[Piece]]:
     """The files of a model that came with external data, from its graph as it was and that of the split model."""
     path = (_GRAPH, _INITIALIZER)
     layout: dict[str, dict[int, Piece]] = {}
-    pairs = zip(_inner(original, 0, len(original), path), _inner(data, 0, len(data), path), strict=True)
+    pairs = zip(messages_at(original, 0, len(original), path), messages_at(data, 0, len(data), path), strict=True)
     for before, after in pairs:
-        place = _place(original, _fields(original, *before))
+        place = _place(original, fields_in(original, *before))
         if place is not None:
             parts = layout.setdefault(place.location, {})
             content = _content(data, *after)
             # An empty tensor may begin where another one does.
-            if _size([content]) >= _size([parts.get(place.start, b"")]):
+            if total_size([content]) >= total_size([parts.get(place.start, b"")]):
                 parts[place.start] = content
     files: dict[str, list[Piece]] = {MODEL: [original]}
     for name, parts in layout.items():
@@ -680,13 +453,13 @@ def _files_with_external_data(original: bytes, data: bytes) -> dict[str, list[Pi
         end = 0
         for start, part in sorted(parts.items()):
             pieces += [bytes(start - end), part]
-            end = start + _size([part])
+            end = start + total_size([part])
     return files
 
 
 def _content(data: bytes, start: int, stop: int) -> Piece:
     """The bytes of a tensor of a split model."""
-    fields = list(_fields(data, start, stop))
+    fields = list(fields_in(data, start, stop))
     weight = _weight_in(data, fields)
     if weight is not None:
         return weight

@@ -202,15 +202,3 @@ def test_damaged_bytes_are_kept_or_left_alone(
     draft = split_model.split({MODEL: bytes(content)}, folder)
     if draft is not None:
         assert digest_files(draft.graph) == hashlib.sha256(content).hexdigest()
-
-
-def test_weights_are_renewed_and_repaired(tmp_path: Path) -> None:
-    source = io.save(layers(), tmp_path / "source").parent
-    graph = split(source, tmp_path)
-    weight = next(iter((tmp_path / split_model.FOLDER / "weights").glob("*/*")))
-    weight.chmod(0o644)
-    weight.write_bytes(bytes(WEIGHT))
-    assert digest_files(graph) != digest_folder(source)
-    draft = split_folder(source, tmp_path / split_model.FOLDER, replace=True)
-    assert draft is not None
-    assert digest_files(draft.graph) == digest_folder(source)

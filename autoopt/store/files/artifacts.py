@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model import split_model
 from autoopt.model.files import digest_file, digest_folder, files_in, model_in
-from autoopt.model.split_model import NotSplit, WeightFiles
+from autoopt.model.weight_files import NotSplit, WeightFiles, held
 from autoopt.store.faults import reached
 from autoopt.store.files.filesystem import sync
 from autoopt.store.records import ArtifactRecord
@@ -249,13 +249,13 @@ class ArtifactFiles:
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Block everyone who is about to use or store an artifact."""
-        with split_model.held(self.root, fcntl.LOCK_EX):
+        with held(self.root, fcntl.LOCK_EX):
             yield
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Keep artifacts from being removed meanwhile."""
-        with split_model.held(self.root, fcntl.LOCK_SH):
+        with held(self.root, fcntl.LOCK_SH):
             yield
 
     def _temporary(self) -> Path:
@@ -342,7 +342,7 @@ class ArtifactFiles:
     def _publish(self, temporary: Path, digest: str) -> bool:
         """Move a complete folder to its place; False if an intact artifact is there. A damaged one is replaced."""
         folder = self.folder(digest)
-        with split_model.held(self.root, fcntl.LOCK_SH):
+        with held(self.root, fcntl.LOCK_SH):
             is_first = not folder.parent.exists()
             folder.parent.mkdir(parents=True, exist_ok=True)
             if not _rename(temporary, folder):
@@ -360,7 +360,7 @@ class ArtifactFiles:
     def _touch(self, place: Path) -> None:
         if time.monotonic() - self._touched.get(place, -TOUCH_SECONDS) < TOUCH_SECONDS:
             return
-        with suppress(OSError), split_model.held(self.root, fcntl.LOCK_SH):  # a read-only store can still be read
+        with suppress(OSError), held(self.root, fcntl.LOCK_SH):  # a read-only store can still be read
             os.utime(place)
         self._touched[place] = time.monotonic()
 

@@ -1,0 +1,114 @@
+"""The outline of protobuf messages: where their fields are, without the content of the fields.
+
+https://protobuf.dev/programming-guides/encoding/ describes the encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from autoopt.model.weight_files import Bytes, NotSplit, Piece, total_size
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+"""Ways in which fields are encoded."""
+_LONGEST_VARINT: Final = 10
+"""Bytes of the longest number."""
+
+
+class Field(NamedTuple):
+    """A field of a message: the key, and the content with its length before it if it is of variable size."""
+
+    number: int
+    encoding: int
+    start: int
+    content: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.content
+
+
+def read_varint(data: Bytes, position: int) -> tuple[int, int]:
+    """A number, and the position after it."""
+    value = 0
+    for index, byte in enumerate(data[position : position + _LONGEST_VARINT]):
+        value |= (byte & 127) << (7 * index)
+        if byte < 128:
+            return value, position + index + 1
+    raise NotSplit("a number does not end")
+
+
+def encode_varint(value: int) -> bytes:
+    """A number as `read_varint` reads it."""
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def header(number: int, size: int) -> bytes:
+    """Key and length of a field of variable size."""
+    return encode_varint(number << 3 | BYTES) + encode_varint(size)
+
+
+def fields_in(data: Bytes, start: int, stop: int) -> Iterator[Field]:
+    """The fields of the message at these positions."""
+    while start < stop:
+        key, content = read_varint(data, start)
+        encoding = key & 7
+        if encoding == VARINT:
+            _, end = read_varint(data, content)
+        elif encoding == BYTES:
+            size, content = read_varint(data, content)
+            end = content + size
+        elif encoding in (FIXED64, FIXED32):
+            end = content + (8 if encoding == FIXED64 else 4)
+        else:
+            raise NotSplit("a field of an unknown kind")
+        if end > stop:
+            raise NotSplit("a field exceeds its message")
+        yield Field(key >> 3, encoding, start, content, end)
+        start = end
+
+
+def messages_at(data: Bytes, start: int, stop: int, path: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Positions of all messages on a path of field numbers."""
+    if not path:
+        yield start, stop
+        return
+    for each in fields_in(data, start, stop):
+        if each.number == path[0] and each.encoding == BYTES:
+            yield from messages_at(data, each.content, each.stop, path[1:])
+
+
+def rewritten(
+    data: Bytes, start: int, stop: int, path: Sequence[int], change: Callable[[int, int], list[Piece]]
+) -> list[Piece]:
+    """A message with other content in the messages on a path of field numbers.
+
+    Raises:
+        NotSplit: Lengths are not written in the shortest way, so that they could not be restored.
+    """
+    if not path:
+        return change(start, stop)
+    pieces: list[Piece] = []
+    unchanged = start
+    for each in fields_in(data, start, stop):
+        if each.number != path[0] or each.encoding != BYTES:
+            continue
+        check_header(data, each)
+        inner = rewritten(data, each.content, each.stop, path[1:], change)
+        pieces += [data[unchanged : each.start], header(each.number, total_size(inner)), *inner]
+        unchanged = each.stop
+    pieces.append(data[unchanged:stop])
+    return pieces
+
+
+def check_header(data: Bytes, each: Field) -> None:
+    """Raise NotSplit unless `header` would write the key and the length of this field in the same way."""
+    if bytes(data[each.start : each.content]) != header(each.number, each.size):
+        raise NotSplit("a length is not written in the shortest way")
