@@ -14,7 +14,6 @@ from autoopt.model.io import external_locations, external_tensors
 from autoopt.model.plain_forms import PLAIN_FORMS
 from autoopt.model.split_model import came_with_external_data, is_split, sizes_of
 from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
-from autoopt.model.work import layer_work
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorShapeProto, ValueInfoProto
@@ -51,7 +50,6 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
         layer_parameters=_layer_parameters(walk.graphs(model)),
-        layer_work=layer_work(model),
         body_counts=_body_counts(model),
         table_lengths=table_lengths(model.graph, ALL_VALUES),
     )

@@ -18,7 +18,6 @@ import hashlib
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -53,6 +52,7 @@ from autoopt.model.weight_files import (
     total_size,
     write_durably,
 )
+from autoopt.working_folder import working_folder
 
 FOLDER: Final = "split"
 """Name of a folder of split models."""
@@ -270,9 +270,9 @@ def as_deployed(model: Path) -> Iterator[Path]:
         yield model
         return
     if sys.platform != "linux":
-        with tempfile.TemporaryDirectory() as folder:
-            write_files(model, Path(folder))
-            yield Path(folder, MODEL)
+        with working_folder() as folder:
+            write_files(model, folder)
+            yield folder / MODEL
         return
     with open(os.memfd_create(MODEL), "wb") as file:
         file.writelines(WeightFiles(model.parent).read(files_of(model)[MODEL]))

@@ -29,15 +29,19 @@ def layer_work(model: ModelProto) -> dict[str, int]:
     times that a product or recurrent layer of unknown size uses its weights. Bodies of If, Loop and Scan are left out.
 
     Returns:
-        The counts; empty if the size of an image at a convolution cannot be inferred.
+        The counts; empty if the size of an image at a convolution cannot be inferred, or the model is not valid.
     """
+    try:
+        return _layer_work(model)
+    except Exception:  # onnx's for what it refuses, and errors in reading nodes without the inputs that they need
+        return {}
+
+
+def _layer_work(model: ModelProto) -> dict[str, int]:
     import onnx
 
     weights = _weight_shapes(model.graph)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
-    except Exception:  # protobuf's or the checker's: the work of an odd model is unknown
-        return {}
+    inferred = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
     shapes = {**_known_shapes(inferred.graph), **weights}
     work: Counter[str] = Counter()
     for node in model.graph.node:

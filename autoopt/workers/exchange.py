@@ -12,7 +12,6 @@ call writes into travels as `{"$output": {}}`.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from autoopt.model.files import MODEL, digest_file
 from autoopt.model.filesystems import RemoteFolder
 from autoopt.model.split_model import is_split, write_files
 from autoopt.outcome import Outcome
+from autoopt.working_folder import working_folder
 
 MODELS: Final = ("candidate", "source", "model")
 """Fields that name a model: its folder travels with it, for external data."""
@@ -185,9 +185,9 @@ def _put_model(model: Path, exchange: Exchange) -> dict[str, object]:
     """Upload a model with all files in its folder; of a split model, its files as they were."""
     if not is_split(model):
         return {"$folder": _put_folder(model.parent, exchange), "pick": model.name}
-    with tempfile.TemporaryDirectory() as folder:
-        write_files(model, Path(folder))
-        return {"$folder": _put_folder(Path(folder), exchange), "pick": MODEL}
+    with working_folder() as folder:
+        write_files(model, folder)
+        return {"$folder": _put_folder(folder, exchange), "pick": MODEL}
 
 
 def _put_folder(folder: Path, exchange: Exchange) -> dict[str, str]:

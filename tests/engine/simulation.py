@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,14 @@ class SimulatedPool(WorkerPool):
 
 
 INSPECTION = Inspection(
-    inputs=(), outputs=(), opsets={"": 21}, ir_version=10, op_counts={"Add": 1}, parameters=0, bytes=9
+    inputs=(),
+    outputs=(),
+    opsets={"": 21},
+    ir_version=10,
+    op_counts={"Add": 1},
+    parameters=0,
+    bytes=9,
+    layer_work={"Conv": 7},
 )
 
 
@@ -219,7 +226,10 @@ class ReadingPool(SimulatedPool):
     def __init__(self) -> None:
         super().__init__()
         self.functions: list[str] = []
-        self.answers: dict[str, Mapping[str, Any] | CallResult] = {sources.INSPECT: INSPECTION.to_json()}
+        self.answers: dict[str, Mapping[str, Any] | CallResult] = {
+            sources.INSPECT: replace(INSPECTION, layer_work={}).to_json(),
+            sources.LAYER_WORK: {"layer_work": dict(INSPECTION.layer_work)},
+        }
 
     def call(
         self,

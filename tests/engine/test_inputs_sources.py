@@ -51,7 +51,7 @@ def test_a_model_is_copied_and_inspected_once(simulation: Simulation, pool: Read
     assert inspection == INSPECTION
     assert simulation.model(candidate)["passes"] == ["mine"]
     assert admit(simulation.resources, model)[0] == candidate
-    assert pool.functions == [sources.ADMIT, sources.INSPECT]
+    assert pool.functions == [sources.ADMIT, sources.INSPECT, sources.LAYER_WORK]
 
 
 def test_a_model_whose_copy_is_damaged_is_admitted_again(
@@ -62,7 +62,7 @@ def test_a_model_whose_copy_is_damaged_is_admitted_again(
     copy.chmod(0o644)
     copy.write_text("damaged")
     assert admit(simulation.resources, model)[0] == candidate
-    assert pool.functions == [sources.ADMIT, sources.INSPECT, sources.ADMIT]
+    assert pool.functions == [sources.ADMIT, sources.INSPECT, sources.LAYER_WORK, sources.ADMIT]
     assert simulation.model(candidate)["passes"] == ["mine"]
 
 
@@ -80,6 +80,16 @@ def test_a_model_that_crashes_its_reader_is_one_line(simulation: Simulation, poo
     pool.answers[sources.INSPECT] = CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
     with pytest.raises(InputError, match=r"model\.onnx: reading it crashes the process"):
         admit(simulation.resources, model)
+
+
+def test_shape_inference_that_crashes_says_nothing_against_a_model(
+    simulation: Simulation, pool: ReadingPool, model: Path
+) -> None:
+    pool.answers[sources.LAYER_WORK] = CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
+    _, inspection = admit(simulation.resources, model)
+    assert inspection.layer_work == {}
+    assert inspection.op_counts == INSPECTION.op_counts
+    assert not simulation.resources.store.events.all(kind="worker death")
 
 
 def test_data_has_absolute_paths_and_a_digest_of_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

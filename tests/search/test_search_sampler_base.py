@@ -34,7 +34,7 @@ def test_a_sampler_tries_every_point_once_and_then_stops(info: SamplerInfo) -> N
         assert history.find(chain.id, decision.point) is None
         history.add(Proposal(number, decision.chain, decision.point, decision.upto))
         history.tell(number, measure(history.trials[-1].proposal))
-    assert sampler.next(history, Random(99)) == exhausted(chain) == Stop("all 9 points tried")
+    assert sampler.next(history, Random(99)) == exhausted(chain.space.count) == Stop("all 9 points tried")
 
 
 @pytest.mark.parametrize("info", INSTALLED, ids=lambda info: info.name)

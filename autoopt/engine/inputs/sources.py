@@ -20,6 +20,7 @@ from autoopt.engine.work.reading import (
     ADMIT,
     DESCRIBE_DATA,
     INSPECT,
+    LAYER_WORK,
     LOCATE,
     READ_SECONDS,
     RUNTIME,
@@ -40,7 +41,7 @@ from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
 from autoopt.spec.targets import TargetSpec
 from autoopt.store import ModelRecord
 from autoopt.target import DEFAULT_EP, Accelerator
-from autoopt.workers import Gate, WorkerPool
+from autoopt.workers import Gate, WorkerPool, gated_call
 from autoopt.workers.gate import report_waiting
 
 
@@ -65,9 +66,15 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
         payload = {"path": str(store.artifacts.readable(digest))}
         result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=READ_SECONDS)
         model_name = url_name(name) if is_url(name) else Path(name).name
-        record = ModelRecord(artifact=digest, name=model_name, inspection=value_of(result, where))
+        inspection = {**value_of(result, where), **_layer_work(resources, payload)}
+        record = ModelRecord(artifact=digest, name=model_name, inspection=inspection)
         store.models.add(record)
     return Candidate(digest), Inspection.from_json(record.inspection)
+
+
+def _layer_work(resources: Resources, payload: dict[str, str]) -> dict[str, Any]:
+    """The part of an inspection that needs shape inference; empty if that fails, which says nothing against a model."""
+    return gated_call(resources.pool, LAYER_WORK, payload, READ_SECONDS).value or {}
 
 
 def _located(resources: Resources, name: str, where: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
 from autoopt.engine.work.model_folders import holds_models, with_models
-from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, RUNTIME, ask_worker
+from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, LAYER_WORK, RUNTIME, ask_worker
 from autoopt.engine.work.readings import read_once
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
@@ -378,7 +378,11 @@ class Probe:
             raise InputError("no such model file", where=str(model))
 
         def ask() -> dict[str, Any]:
-            return self.ask(INSPECT, {"path": str(model.absolute())}, str(model))
+            payload = {"path": str(model.absolute())}
+            inspection = self.ask(INSPECT, payload, str(model))
+            with suppress(InputError):  # shape inference fails on some models that run
+                inspection.update(self.ask(LAYER_WORK, payload, str(model)))
+            return inspection
 
         home = settings().home
         if not home.is_dir():
