@@ -65,8 +65,10 @@ def fields_in(data: Bytes, start: int, stop: int) -> Iterator[Field]:
         elif encoding == BYTES:
             size, content = read_varint(data, content)
             end = content + size
-        elif encoding in (FIXED64, FIXED32):
-            end = content + (8 if encoding == FIXED64 else 4)
+        elif encoding == FIXED64:
+            end = content + 8
+        elif encoding == FIXED32:
+            end = content + 4
         else:
             raise NotSplit("a field of an unknown kind")
         if end > stop:

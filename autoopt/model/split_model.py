@@ -397,9 +397,11 @@ class _Splitter:
         before: list[Piece] = []
         after: list[Piece] = []
         for each in fields:
-            if each.number not in (_EXTERNAL_DATA, _DATA_LOCATION):
-                # The order of the numbers, as protobuf would write the tensor with its bytes.
-                (before if each.number < _RAW_DATA else after).append(self.graph[each.start : each.stop])
+            if each.number in (_EXTERNAL_DATA, _DATA_LOCATION):
+                continue
+            # The order of the numbers, as protobuf would write the tensor with its bytes.
+            side = before if each.number < _RAW_DATA else after
+            side.append(self.graph[each.start : each.stop])
         return before + content + after
 
 

@@ -107,7 +107,8 @@ def _known(resources: Resources, source: str) -> str:
         suffix = store.artifacts.readable(digest).suffix
     except SystemFailure:  # its files are lost: admitting the model again restores them
         return ""
-    return digest if suffix == (".ort" if source.endswith(".ort") else ".onnx") else ""
+    is_ort = source.endswith(".ort")
+    return digest if is_ort == (suffix == ".ort") else ""
 
 
 def _copy(resources: Resources, source: str, name: str) -> str:

@@ -68,7 +68,9 @@ def remove_package(out: Path) -> None:
 
 def recipe_in(out: Path) -> dict[str, Any]:
     """The recipe of the package in a folder, or the record of a model set; empty if there is none that can be read."""
-    return read_object(out / (SET_RECORD if (out / MODEL_SET).is_file() else RECIPE_FILE))
+    if (out / MODEL_SET).is_file():
+        return read_object(out / SET_RECORD)
+    return read_object(out / RECIPE_FILE)
 
 
 def replaced_note(out: Path, run: str) -> str:

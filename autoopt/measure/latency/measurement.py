@@ -163,12 +163,16 @@ class Measurement:
         # Fewer rounds say nothing, so a slow model gets twice the time for them.
         if self.seconds > self.settings.seconds * (1 if self.rounds >= FEWEST_PAIRS else 2):
             return "time"
-        return "max repeats" if self.rounds >= self.settings.max_pairs else None
+        if self.rounds >= self.settings.max_pairs:
+            return "max repeats"
+        return None
 
     def _slower_reason(self, *, is_checkpoint: bool) -> StopReason | None:
         if (is_checkpoint or self.rounds == FEWEST_PAIRS) and self._is_slower(self._hopeless, self._lowest_ratio):
             return "hopeless"
-        return "worse" if is_checkpoint and self._is_slower(self.settings.margin, self._lowest_ratio) else None
+        if is_checkpoint and self._is_slower(self.settings.margin, self._lowest_ratio):
+            return "worse"
+        return None
 
     @property
     def _hopeless(self) -> float:

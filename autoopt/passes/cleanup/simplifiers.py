@@ -330,9 +330,7 @@ class Simplify(Pass):
         # runtime loads the result is seen after the pass too.
         is_small = weight_bytes(model) <= split_model.SPLIT_ABOVE
         try:
-            simplified = call_without_large_weights(
-                lambda light: self._simplified(deepcopy(light) if is_small else light), model
-            )
+            simplified = call_without_large_weights(self._simplified_copy if is_small else self._simplified, model)
         except Exception as error:  # the engines raise several kinds
             return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": next_engine})
         if simplified is None or not is_small or loads(simplified, self.context.work):
@@ -346,6 +344,9 @@ class Simplify(Pass):
         if next_engine is None:
             return None
         return Retry(f"{self.engine}: {problem}", {"engine": next_engine})
+
+    def _simplified_copy(self, model: ModelProto) -> ModelProto | None:
+        return self._simplified(deepcopy(model))
 
     def _simplified(self, model: ModelProto) -> ModelProto | None:
         skipped: list[str] = []

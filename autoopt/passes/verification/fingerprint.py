@@ -183,7 +183,10 @@ def _digest_tensor(tensor: TensorProto) -> str:
     elif tensor.data_location == onnx.TensorProto.EXTERNAL:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         weight = weight_at(entries.get("location", ""))
-        digest.update(bytes.fromhex(weight) if weight else repr(sorted(entries.items())).encode())
+        if weight:
+            digest.update(bytes.fromhex(weight))
+        else:
+            digest.update(repr(sorted(entries.items())).encode())
     else:
         digest.update(hashlib.sha256(numpy_helper.tobytes_little_endian(numpy_helper.to_array(tensor))).digest())
     return digest.hexdigest()
