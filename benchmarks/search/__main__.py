@@ -43,6 +43,8 @@ def main() -> None:
     stopping.add_argument("--only", nargs="*", default=(), help="tables, by name")
     stopping.add_argument("--families", nargs="*", default=("S", "M"), help="synthetic families")
     stopping.add_argument("--seconds", type=float, default=0.0, help="time of a trial; 0 if it is not known")
+    stopping.add_argument("--noise", type=float, default=0.0, help="relative deviation that other programs add")
+    stopping.add_argument("--first", type=int, default=0, help="first seed")
     stopping.add_argument("--out", type=Path, default=HERE / "results")
     beginning = commands.add_parser("first", help="replay searches with other first points, one model left out")
     beginning.add_argument("--seeds", type=int, default=50)
@@ -139,13 +141,16 @@ def stop(options: argparse.Namespace) -> None:
     sets = proposed()
     for family in FAMILIES:
         if family.name in options.families:
-            sets[f"synthetic {family.name}"] = [make(family, seed) for seed in range(options.seeds)]
+            sets[f"synthetic {family.name}"] = [make(family, options.first + seed) for seed in range(options.seeds)]
     if options.only:
         sets = {name: sets[name] for name in options.only}
     results: dict[str, list[Stop]] = {}
     options.out.mkdir(exist_ok=True)
     for name, tables in sets.items():
-        results[name] = [replay(tables[seed % len(tables)], seed, options.seconds) for seed in range(options.seeds)]
+        results[name] = [
+            replay(tables[seed % len(tables)], options.first + seed, options.seconds, options.noise)
+            for seed in range(options.seeds)
+        ]
         (options.out / "stopping.md").write_text(markdown(results.items()))
         print(name, flush=True)
 

@@ -30,15 +30,22 @@ class Stop:
     right: bool
 
 
-def replay(table: Table, seed: int, seconds: float) -> Stop:
-    """Search a table with the default settings; each trial takes some seconds."""
+def replay(table: Table, seed: int, seconds: float, added_noise: float = 0.0) -> Stop:
+    """Search a table with the default settings.
+
+    Each trial takes some seconds. Other programs add noise to each latency, as a relative deviation.
+    """
     study = create_study(SearchConfig(trials=TRIALS, seed=seed), table.chains, (OBJECTIVE,))
     noise = Random(f"noise:{seed}")
+    load = Random(f"load:{seed}")
     best, first_good = math.inf, math.inf
     while proposals := study.ask(1):
         (proposal,) = proposals
         feedback = table.measure(proposal.chain, proposal.point, noise)
-        study.tell(proposal.number, replace(feedback, seconds=seconds))
+        values = dict(feedback.values)
+        if "latency" in values:
+            values["latency"] *= math.exp(load.gauss(0, added_noise))
+        study.tell(proposal.number, replace(feedback, values=values, seconds=seconds))
         row = table.row(proposal.chain, proposal.point)
         if row.feasible:
             best = min(best, row.value)
