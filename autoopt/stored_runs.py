@@ -54,7 +54,8 @@ class Run(RunResult):
     def trials(self) -> pd.DataFrame:
         """The finished trials as a table: number, chain, outcome, metrics, ratios with bounds, parameters.
 
-        Over several targets or models, the column `target` or `part` has the name of each.
+        Over several targets or models, the column `target` or `part` has the name of each. The metrics of the source
+        and the ratios of the objectives have columns even if no trial measured them.
 
         Raises:
             InputError: pandas is not installed.
@@ -67,7 +68,10 @@ class Run(RunResult):
             row |= {"trial": trial.number, "chain": trial.chain, "outcome": str(result.outcome)}
             row |= {"feasible": trial.feasible, **_figures(values_of(result.metrics), result.ratios, result.point)}
             rows.append({**row, "seconds": result.seconds, "message": result.explanation})
-        return _frame(rows)
+        frame = _frame(rows)
+        # Programs that filter and sort work without trials, and if each of them failed, too.
+        columns = dict.fromkeys([*frame.columns, *_trial_columns(self)])
+        return frame.reindex(columns=list(columns)).astype({"feasible": bool})
 
     @cached_property
     def pareto(self) -> pd.DataFrame:
@@ -183,6 +187,13 @@ def _open(home: Path | None, db_url: str | None = None) -> Iterator[Store]:
         raise InputError("no store here", where=str(home or settings().home), remedy=remedy)
     with open_store(db_url, home) as store:
         yield store
+
+
+def _trial_columns(run: RunResult) -> list[str]:
+    """The columns that a table of trials has in any case."""
+    ratios = {objective.metric: Estimate.exact(1.0) for objective in run.objectives}
+    metrics = [*ratios, *run.baseline.metrics]
+    return ["trial", "chain", "outcome", "feasible", *metrics, *flat_ratios(ratios), "seconds", "message"]
 
 
 def _figures(metrics: Mapping[str, float], ratios: Mapping[str, Estimate], point: Point) -> dict[str, object]:

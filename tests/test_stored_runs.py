@@ -9,8 +9,9 @@ import pytest
 
 import autoopt
 from autoopt.errors import InputError
-from autoopt.metrics import Estimate
+from autoopt.metrics import Estimate, Objective
 from autoopt.results import Baseline, ModelResult, RunResult
+from autoopt.store import open_store
 from autoopt.stored_runs import Run, RunList
 
 BEST = ModelResult(
@@ -30,6 +31,15 @@ def test_the_front_is_a_table_with_ratios_and_parameters() -> None:
     assert frame.loc[1, ["latency_p50", "latency_p50_ratio", "latency_p50_ratio_low", "fold.level"]].tolist() == [
         0.5, 0.5, 0.4, 2,
     ]  # fmt: skip
+
+
+def test_a_run_without_trials_has_the_columns_of_others(tmp_path: Path) -> None:
+    source = Baseline(metrics={"latency_p50": 1.0, "size": 9.0})
+    with open_store(home=tmp_path):
+        result = RunResult("0123456789ab", "finished", source, objectives=(Objective("latency_p50", "minimize"),))
+        trials = Run.of(result, tmp_path).trials
+    feasible = trials[trials.feasible]
+    assert feasible.sort_values("latency_p50_ratio")[["trial", "chain", "latency_p50_ratio", "size"]].empty
 
 
 def test_a_run_is_short_as_text_and_a_table_in_a_notebook() -> None:

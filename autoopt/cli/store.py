@@ -80,7 +80,10 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete; without it, show what would be deleted.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete artifacts that no kept run uses. Without --yes, only show what would be deleted."""
+    """Delete artifacts that no kept run uses. Without --yes, only show what would be deleted.
+
+    Artifacts that were used in the last hour, or since the start of a run that goes on, stay.
+    """
     from autoopt.store.maintenance.gc import collect
     from autoopt.store.maintenance.quota import evict
 
@@ -125,6 +128,9 @@ def _gc_lines(collected: CollectionResult, evicted: EvictionResult | None) -> li
     lines = [f"{delete} {counts}: {bytes_text(collected.bytes)}"]
     if collected.spared:
         lines.append(f"kept {collected.spared} artifacts that a lost database may have named; --lost deletes them")
+    if collected.recent:
+        reason = "were used in the last hour or since a current run began"
+        lines.append(f"kept {collected.recent} artifacts that no run needs, but that {reason}")
     if evicted:
         size = f"{bytes_text(evicted.bytes)}; {bytes_text(evicted.left)} left"
         lines.append(f"{evict} {len(evicted.artifacts)} intermediate models: {size}")

@@ -30,6 +30,7 @@ def test_gc_only_talks_until_told_to(call: Callable[..., Any], filled: dict[str,
     code, out, err = call("store", "gc", "--keep-runs", "0", "--max-size", "1k")
     assert (code, err) == (0, "")
     assert out.startswith("would delete 1 runs")
+    assert "artifacts that no run needs, but that were used in the last hour" in out
     assert out.endswith("nothing was deleted; use --yes to delete\n")
     assert json.loads(call("runs", "--json").out)
     assert json.loads(call("store", "gc", "--keep-runs", "0", "--yes", "--json").out)["runs"] == [filled["run"]]

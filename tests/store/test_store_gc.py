@@ -24,10 +24,11 @@ def test_gc_removes_only_unneeded_artifacts(sqlite_store: SqlStore, tmp_path: Pa
     unneeded = put(sqlite_store, b"of no use")
     orphan = sqlite_store.files.put(write_model(tmp_path / "m", b"orphan")).digest
     (sqlite_store.files.root / ".tmp" / "left").mkdir()
-    assert collect(sqlite_store, dry_run=False).artifacts == (), "all of it was just used"
+    early = collect(sqlite_store, dry_run=False)
+    assert (early.artifacts, early.recent) == ((), 2), "all of it was just used"
     age(sqlite_store)
     dry = collect(sqlite_store)
-    assert set(dry.artifacts) == {unneeded, orphan}
+    assert (set(dry.artifacts), dry.recent) == ({unneeded, orphan}, 0)
     assert "left" in dry.leftovers
     assert digests(sqlite_store) == needed | {unneeded}
     done = collect(sqlite_store, dry_run=False)

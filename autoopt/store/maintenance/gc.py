@@ -49,6 +49,8 @@ class CollectionResult:
     """The size of the files."""
     spared: int = 0
     """Unused artifacts that stay because a lost database may have named them."""
+    recent: int = 0
+    """Unused artifacts that stay because somebody used them lately, see `idle`."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class _Rows:
     runs: tuple[str, ...]
     digests: frozenset[str]
     spared: int
+    recent: int
 
 
 class _DryRun(Exception):
@@ -103,7 +106,7 @@ def collect(
             else:
                 path.unlink(missing_ok=True)
     names = tuple(path.name for path in leftovers)
-    return CollectionResult(dry_run, rows.runs, tuple(digests), names, size, rows.spared)
+    return CollectionResult(dry_run, rows.runs, tuple(digests), names, size, rows.spared, rows.recent)
 
 
 def _old_leftovers(store: SqlStore) -> list[Path]:
@@ -139,7 +142,7 @@ def _collect_rows(
             digests = {digest for digest, seconds in unused.items() if seconds < limit}
         _delete_artifacts(connection, digests)
         _delete_unused_rows(connection, store.database)
-        rows = _Rows(tuple(runs), frozenset(digests), len(unused) - len(digests))
+        rows = _Rows(tuple(runs), frozenset(digests), len(unused) - len(digests), len(unreferenced) - len(unused))
         if dry_run:
             raise _DryRun(rows)
         return rows
