@@ -219,6 +219,7 @@ def stats(as_json: AsJson = False) -> None:
         ("pass runs by outcome", counts_text(counts.pass_runs)),
         ("evaluations by outcome", counts_text(counts.evaluations)),
         ("artifacts", bytes_text(counts.artifact_bytes)),
+        ("artifacts on disk", bytes_text(counts.disk_bytes)),
         ("evicted artifacts", str(counts.evicted)),
         ("database size", bytes_text(counts.database_bytes)),
     ]

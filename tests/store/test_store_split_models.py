@@ -18,6 +18,7 @@ from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
 from autoopt.store.maintenance.backup import backup, restore
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.quota import evict
+from autoopt.store.maintenance.stats import stats
 from autoopt.store.maintenance.transfer import export_run, import_run
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.memory import MemoryStore
@@ -182,7 +183,7 @@ def test_a_limit_counts_common_weights_once(sqlite_store: SqlStore) -> None:
     result = evict(sqlite_store, 0, dry_run=False)
     assert set(result.artifacts) == set(made)
     assert result.bytes == total - bytes_in(sqlite_store.files.root)
-    assert result.left == bytes_in(sqlite_store.files.root)
+    assert result.left == bytes_in(sqlite_store.files.root) == stats(sqlite_store).disk_bytes
     assert {path.name for path in weights(sqlite_store)} == set(sqlite_store.files.weights(source))
 
 

@@ -39,7 +39,7 @@ def evict(store: Store, limit: int, *, dry_run: bool = True) -> EvictionResult:
     shared = shared_copies(sql)
     with sql.files.exclusive():
         sizes, candidates = sql.database.read(lambda connection: _candidates(sql, connection, shared))
-        usage = _DiskUsage(sql, sizes)
+        usage = DiskUsage(sql, sizes)
         before = usage.bytes
         evicted = []
         for digest in candidates:
@@ -59,7 +59,7 @@ def evict(store: Store, limit: int, *, dry_run: bool = True) -> EvictionResult:
     return EvictionResult(dry_run, tuple(evicted), before - usage.bytes, usage.bytes)
 
 
-class _DiskUsage:
+class DiskUsage:
     """The bytes of artifacts, of which those that are split may have weights in common."""
 
     def __init__(self, store: SqlStore, sizes: Mapping[str, int]) -> None:

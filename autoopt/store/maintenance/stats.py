@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Table, func, select
 
 from autoopt.store.contracts import Store
+from autoopt.store.maintenance.quota import DiskUsage
 from autoopt.store.sql import tables
 from autoopt.store.sql.store import require_sql
 from autoopt.store.sql.tables import HEAD, metadata
@@ -25,7 +26,9 @@ class Stats:
     evaluations: dict[str, int]
     """Evaluations by outcome."""
     artifact_bytes: int
-    """Bytes of the artifacts that are present."""
+    """Bytes of the artifacts that are present, each by itself."""
+    disk_bytes: int
+    """Bytes of their files; large models share files of equal weights."""
     evicted: int
     """Number of the others."""
     database_bytes: int
@@ -40,14 +43,16 @@ def stats(store: Store) -> Stats:
         rows = {}
         for table in metadata.sorted_tables:
             rows[table.name] = connection.execute(select(func.count()).select_from(table)).scalar_one()
-        size = connection.execute(select(func.sum(artifact.bytes)).where(artifact.present == 1)).scalar()
+        present = connection.execute(select(artifact.digest, artifact.bytes).where(artifact.present == 1))
+        sizes = {row.digest: row.bytes for row in present}
         return Stats(
             database=sql.safe_url,
             schema=HEAD,
             rows=rows,
             pass_runs=_count_by_outcome(connection, tables.pass_run),
             evaluations=_count_by_outcome(connection, tables.evaluation),
-            artifact_bytes=int(size or 0),
+            artifact_bytes=sum(sizes.values()),
+            disk_bytes=DiskUsage(sql, sizes).bytes,
             evicted=connection.execute(select(func.count()).where(artifact.present == 0)).scalar_one(),
             database_bytes=_database_bytes(connection),
         )
