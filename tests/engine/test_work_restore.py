@@ -55,6 +55,20 @@ def test_a_lost_artifact_is_made_again_by_its_lineage(simulation: Simulation) ->
     assert read_model(folder / "model.onnx")["passes"] == ["identity_elimination", "remove_unused"]
 
 
+def test_an_artifact_whose_source_is_lost_too_needs_the_original_file(simulation: Simulation) -> None:
+    with simulation.session() as session:
+        result = session.execute(search_inline)
+    assert result.best is not None
+    store, source = simulation.store, simulation.candidate.artifact
+    store.artifacts.restorer = None
+    store.artifacts.path(source).unlink()
+    restore = restorer(store, ReplayEnvironment(simulation.pool, simulation.resources.scratch))
+    with pytest.raises(
+        SystemFailure, match=f"{source[:12]}, its source model, is lost too; run autoopt on the original"
+    ):
+        restore(result.best.artifact)
+
+
 def test_a_source_model_cannot_be_made_again(simulation: Simulation, environment: ReplayEnvironment) -> None:
     with pytest.raises(SystemFailure, match="is a source model"):
         restorer(simulation.store, environment)(simulation.candidate.artifact)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from autoopt.engine.work.problem import Limits
 from autoopt.errors import InputError, SystemFailure
@@ -16,8 +16,11 @@ from autoopt.model.files import digest_file
 from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep
 from autoopt.settings import root_of_data
 from autoopt.store import Restorer, Store
+from autoopt.store.files.artifacts import ArtifactLost
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
+
+ORIGINAL_FILE: Final = "run autoopt on the original file once more"
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,13 @@ def restorer(store: Store, environment: ReplayEnvironment) -> Restorer:
         lineage = store.lineage.trace(digest)
         if not lineage.steps:
             message = f"artifact {digest[:12]} is a source model and cannot be made again"
-            raise SystemFailure(message, remedy="run autoopt on the original file once more")
+            raise SystemFailure(message, remedy=ORIGINAL_FILE)
         steps = [PassStep(step.pass_name, step.params) for step in lineage.steps]
-        return environment.make(store.artifacts.path(lineage.source), steps)
+        try:
+            source = store.artifacts.path(lineage.source)
+        except ArtifactLost:
+            message = f"artifact {lineage.source[:12]}, its source model, is lost too"
+            raise SystemFailure(message, remedy=ORIGINAL_FILE) from None
+        return environment.make(source, steps)
 
     return restore
