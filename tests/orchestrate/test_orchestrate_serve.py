@@ -213,7 +213,7 @@ def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
 
 def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     with serving(tmp_path) as found:
-        assert belonging(tmp_path, "prefect server start")
+        assert belonging(tmp_path, " server start")
         assert len(belonging(tmp_path, "server.worker")) == 2
         found.process.kill()
         found.process.wait()
@@ -290,7 +290,7 @@ def test_signals_end_it_while_it_starts(number: signal.Signals, tmp_path: Path) 
     port = free_port()
     command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port)]
     process = start_process(command, cwd=tmp_path, env=environment(tmp_path))
-    eventually(lambda: belonging(tmp_path, "prefect server start"))
+    eventually(lambda: belonging(tmp_path, " server start"))
     process.send_signal(number)
     assert process.wait(HANG_SECONDS) == 130
     assert not list(filter(alive, belonging(tmp_path)))
