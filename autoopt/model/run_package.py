@@ -253,7 +253,7 @@ def compare(
             sources.append(time_block(source, clock))
             models.append(time_block(model, clock))
         factors.append(float(np.median(np.array(sources[first:]) / np.array(models[first:]))))
-    print(f"undisturbed: source {milliseconds(sources)}, {noun} {milliseconds(models)} per inference")
+    print(f"median   source {milliseconds(sources)}, {noun} {milliseconds(models)} per inference")
     sentence, shows = judge(factors, ratio)
     print(sentence)
     return 0 if shows else 1
@@ -288,8 +288,8 @@ def speed(factor: float) -> str:
 
 
 def milliseconds(blocks: list[float]) -> str:
-    """The time in the fastest tenth of the blocks, which other programs disturbed least."""
-    return f"{1000 * float(np.quantile(blocks, 0.1)):.4g} ms"
+    """The median of the blocks, as the factor between two models is one too."""
+    return f"{1000 * float(np.median(blocks)):.4g} ms"
 
 
 def described(value: object) -> str:
