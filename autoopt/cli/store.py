@@ -82,7 +82,7 @@ def gc(
 ) -> None:
     """Delete artifacts that no kept run uses. Without --yes, only show what would be deleted.
 
-    Artifacts that were used in the last hour, or since the start of a run that goes on, stay.
+    Artifacts that were used in the last hour, or since the oldest unfinished run began, stay.
     """
     from autoopt.store.maintenance.gc import collect
     from autoopt.store.maintenance.quota import evict

@@ -292,7 +292,7 @@ def beside_weights(graph: bytes, folder: Path) -> Iterator[Path]:
 
 
 class _Place(NamedTuple):
-    """Where the external data of a tensor are."""
+    """The file and the positions of a tensor's external data."""
 
     location: str
     start: int
@@ -336,7 +336,7 @@ class _Splitter:
     weights: WeightFiles
     replace: bool
     sources: dict[str, _Part] = field(default_factory=dict)
-    """Where the bytes of each weight were, by digest."""
+    """The original position of each weight's bytes, by digest."""
     _ranges: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """Positions of the weights in each file of external data."""
 

@@ -105,9 +105,7 @@ def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool, generat
     title = f"{' + '.join(part.name for part in result.parts)}"
     lines = [f"# {title}, optimized by autoopt", ""]
     if result.is_interim:
-        lines.append(
-            "The best models so far of a run that goes on or was cancelled. They were not measured together yet."
-        )
+        lines.append("The best models so far of an unfinished or cancelled run. They were not measured together yet.")
     elif model.is_source:
         lines.append("The source models, unchanged: no others were measurably better together.")
     else:

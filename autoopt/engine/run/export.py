@@ -75,7 +75,7 @@ class Package:
     scripts_may_run: bool = False
     """True if the run itself exports: the script that its data name is the one that it has just run."""
     patience: float = FOREVER
-    """Seconds for which writing waits for measurements of other runs; then it goes on beside them."""
+    """Maximum time in seconds to wait for measurements of other runs before writing beside them."""
 
     @staticmethod
     def of(run: RunRecord, result: RunResult, model: ModelResult, made_by: RunRecord | None = None) -> Package:

@@ -36,7 +36,7 @@ class InterimPackage:
     """The output folder; None to write nothing before the end."""
     write: Writer = write_model
     content: str = "the best model so far; a better one will replace it"
-    """What the folder has, in words."""
+    """A description of the folder's content, for the first note about it."""
     _candidate: str = field(default="", init=False)
     """Key of the candidate that this process wrote last."""
     _next_time: float = field(default=0.0, init=False)

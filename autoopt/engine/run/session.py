@@ -75,7 +75,7 @@ class Session:
     interim_package: InterimPackage = field(default_factory=InterimPackage)
     """The best model so far in the output folder."""
     closing: ExitStack = field(default_factory=ExitStack)
-    """What to end with the session; the run's lease is the first."""
+    """Contexts that end with the session; the run's lease is the first."""
     _baseline: Measurements | None = field(default=None, init=False)
     _race: Race | None = field(default=None, init=False)
     _lossy_race: Race | None = field(default=None, init=False)

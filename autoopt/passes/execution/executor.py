@@ -73,7 +73,7 @@ class PassExecutor:
     reports: dict[str, JsonValue] = field(default_factory=dict)
     """Reports on the current model. A new model starts without any."""
     split_folder: Path | None = None
-    """Where large models are stored split; None if nobody reads them there."""
+    """The folder for split models; None if only whole ones can be read."""
     _reply: StepReply = field(init=False)
     """The reply to the current step, completed as it proceeds."""
 

@@ -34,7 +34,7 @@ PRODUCTS: Final = ("MatMul", "Gemm")
 PASSED: Final = ("Identity", "Cast", "Dropout", "Mul", "Div")
 """Operators between an adapter and the layer to which it is added: they scale its result or convert it."""
 NAME_PARTS: Final = re.compile(r"base_model|model|weight|default(_\d+)*|lora_[AB]")
-"""What exporters add to the name of a layer; `model` only at its beginning."""
+"""Parts that exporters add to the name of a layer; `model` only at its beginning."""
 SAFETENSORS_TYPES: Final = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
 
 
