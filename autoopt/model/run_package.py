@@ -32,10 +32,12 @@ BLOCK_SECONDS, WARM_UP_SECONDS = 0.003, 0.1
 LATENCIES = ("latency_p50", "latency_mean", "latency_p90", "latency_p99")
 SAME = 0.1
 """Relative difference up to which two measured gains are the same."""
+UNDECIDED = 2
+"""Factor between the sessions from which nothing can be told."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one inference, time it, and report; returns 1 if the recorded gain does not show here."""
+    """Run one inference, time it, and report; returns 1 if the gain is clearly smaller here than the recorded one."""
     options = parse(arguments)
     os.environ.setdefault("ORT_DISABLE_CPU_AFFINITY_WARNING", "1")
     session_file = read(FOLDER / "session.json")
@@ -62,8 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"source   {source}")
     source_session = recipe.get("source_session") or session_file
     openers = (partial(make_call, source, source_session, feed), partial(make_call, model, session_file, feed))
-    ratio = next((recipe["ratios"][metric] for metric in LATENCIES if metric in recipe["ratios"]), None)
-    return compare(openers, clock_for(source_session, session_file), ratio, options.seconds, "this model")
+    clock = clock_for(source_session, session_file)
+    return compare(openers, clock, recorded_ratio(recipe), options.seconds, "this model")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -136,6 +138,20 @@ def find_source(recipe: Mapping[str, Any], given: Path | None) -> tuple[Path | N
     if any(Path(file["path"]).is_file() for file in recorded):
         reason = "The source model has changed since"
     return None, f"{reason}, so there is nothing to compare with: name it with --source MODEL."
+
+
+def recorded_ratio(document: Mapping[str, Any]) -> dict[str, float] | None:
+    """The recorded ratio of a latency: its `value`, `low` and `high`, and `lowest` and `highest` of a single round.
+
+    Rounds differ by more than the interval says, which is that of their centre. None if no latency was recorded.
+    """
+    ratios: Mapping[str, Mapping[str, float]] = document["ratios"]
+    metric = next((name for name in LATENCIES if name in ratios), None)
+    if metric is None:
+        return None
+    ratio = ratios[metric]
+    lowest, highest = document.get("round_ratios", {}).get(metric, (ratio["low"], ratio["high"]))
+    return {**ratio, "lowest": min(lowest, ratio["low"]), "highest": max(highest, ratio["high"])}
 
 
 def sha256(path: Path) -> str:
@@ -235,11 +251,11 @@ def compare(
 ) -> int:
     """Time source and model in turns, in several sessions each, and say if the recorded gain shows.
 
-    `openers` open a session of the source and of the model, and return what runs it once. `ratio` is the recorded one;
-    None if no latency was recorded. `noun` is what the text calls the model.
+    `openers` open a session of the source and of the model, and return what runs it once. `ratio` is that of
+    `recorded_ratio`. `noun` is what the text calls the model.
 
     Returns:
-        The exit code: 1 if the recorded gain does not show.
+        The exit code: 1 if the gain is clearly smaller here.
     """
     sources: list[float] = []
     models: list[float] = []
@@ -260,22 +276,26 @@ def compare(
 
 
 def judge(factors: list[float], ratio: Mapping[str, float] | None) -> tuple[str, bool]:
-    """Compare the factors of the sessions with the recorded ratio.
+    """Compare the factors of the sessions with those of the recorded rounds.
+
+    Gains are the same if the two ranges meet, because a machine may be in one state for all of this measurement.
 
     Returns:
-        A sentence, and True if the recorded gain shows.
+        A sentence, and False if the gain here is clearly smaller.
     """
-    here = float(np.median(factors))
-    text = f"Here {speed(here)} ({min(factors):.2f} to {max(factors):.2f} in {len(factors)} sessions)"
+    low, high = min(factors), max(factors)
+    text = f"Here {speed(float(np.median(factors)))} ({low:.2f} to {high:.2f} in {len(factors)} sessions)"
     if ratio is None:
         return f"{text}; no latency was recorded.", True
-    low, high = 1 / ratio["high"], 1 / ratio["low"]
-    text += f"; autoopt measured {speed(1 / ratio['value'])} ({low:.2f} to {high:.2f}):"
-    if low * (1 - SAME) <= here <= high * (1 + SAME):
-        return f"{text} the same gain.", True
-    if here > high:
+    slowest, fastest = 1 / ratio["highest"], 1 / ratio["lowest"]
+    text += f"; autoopt measured {speed(1 / ratio['value'])} ({slowest:.2f} to {fastest:.2f} in its rounds):"
+    if high > UNDECIDED * low:
+        return f"{text} this machine is too busy to tell; repeat it with --seconds 30.", True
+    if low > fastest * (1 + SAME):
         return f"{text} a larger gain.", True
-    if here > 1 + SAME / 2:
+    if high >= slowest * (1 - SAME):
+        return f"{text} the same gain.", True
+    if high > 1 + SAME / 2:
         return f"{text} a smaller gain.", False
     return f"{text} no such gain on this machine.", False
 

@@ -57,6 +57,8 @@ class MeasurementSummary:
     batch_size: int | None = None
     pace: float | None = None
     """Time of the source model relative to its time on a free machine; the highest of all measurements."""
+    round_ratios: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Lowest and highest ratio to the source in one round, by latency metric."""
     throughput: tuple[ThroughputResult, ...] = ()
     profiles: Mapping[str, ProfileResult] = field(default_factory=dict)
     items: int | None = None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from autoopt import json_codec
 from autoopt.engine.run.measurement_summary import EQUALLY_FAST, summarize
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
@@ -34,6 +36,14 @@ def test_all_measurements_of_a_candidate_count() -> None:
     assert summary.stopped == {"narrow": 2, "time": 1}
     assert (summary.pairs, summary.effective_repeats, summary.threads) == (30, 22.5, 2)
     assert caveats == ()
+
+
+def test_the_range_of_the_rounds_is_part_of_the_summary() -> None:
+    slow = replace(latency(details()), ratios={"latency_p50": Estimate(0.5, 0.4, 0.6)})
+    fast = replace(latency(details()), ratios={"latency_p50": Estimate(0.4, 0.3, 0.5)})
+    summary, _ = summarize([slow, fast])
+    assert summary.round_ratios == {"latency_p50": (0.4, 0.5)}
+    assert json_codec.from_json(MeasurementSummary, summary.to_json()) == summary
 
 
 def test_a_failed_measurement_does_not_count() -> None:

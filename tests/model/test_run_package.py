@@ -17,10 +17,20 @@ import onnxruntime
 import pytest
 
 from autoopt.model import run_package
-from autoopt.model.run_package import clock_for, find_source, judge, make_call, read_inputs, sha256, time_alone
+from autoopt.model.run_package import (
+    clock_for,
+    find_source,
+    judge,
+    make_call,
+    read_inputs,
+    recorded_ratio,
+    sha256,
+    time_alone,
+)
 from autoopt.model.session_file import session_document
 
 RATIO = {"value": 0.5, "low": 0.48, "high": 0.52}
+ROUNDS = {"ratios": {"latency_p50": RATIO}, "round_ratios": {"latency_p50": [0.4, 0.51]}}
 
 
 @pytest.mark.parametrize(
@@ -29,19 +39,27 @@ RATIO = {"value": 0.5, "low": 0.48, "high": 0.52}
         ([2.0, 2.1, 1.9], "the same gain.", True),
         ([1.8, 1.8], "the same gain.", True),
         ([3.0, 3.1], "a larger gain.", True),
+        ([1.6, 1.6, 1.8], "the same gain.", True),  # one session shows it
+        ([2.7], "the same gain.", True),  # as in the fastest round
         ([1.3, 1.3], "a smaller gain.", False),
         ([0.9, 1.0], "no such gain on this machine.", False),
+        ([0.9, 1.9], "this machine is too busy to tell; repeat it with --seconds 30.", True),
     ],
 )
-def test_the_gain_here_is_compared_with_the_recorded_one(factors: list[float], end: str, shows: bool) -> None:
-    sentence, found = judge(factors, RATIO)
+def test_the_gain_here_is_compared_with_the_recorded_rounds(factors: list[float], end: str, shows: bool) -> None:
+    sentence, found = judge(factors, recorded_ratio(ROUNDS))
     assert sentence.endswith(end)
-    assert "autoopt measured 2.00x faster (1.92 to 2.08)" in sentence
+    assert "autoopt measured 2.00x faster (1.92 to 2.50 in its rounds)" in sentence
     assert found is shows
 
 
+def test_packages_without_the_rounds_are_judged_by_the_interval() -> None:
+    assert recorded_ratio({"ratios": {"latency_mean": RATIO}}) == {**RATIO, "lowest": 0.48, "highest": 0.52}
+    assert recorded_ratio({"ratios": {"size": RATIO}}) is None
+
+
 def test_a_slower_model_is_called_slower() -> None:
-    assert judge([0.5], RATIO)[0].startswith("Here 2.00x slower (0.50 to 0.50 in 1 sessions)")
+    assert judge([0.5], recorded_ratio(ROUNDS))[0].startswith("Here 2.00x slower (0.50 to 0.50 in 1 sessions)")
 
 
 def test_without_a_recorded_latency_only_the_gain_here_is_said() -> None:

@@ -204,8 +204,8 @@ def export_set(store: Store, package: SetPackage, out: Path, pool: WorkerPool | 
         if script is not None and package.description.pipeline is not None:
             _write_text(folder / PIPELINE, Path(str(script)).read_text(encoding="utf-8"))
         _write_json(folder / MODEL_SET, package.description.to_json())
-        recorded = {"run": whole.run.id, "chain": model.chain, "ratios": to_json(model.ratios)}
-        _write_json(folder / SET_RECORD, {**recorded, "metrics": dict(model.metrics)})
+        recorded = {"run": whole.run.id, "chain": model.chain, **_figures(model)}
+        _write_json(folder / SET_RECORD, recorded)
         runtime = _runtime(_measuring_environment(store, whole))
         _write_text(folder / "requirements.txt", _requirements(whole.target, runtime))
         has_inputs, generates = (folder / INPUTS).is_file(), package.description.generation is not None
@@ -336,11 +336,16 @@ def _recipe(
         "session_options": dict(model.session_options),
         "target": package.target.content,
         "affinity": list(package.measurement.affinity),
-        "metrics": dict(model.metrics),
-        "ratios": to_json(model.ratios),
+        **_figures(model),
         "runtime": dict(runtime),
         "environment": dict(environment()),
     }
+
+
+def _figures(model: ModelResult) -> dict[str, object]:
+    """What was measured, for `run.py` to compare with."""
+    round_ratios = to_json(model.measured.round_ratios)
+    return {"metrics": dict(model.metrics), "ratios": to_json(model.ratios), "round_ratios": round_ratios}
 
 
 def _data(package: Package) -> Mapping[str, object] | None:

@@ -36,6 +36,7 @@ def summarize(records: Sequence[EvaluationRecord]) -> Summary:
     """Summarize how one candidate was measured. All its latency measurements count together."""
     fields: dict[str, object] = {}
     latencies: list[Details] = []
+    ratios: dict[str, list[float]] = {}
     disturbed = 0
     for record in records:
         if not record.outcome.good:
@@ -43,10 +44,13 @@ def summarize(records: Sequence[EvaluationRecord]) -> Summary:
         if record.meter == "latency":
             latencies.append(record.details)
             disturbed += record.disturbed
+            for name, ratio in record.ratios.items():
+                ratios.setdefault(name, []).append(ratio.value)
         else:
             fields |= {name: record.details[name] for name in QUALITY if name in record.details}
     if latencies:
         fields |= {**_latency(latencies), "disturbed_rounds": disturbed}
+        fields["round_ratios"] = {name: (min(values), max(values)) for name, values in ratios.items()}
         options = records[0].candidate.session_options
         # The number of threads may be searched; then it is the candidate's own.
         fields["threads"] = options.get("intra_op_num_threads", fields["threads"])
