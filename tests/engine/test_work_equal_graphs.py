@@ -1,4 +1,4 @@
-"""Candidates for which the runtime executes the same graph: one is timed, the others share its latency."""
+"""Candidates for which the runtime executes the same graph: one is measured, the others share its figures."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ def candidate(simulation: Simulation, name: str, **changes: object) -> Candidate
     return Candidate(simulation.store.artifacts.put(write_model(model, simulation.folder / name).parent))
 
 
-def test_one_of_two_equal_graphs_is_timed(simulation: Simulation) -> None:
+def test_one_of_two_equal_graphs_is_measured(simulation: Simulation) -> None:
     ctx = simulation.context()
     first, second = candidate(simulation, "one", graph="a"), candidate(simulation, "two", graph="a", size=5.0)
     one, two = evaluate(ctx, first), evaluate(ctx, second)
-    assert simulation.pool.meters == ["size", "task", "latency", "size", "task"]
+    assert simulation.pool.meters == ["size", "task", "latency", "size"]
     assert two.ratios["latency_p50"] == one.ratios["latency_p50"]
+    assert two.metrics["accuracy"] == one.metrics["accuracy"]
     assert two.metrics["size"].value == 5.0
-    assert two.details["latency"][TWIN] == first.key
-    assert (one.executed, two.executed) == (3, 2)
+    assert two.details["latency"][TWIN] == two.details["task"][TWIN] == first.key
+    assert (one.executed, two.executed) == (3, 1)
     assert evaluate(ctx, second).keys == two.keys
 
 
 def test_a_run_shares_what_an_earlier_one_measured(simulation: Simulation) -> None:
     evaluate(simulation.context(), candidate(simulation, "one", graph="a"))
-    assert evaluate(simulation.context(), candidate(simulation, "two", graph="a")).executed == 2
+    assert evaluate(simulation.context(), candidate(simulation, "two", graph="a")).executed == 1
 
 
-def test_the_graph_of_the_source_is_not_timed_again(simulation: Simulation) -> None:
+def test_the_graph_of_the_source_is_not_measured_again(simulation: Simulation) -> None:
     ctx = simulation.context()
     evaluate(ctx, simulation.candidate, EvaluationOptions(judged=False))
     measurements = evaluate(ctx, candidate(simulation, "one"))
-    assert simulation.pool.meters == ["size", "task", "latency", "size", "task"]
+    assert simulation.pool.meters == ["size", "task", "latency", "size"]
     assert measurements.ratios["latency_p50"].value == 1.0
     assert measurements.details["latency"][TWIN] == simulation.candidate.key
 
@@ -135,7 +136,18 @@ def test_a_trial_with_a_known_graph_says_so_and_does_not_count(tmp_path: Path) -
     assert "runs the same graph as the source" in notes
 
 
-def test_it_counts_where_its_size_matters(tmp_path: Path) -> None:
-    objectives = (Objective("latency_p50", "minimize"), Objective("size", "minimize"))
+@pytest.mark.parametrize("metric", ["size", "cold_start"])
+def test_it_counts_where_the_file_matters(tmp_path: Path, metric: str) -> None:
+    objectives = (Objective("latency_p50", "minimize"), Objective(metric, "minimize"))
     _, _, proposals = run(tmp_path, PASSES, objectives=objectives)
     assert len(proposals) == 2
+
+
+def test_a_graph_that_breaks_a_constraint_is_judged_once(tmp_path: Path) -> None:
+    passes = {
+        name: to_graph("a", accuracy=0.1, size=size)
+        for name, size in (("identity_elimination", 9), ("remove_unused", 8))
+    }
+    simulation, _, proposals = run(tmp_path, {**PASSES, **passes})
+    assert len(proposals) == 3
+    assert simulation.pool.meters.count("task") == 2  # the source and one of the two

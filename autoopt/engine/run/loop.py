@@ -22,10 +22,10 @@ from autoopt.engine.run.trial import (
     execute_trial,
     objective_values,
 )
+from autoopt.engine.work import equal_graphs
 from autoopt.engine.work.context import RunContext
-from autoopt.measure.meters import LATENCY
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
-from autoopt.metrics import Estimate, Objective, latency_objective
+from autoopt.metrics import START_UP, Estimate, Objective, latency_objective
 from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
@@ -40,8 +40,6 @@ HEAD_START = 1.0
 the first result sooner."""
 TIME_SPENT = "time spent"
 """Kind of the events with the time that a run has taken so far, so that its time limit survives a kill."""
-KINDS_OF_GRAPH: Final = ("latency", "task", "fidelity")
-"""Kinds of metrics that are the same for models for which the runtime executes the same graph; files may differ."""
 TOLERANCE: Final = 0.1
 """Relative difference from the expected ratio that counts as the same: the width to which trials are measured."""
 
@@ -195,12 +193,12 @@ class SearchLoop:
         """The key of the source or the digest of the graph that the runtime executes, if nothing else counts."""
         goal = self.ctx.problem.goal
         names = [*(objective.metric for objective in goal.objectives), *(c.metric for c in goal.constraints)]
-        if not all(goal.metric(name).kind in KINDS_OF_GRAPH for name in names):
+        if set(names) & set(START_UP) or not all(goal.metric(name).kind in equal_graphs.METERS for name in names):
             return None
         for record in self.ctx.store.results.evaluations(result.evaluations).values():
-            if record.meter == LATENCY and record.details.get(SAME_GRAPH):
+            if record.details.get(SAME_GRAPH):
                 return self.ctx.problem.source.key
-            if record.meter == LATENCY and record.details.get(EXECUTED_GRAPH):
+            if record.details.get(EXECUTED_GRAPH):
                 return str(record.details[EXECUTED_GRAPH])
         return None
 

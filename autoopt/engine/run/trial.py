@@ -13,7 +13,6 @@ from autoopt.engine.work.equal_graphs import TWIN
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.json_codec import to_json
-from autoopt.measure.meters import LATENCY
 from autoopt.metrics import STEADY_STATE, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -85,10 +84,11 @@ def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRec
 
 
 def _note(ctx: RunContext, measurements: Measurements) -> str:
-    """Say whose latency the candidate shares; empty if its own was measured."""
-    twin = measurements.details.get(LATENCY, {}).get(TWIN)
-    if twin is None:
+    """Say whose figures the candidate shares; empty if its own were measured."""
+    twins = [details[TWIN] for details in measurements.details.values() if TWIN in details]
+    if not twins:
         return ""
+    twin = twins[-1]
     if twin == ctx.problem.source.key:
         return "runs the same graph as the source"
     for trial in ctx.store.trials.all(ctx.run):

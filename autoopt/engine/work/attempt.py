@@ -127,6 +127,8 @@ class Attempt:
     clock: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
     source_latencies: SourceLatencies = field(default_factory=SourceLatencies)
+    executed_graphs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Key of a candidate -> digests of the graphs that the runtime executes for it and for the source."""
 
     def remaining(self) -> float:
         """Seconds until the deadline; negative after it."""

@@ -1,6 +1,7 @@
-"""Latencies of candidates for which the runtime executes the same graph: one is measured, the others share its record.
+"""Candidates for which the runtime executes the same graph: one is measured, the others share its records.
 
-Many passes change only what the runtime changes itself when it opens a model, so that different bytes are equally fast.
+Many passes change only what the runtime changes itself when it opens a model, so that models with different bytes are
+equally fast and give the same outputs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from autoopt.measure.request import SAME_GRAPH
 from autoopt.model.candidate import Candidate
 from autoopt.store import EvaluationRecord, EventRecord
 
+METERS: Final = ("task", "fidelity", "latency")
+"""Meters whose figures depend only on the executed graph, and the kinds of their metrics; files and memory differ."""
 MEASURED_GRAPH: Final = "measured graph"
 """Kind of the events that name the evaluation of a graph."""
 SHARED: Final = "shared"

@@ -17,8 +17,8 @@ from autoopt.engine.work.problem import DataSource, Goal
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue
 from autoopt.measure.constraints import Observation, Verdict, judge
-from autoopt.measure.meters import EXECUTED_GRAPH_METER, LATENCY, Meter, meters_for
-from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.meters import EXECUTED_GRAPH_METER, Meter, meters_for
+from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.candidate import Candidate, digest_json
@@ -251,7 +251,7 @@ def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[Evaluatio
             attempt.counts.add_reused("evaluations")
             return record, False
         with released_on_timeout(store, "evaluation", key):
-            if meter_run.meter.name == LATENCY:
+            if meter_run.meter.name in equal_graphs.METERS:
                 record, executed = _measure_graph(ctx, meter_run, limit)
             else:
                 record, executed = _measure(ctx, request_to_meter(ctx, meter_run), meter_run, limit), True
@@ -264,36 +264,52 @@ def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[Evaluatio
 
 
 def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[EvaluationRecord, bool]:
-    """The latency of a candidate, and True if it was measured: not if that of an equal graph is known."""
+    """The figures of a candidate, and True if they were measured: not if those of an equal graph are known."""
     request = request_to_meter(ctx, meter_run)
     if meter_run.candidate.key == ctx.problem.source.key or not request.compares_graphs:
         return _measure(ctx, request, meter_run, limit), True
-    # Other work may run on the machine while the graphs are written.
-    host = ctx.resources.hosts.of(ctx.problem.host)
-    terms = CallTerms(_subject(ctx, meter_run, ()), limit, phase="measuring")
-    answer = guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(EXECUTED_GRAPH_METER, request, limits))
-    digests: Mapping[str, object] = {} if answer.reply is None else answer.reply.details
-    graph, source_graph = str(digests.get(EXECUTED_GRAPH, "")), str(digests.get(SOURCE_GRAPH, ""))
+    graph, source_graph = _executed_graphs(ctx, request, meter_run, limit)
     request = replace(request, executed_graphs=(graph, source_graph))
     if not graph:
         return _measure(ctx, request, meter_run, limit), True
     graph_key = meter_run.graph_key(graph)
     # Of two such candidates at a time, the second one waits for the first one's record.
     with ctx.resources.locks.holding(graph_key):
-        twin = _source_latency(ctx) if graph == source_graph else equal_graphs.measured(ctx, graph_key)
+        if graph == source_graph:
+            twin = _record_of_source(ctx, meter_run.meter)
+        else:
+            twin = equal_graphs.measured(ctx, graph_key)
         if twin is not None and twin.outcome.good:
             return equal_graphs.shared_record(ctx, twin, meter_run.key, meter_run.candidate), False
         record = _measure(ctx, request, meter_run, limit)
+        details = {**record.details, EXECUTED_GRAPH: graph, SAME_GRAPH: graph == source_graph}
+        record = replace(record, details=details)
         # Stored before the lock is released, because the next holder looks the record up.
         ctx.store.results.finish_evaluation(record)
         equal_graphs.remember(ctx, graph_key, record)
         return record, True
 
 
-def _source_latency(ctx: RunContext) -> EvaluationRecord | None:
-    """The latency of the source model, if it was measured."""
+def _executed_graphs(ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit: float) -> tuple[str, str]:
+    """The digests of the graphs that the runtime executes for candidate and source; each empty if it is not known."""
+    known = ctx.attempt.executed_graphs
+    candidate = meter_run.candidate.key
+    if candidate not in known:
+        # Other work may run on the machine while the graphs are written.
+        host = ctx.resources.hosts.of(ctx.problem.host)
+        terms = CallTerms(_subject(ctx, meter_run, ()), limit, phase="measuring")
+        reply = guarded_call(
+            ctx, host, terms, lambda limits: host.evaluate_model(EXECUTED_GRAPH_METER, request, limits)
+        ).reply
+        digests: Mapping[str, object] = {} if reply is None else reply.details
+        known[candidate] = str(digests.get(EXECUTED_GRAPH, "")), str(digests.get(SOURCE_GRAPH, ""))
+    return known[candidate]
+
+
+def _record_of_source(ctx: RunContext, meter: Meter) -> EvaluationRecord | None:
+    """The source model's evaluation by a meter, if the store has it."""
     for meter_run in meter_runs(ctx, ctx.problem.source, EvaluationOptions(judged=False)):
-        if meter_run.meter.name == LATENCY:
+        if meter_run.meter.name == meter.name:
             return ctx.store.results.evaluation(meter_run.key)
     return None
 
