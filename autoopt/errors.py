@@ -7,11 +7,12 @@ interpreters may have nothing else.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 EXIT_INTERRUPTED = 130
 """Exit code of a process that was ended by a signal."""
@@ -29,6 +30,7 @@ SYNONYMS = {
     "max_time": "minutes",
 }
 """Words of other tools -> autoopt's; they are hints only where autoopt's word is possible."""
+_PROTOCOL: Final = re.compile(r"[a-z][a-z0-9+.-]+:")
 MAX_FIELD_CHARS = 2000
 """Longer fields of an `ErrorRecord` are cut: native libraries put whole graphs into their messages."""
 
@@ -189,12 +191,24 @@ def writing(place: str | Path, problem: str = "cannot be written") -> Iterator[N
     """Report an error of the system within the context as a problem with this file or folder.
 
     Raises:
-        InputError: With the system's reason, such as a full disk or a missing permission.
+        InputError: With the system's reason, such as a full disk or a missing permission; or the place is a URL.
     """
+    refuse_url(place)
     try:
         yield
     except OSError as error:
         raise InputError(f"{problem} ({error.strerror or error})", where=str(place)) from error
+
+
+def refuse_url(path: str | Path, remedy: str = "name a file or folder of this machine") -> None:
+    """Refuse a URL as a place for files; as a path, it would become a folder that is named like its protocol.
+
+    Raises:
+        InputError: It is one. The message shows only the protocol: the rest may hold a password.
+    """
+    for part in Path(path).parts:
+        if _PROTOCOL.fullmatch(part) and not Path(part).exists():
+            raise InputError("is a URL, not a file or folder", where=f"{part}//***", remedy=remedy)
 
 
 def one_line(text: str) -> str:

@@ -10,7 +10,7 @@ import typer
 
 import autoopt
 from autoopt.cli.output import AsJson, print_result
-from autoopt.errors import InputError
+from autoopt.errors import InputError, writing
 
 EXAMPLES = Path(autoopt.__file__).parent / "dags"
 
@@ -22,10 +22,8 @@ def examples(
     """Copy the example DAGs into a new folder, with a small CNN for handwritten digits and its labelled data."""
     if out.exists():
         raise InputError("already exists", where=str(out), remedy="name another folder with -o")
-    try:
+    with writing(out):
         shutil.copytree(EXAMPLES, out)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror or error})", where=str(out)) from None
     files = sorted(str(path) for path in out.glob("*.yaml"))
     text = "\n".join([*(f"wrote {file}" for file in files), f"next: autoopt run {out / 'quickstart.yaml'}"])
     print_result({"folder": str(out), "files": files}, text, as_json)

@@ -147,3 +147,39 @@ def test_repair_saves_the_artifacts(call: Callable[..., Any], filled: dict[str, 
     out = call("store", "gc", "--yes").out
     assert "kept 3 artifacts that a lost database may have named; --lost deletes them" in out
     assert sorted((home / "artifacts").rglob("model.onnx")) == artifacts
+
+
+def test_a_missing_table_is_noticed_and_repaired(call: Callable[..., Any], filled: dict[str, Any], home: Path) -> None:
+    with closing(sqlite3.connect(home / "autoopt.db")) as connection:
+        connection.execute("DROP TABLE trial")
+    code, out, err = call("store", "verify")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the table 'trial' is missing; bring back a backup" in err
+    code, out, err = call("store", "repair")
+    assert (code, err) == (0, "")
+    assert "the damaged database is now" in out
+    assert call("store", "verify").code == 0
+    assert json.loads(call("best", "--json").out) == RunResult.from_json(filled).to_json()
+
+
+@pytest.mark.parametrize("arguments", [("runs",), ("store", "repair"), ("store", "verify"), ("store", "restore", ".")])
+def test_a_folder_in_the_place_of_the_database_is_refused(
+    call: Callable[..., Any], home: Path, arguments: tuple[str, ...]
+) -> None:
+    (home / "autoopt.db").mkdir(parents=True)
+    code, out, err = call(*arguments)
+    assert (code, out, err) == (
+        2,
+        "",
+        f"{home / 'autoopt.db'}: is not a file; the database cannot be there; move it away\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", [("backup",), ("export", "--out")])
+def test_a_url_is_no_place_for_a_backup_or_an_export(
+    call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    code, out, err = call("store", *arguments, "s3://key:canary@bucket/x")
+    assert (code, out) == (2, "")
+    assert err == "s3://***: is a URL, not a file or folder; name a file or folder of this machine\n"
+    assert not Path("s3:").exists()

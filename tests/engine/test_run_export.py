@@ -317,5 +317,5 @@ def test_inputs_that_a_model_takes_for_granted_are_recorded() -> None:
 def test_a_url_is_no_output_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for out in (Path(url), Path(url).absolute()):
-        with pytest.raises(InputError, match=r"//\*\*\*: is a URL, not a folder; name a folder; 'autoopt promote"):
+        with pytest.raises(InputError, match=r"is a URL, not a file or folder; .*'autoopt promote"):
             check_out(out)

@@ -98,6 +98,11 @@ def test_only_a_backup_is_restored(sqlite_store: SqlStore, tmp_path: Path) -> No
     (tmp_path / "autoopt.db").write_bytes(b"not a database" * 100)
     with pytest.raises(InputError, match="is damaged"):
         restore(tmp_path, sqlite_store)
+    backup(sqlite_store, tmp_path / "backup")
+    with closing(sqlite3.connect(tmp_path / "backup" / "autoopt.db")) as connection:
+        connection.execute("DROP TABLE event")
+    with pytest.raises(InputError, match="is damaged: it lacks tables"):
+        restore(tmp_path / "backup", sqlite_store)
 
 
 def test_gc_keeps_what_the_lost_database_may_have_named(sqlite_store: SqlStore, tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from run_comparison import canonical
+from sqlalchemy import text
 from store_helpers import digests, finished_run
 
 from autoopt.errors import AutooptError, InputError
 from autoopt.store import open_store
 from autoopt.store.maintenance.rebuild import adopt_artifacts, salvage, set_aside_damaged
+from autoopt.store.sql.database import open_database
 from autoopt.store.sql.store import SqlStore
 
 
@@ -76,7 +78,6 @@ def test_what_is_no_database_is_set_aside_with_its_bytes(tmp_path: Path) -> None
 def test_a_sound_database_is_not_set_aside(sqlite_store: SqlStore) -> None:
     finished_run(sqlite_store)
     assert set_aside_damaged(sqlite_store.home / "autoopt.db") is None
-    assert set_aside_damaged("postgresql://user@host/database") is None
 
 
 def test_damaged_artifacts_are_not_adopted(sqlite_store: SqlStore) -> None:
@@ -90,3 +91,13 @@ def test_damaged_artifacts_are_not_adopted(sqlite_store: SqlStore) -> None:
     with open_store(None, sqlite_store.home, adopt=True) as store:
         adopted = adopt_artifacts(store)
     assert (list(adopted.digests), adopted.damaged) == (good, (bad,))
+
+
+@pytest.mark.service
+def test_a_missing_table_on_a_server_is_said(postgres_url: str, tmp_path: Path) -> None:
+    open_store(postgres_url, tmp_path).close()
+    assert set_aside_damaged(postgres_url) is None
+    database = open_database(postgres_url)
+    database.write(lambda connection: connection.execute(text("DROP TABLE trial")))
+    with pytest.raises(InputError, match=r"the table 'trial' is missing; bring back a backup with the server's tools"):
+        set_aside_damaged(postgres_url)

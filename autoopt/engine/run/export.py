@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ from autoopt.engine.run.output_folder import (
 from autoopt.engine.work.environment import environment, versions
 from autoopt.engine.work.reading import value_of
 from autoopt.engine.work.readings import is_read_from_files, read_once
-from autoopt.errors import AutooptError, InputError, writing
+from autoopt.errors import AutooptError, InputError, refuse_url, writing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
@@ -47,8 +46,6 @@ from autoopt.workers import Gate, WorkerPool, gated_call
 from autoopt.workers.gate import FOREVER, report_waiting
 from autoopt.working_folder import replacing, working_folder
 
-PROTOCOL: Final = re.compile(r"[a-z][a-z0-9+.-]+:")
-"""The beginning of a URL, as a part of a path."""
 SPECIALIZE: Final = "specialize_inputs"
 """The pass that narrows the inputs to what the data use."""
 PATIENCE: Final = 3.0
@@ -292,10 +289,7 @@ def check_out(out: Path) -> None:
     Raises:
         InputError: the path is a URL, a file or below one, leads over a link to nothing, or is not writable.
     """
-    for part in out.parts:
-        if PROTOCOL.fullmatch(part) and not Path(part).exists():
-            remedy = "name a folder; 'autoopt promote MODEL --to URL' publishes a model"
-            raise InputError("is a URL, not a folder", where=f"{part}//***", remedy=remedy)
+    refuse_url(out, "name a folder; 'autoopt promote MODEL --to URL' publishes a model")
     paths = (out.absolute(), *out.absolute().parents)
     try:
         existing = next(path for path in paths if path.is_symlink() or path.exists())

@@ -18,7 +18,7 @@ from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import Implementation
 from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, restorer
-from autoopt.errors import InputError, writing
+from autoopt.errors import InputError, refuse_url, writing
 from autoopt.model.files import digest_folder, files_in, model_in
 from autoopt.model.session_file import SESSION_FILE
 from autoopt.passes.base.config import full_config
@@ -89,6 +89,7 @@ def replay(
         SystemFailure: a pass did not succeed.
     """
     content, document = read_recipe(recipe)
+    refuse_url(out)
     if out.exists() and not out.is_dir():
         raise InputError("is a file, not a folder", where=str(out), remedy="name a folder with --out")
     if calibration is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, delete, func, insert, select, text
 
-from autoopt.errors import InputError, SystemFailure
+from autoopt.errors import InputError, SystemFailure, refuse_url
 from autoopt.store.contracts import Store
 from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.files.filesystem import sync
@@ -19,7 +19,7 @@ from autoopt.store.opening import DATABASE_FILE
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database, open_database
 from autoopt.store.sql.rows import BATCH
-from autoopt.store.sql.schema import prepare
+from autoopt.store.sql.schema import missing_tables, prepare
 from autoopt.store.sql.store import SqlStore, require_sql
 from autoopt.working_folder import STORE_WORK, working_folder
 
@@ -42,7 +42,7 @@ def backup(store: Store, folder: Path) -> CopyResult:
     """Copy a store into a folder, while others may use it. A backup that is there already is brought up to date.
 
     Raises:
-        InputError: The folder is that of the store, or holds something that is not a backup.
+        InputError: The folder is a URL or that of the store, or holds something that is not a backup.
         SystemFailure: The disk is full or broken.
     """
     sql = require_sql(store)
@@ -79,6 +79,8 @@ def restore(folder: Path, store: Store) -> CopyResult:
         source = open_database(_copy_of(folder, scratch))
         try:
             prepare(source)
+            if source.read(missing_tables):
+                raise InputError("is damaged: it lacks tables", where=str(folder), remedy="use another backup")
             digests = source.read(_present_artifacts)
             lost = _restore_artifacts(sql, digests, files)
             with source.transaction(writing=False) as reading:
@@ -114,6 +116,7 @@ def _copy_of(folder: Path, scratch: Path) -> Path:
 
 
 def _check_folder(folder: Path, home: Path) -> None:
+    refuse_url(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError("is a file, not a folder", where=str(folder))
     if folder.exists() and folder.resolve() == home.resolve():

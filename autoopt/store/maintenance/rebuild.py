@@ -19,6 +19,7 @@ from autoopt.store.records import EventRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database, open_database
 from autoopt.store.sql.rows import insert_if_absent, to_row
+from autoopt.store.sql.schema import check_tables, missing_tables
 from autoopt.store.sql.store import SqlStore, require_sql
 from autoopt.working_folder import STORE_WORK, working_folder
 
@@ -41,13 +42,18 @@ def set_aside_damaged(address: str | Path) -> Path | None:
     """Rename the files of a damaged SQLite database; returns the new path, or None if it is not damaged.
 
     `address` is as for `open_database`.
+
+    Raises:
+        InputError: A database on a server lacks a table.
     """
-    url = open_database(address).url
-    if url.get_backend_name() != "sqlite":
+    database = open_database(address)
+    if not database.sqlite:
+        check_tables(database)
         return None
-    file = Path(str(url.database))
-    if not file.exists() or is_sound(file):
+    file = Path(str(database.url.database))
+    if not file.exists() or (is_sound(file) and not database.read(missing_tables)):
         return None
+    database.close()
     number = 1
     while (aside := file.with_name(f"{file.name}.damaged-{number}")).exists():
         number += 1

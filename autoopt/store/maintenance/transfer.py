@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, String, Table, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, refuse_url
 from autoopt.model.files import digest_folder, files_in
 from autoopt.store import codec
 from autoopt.store.contracts import Store
@@ -68,9 +68,10 @@ def export_run(store: Store, run: str, file: Path) -> None:
     """Write a run, named as for `RunStore.get`, and everything it points to into a file.
 
     Raises:
-        InputError: There is no such run, `file` is a folder, or its folder does not exist.
+        InputError: There is no such run, `file` is a folder or a URL, or its folder does not exist.
         ArtifactLost: An artifact is damaged.
     """
+    refuse_url(file)
     if file.is_dir() or not file.absolute().parent.is_dir():
         raise InputError("must be a file in a folder that exists", where=str(file))
     sql = require_sql(store)

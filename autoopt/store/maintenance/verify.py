@@ -9,6 +9,7 @@ from typing import Literal
 from autoopt.errors import AutooptError, one_line
 from autoopt.store.contracts import Restorer, Store
 from autoopt.store.records import ArtifactRecord
+from autoopt.store.sql.schema import check_tables
 from autoopt.store.sql.store import SqlStore, require_sql
 
 
@@ -42,8 +43,13 @@ class Verification:
 
 
 def verify(store: Store, repair: Restorer | None = None) -> Verification:
-    """Check the bytes of every artifact; what `repair` makes again counts only if it has the same digest."""
+    """Check the bytes of every artifact; what `repair` makes again counts only if it has the same digest.
+
+    Raises:
+        InputError: The database lacks a table.
+    """
     sql = require_sql(store)
+    check_tables(sql.database)
     records = sql.artifacts.all()
     present = [record for record in records if record.present]
     problems = []

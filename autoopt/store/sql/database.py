@@ -45,7 +45,7 @@ CONNECTION_ARGUMENTS: Final[Mapping[str, Any]] = {
 _TRANSIENT_STATES: Final = frozenset({"57P01", "57P02", "57P03", "40001", "40P01", "53300", "08000", "08003", "08006"})
 """PostgreSQL: shutting down or starting up, serialisation, deadlock, too many or lost connections."""
 _EXAMPLES: Final = "write sqlite:////folder/autoopt.db or postgresql://user@host/database"
-_DAMAGED: Final = (
+DAMAGED: Final = (
     "bring back a backup with 'autoopt store restore FOLDER', or save what is left with 'autoopt store repair'; "
     "check AUTOOPT_DB_URL if it is another file"
 )
@@ -56,8 +56,9 @@ _REMEDIES: Final = {
         "or move the store with AUTOOPT_HOME"
     ),
     "no space left": "free some space on the database's server",
-    "not a database": _DAMAGED,
-    "malformed": _DAMAGED,
+    "not a database": DAMAGED,
+    "malformed": DAMAGED,
+    "no such table": DAMAGED,
     "readonly database": "the store is on something that cannot be written to; move it with AUTOOPT_HOME",
 }
 """Remedies by words in the message of a database that cannot be read or written."""
@@ -137,7 +138,7 @@ class Database:
                     return work(connection)
             except DBAPIError as error:
                 remedy = _remedy(error)
-                if remedy == _DAMAGED:
+                if remedy == DAMAGED:
                     raise InputError(self._message(error), where=self.safe_url, remedy=remedy) from None
                 if remedy:
                     raise self._failure(error) from None
@@ -271,13 +272,16 @@ def open_database(address: str | Path, patience: float | None = None) -> Databas
         patience: Seconds for which a failed transaction is repeated; by default `AUTOOPT_PATIENCE`, else 90.
 
     Raises:
-        InputError: The address is wrong, or its folder is on a network file system or cannot be created.
+        InputError: The address is wrong, or its folder is on a network file system or cannot be created, or a folder is
+            in the file's place.
     """
     if patience is None:
         patience = settings().patience or USUAL_PATIENCE
     url = URL.create("sqlite", database=str(address.absolute())) if isinstance(address, Path) else read_url(address)
     if url.get_backend_name() == "sqlite":
         file = Path(str(url.database))
+        if file.exists() and not file.is_file():
+            raise InputError("is not a file; the database cannot be there", where=str(file), remedy="move it away")
         refuse_network_filesystem(file)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)

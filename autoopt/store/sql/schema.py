@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, inspect, select, text
 
 from autoopt.errors import InputError
-from autoopt.store.sql.database import Database, without_secrets
+from autoopt.store.sql.database import DAMAGED, Database, without_secrets
 from autoopt.store.sql.tables import HEAD, metadata
 
 if TYPE_CHECKING:
@@ -39,6 +39,27 @@ def prepare(database: Database, before_creation: Callable[[], None] = lambda: No
         return
     database.write_first(lambda connection: _create_or_upgrade(connection, before_creation))
     database.make_durable()
+
+
+def missing_tables(connection: Connection) -> list[str]:
+    """The tables that a database of the newest schema lacks; none if its schema is another one."""
+    if _version_of(connection) != HEAD:
+        return []
+    return sorted(set(metadata.tables) - set(inspect(connection).get_table_names()))
+
+
+def check_tables(database: Database) -> None:
+    """Refuse a database of the newest schema that lacks tables.
+
+    Raises:
+        InputError: It lacks one.
+    """
+    missing = database.write_first(missing_tables)
+    if missing:
+        remedy = DAMAGED
+        if not database.sqlite:
+            remedy = "bring back a backup with the server's tools, or use 'autoopt store restore' on an empty database"
+        raise InputError(f"the table {missing[0]!r} is missing", where=database.safe_url, remedy=remedy)
 
 
 def upgrade(connection: Connection, current: str | None, target: str = HEAD) -> None:
