@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,7 +16,7 @@ from autoopt.model import split_model
 from autoopt.model.files import MODEL
 from autoopt.model.split_model import Draft
 from autoopt.model.tensors import copy_fields, packed_bytes, tensors, weight_bytes
-from autoopt.model.weight_files import Bytes
+from autoopt.model.weight_files import Bytes, FileBytes
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -63,38 +64,45 @@ def load(path: str | os.PathLike[str]) -> ModelProto:
     Raises:
         Unreadable: the file is empty or not an ONNX model, or its external data is missing.
     """
-    import onnx
     from onnx.checker import ValidationError
 
     model = parse(path)
-    external = list(external_tensors(model))
-    for tensor in external:
-        _add_length(tensor)
     try:
-        onnx.load_external_data_for_model(model, str(Path(path).parent))
+        load_weights(model, Path(path).parent)
     except (OSError, ValidationError, ValueError) as error:
         raise Unreadable(f"its external data cannot be read ({error})", where=str(path)) from error
-    for tensor in external:
-        # Equal models must give equal bytes, wherever their weights were.
-        tensor.ClearField("data_location")
     return model
 
 
 def load_small_weights(path: Path, elements: int) -> ModelProto:
-    """Read a model with its external data, but leave tensors of more elements than that as references.
+    """Read a model with its external data, but leave tensors of more elements than that as references."""
+    model = parse(path)
+    load_weights(model, path.parent, lambda tensor: math.prod(tensor.dims) <= elements)
+    return model
 
-    Raises:
-        Unreadable: as `load`.
-    """
+
+def load_beside(path: Path) -> ModelProto:
+    """Read a model with the external data in its folder, but leave references to other files."""
+    model = parse(path)
+    load_weights(model, path.parent, lambda tensor: (path.parent / _location(tensor)).exists())
+    return model
+
+
+def load_weights(
+    model: ModelProto, folder: str | Path = ".", chosen: Callable[[TensorProto], bool] = lambda tensor: True
+) -> None:
+    """Load external data of the chosen tensors from a folder, in place. Raises what onnx raises."""
+    for tensor in external_tensors(model):
+        if chosen(tensor):
+            _load_weight(tensor, folder)
+
+
+def _load_weight(tensor: TensorProto, folder: str | Path) -> None:
     from onnx.external_data_helper import load_external_data_for_tensor
 
-    model = parse(path)
-    for tensor in external_tensors(model):
-        if math.prod(tensor.dims) <= elements:
-            load_external_data_for_tensor(tensor, str(path.parent))
-            tensor.ClearField("data_location")
-            tensor.ClearField("external_data")
-    return model
+    _add_length(tensor)
+    load_external_data_for_tensor(tensor, str(folder))
+    tensor.ClearField("data_location")  # equal models must give equal bytes, wherever their weights were
 
 
 def _add_length(tensor: TensorProto) -> None:
@@ -113,10 +121,12 @@ def external_tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 def external_locations(model: ModelProto) -> set[str]:
     """List the files that hold external data, as the model names them."""
-    locations: set[str] = set()
-    for tensor in external_tensors(model):
-        locations.update(entry.value for entry in tensor.external_data if entry.key == "location")
-    return locations
+    return set(map(_location, external_tensors(model))) - {""}
+
+
+def _location(tensor: TensorProto) -> str:
+    """The file that holds a tensor's external data; empty if none is given."""
+    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
 
 
 def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None) -> Path:
@@ -156,18 +166,24 @@ class NewSplit:
 
 
 def save_split(model: ModelProto, folder: Path) -> NewSplit | None:
-    """Store a model like `save`, but split, in a folder of split models; None if it is too small for that."""
+    """Store a model like `save`, but split, in a folder of split models; None if it is too small for that.
+
+    Its weights may be references to weights in this folder.
+    """
     size = weight_bytes(model)
-    if size <= split_model.SPLIT_ABOVE or any(external_tensors(model)):
+    if size <= split_model.SPLIT_ABOVE:
         return None
+    initializers = len(model.graph.initializer)  # the first ones among all tensors
+    for tensor in islice(tensors(model), initializers, None):
+        if tensor.data_location == tensor.EXTERNAL:
+            _load_weight(tensor, folder)
     one_file = size <= EXTERNAL_ABOVE
     places = dict(_places(model))
     if one_file:
-        initializers = len(model.graph.initializer)  # the first ones among all tensors
         places = {number: place for number, place in places.items() if number < initializers}
     # Serializing the whole model would take its memory once more.
     graph = _refer_to_data(model, places).SerializeToString(deterministic=True)
-    files: dict[str, Bytes] = {MODEL: graph, EXTERNAL_NAME: _ExternalData(model, places)}
+    files: dict[str, Bytes] = {MODEL: graph, EXTERNAL_NAME: _ExternalData(model, places, folder)}
     draft = split_model.split(files, folder, one_file=one_file)
     if draft is None:
         return None
@@ -175,9 +191,10 @@ def save_split(model: ModelProto, folder: Path) -> NewSplit | None:
 
 
 class _ExternalData:
-    """The file of external data that `save` writes, without a file."""
+    """The file of external data that `save` writes, without a file. Tensors may refer to weights in a folder."""
 
-    def __init__(self, model: ModelProto, places: Mapping[int, _Place]) -> None:
+    def __init__(self, model: ModelProto, places: Mapping[int, _Place], folder: Path) -> None:
+        self._folder = folder
         self._tensors = [(*places[number], tensor) for number, tensor in enumerate(tensors(model)) if number in places]
         self._offsets = [offset for offset, _, _ in self._tensors]
         self._read: tuple[int, bytes] = (-1, b"")
@@ -193,7 +210,10 @@ class _ExternalData:
             number = bisect_right(self._offsets, start) - 1
             offset, length, tensor = self._tensors[number]
             end = offset + length
-            if start < end:
+            if start < end and tensor.data_location == tensor.EXTERNAL:
+                with (self._folder / _location(tensor)).open("rb") as file:
+                    pieces.append(FileBytes(file.fileno())[start - offset : min(stop, end) - offset])
+            elif start < end:
                 if self._read[0] != number:
                     self._read = (number, tensor.raw_data)
                 pieces.append(self._read[1][start - offset : stop - offset])
@@ -224,6 +244,8 @@ def _places(model: ModelProto) -> Iterator[tuple[int, _Place]]:
     end = 0
     for number, tensor in enumerate(tensors(model)):
         length = len(tensor.raw_data)
+        if tensor.data_location == tensor.EXTERNAL:
+            length = packed_bytes(tensor) or 0
         if length >= SMALL:
             offset = -(-end // PAGE) * PAGE
             yield number, (offset, length)
@@ -245,6 +267,7 @@ def _refer_to_data(model: ModelProto, places: Mapping[int, _Place]) -> ModelProt
         if number in places:
             offset, length = places[number]
             tensor.ClearField("raw_data")
+            tensor.ClearField("external_data")
             tensor.data_location = tensor.EXTERNAL
             for key, value in (("location", EXTERNAL_NAME), ("offset", offset), ("length", length)):
                 tensor.external_data.add(key=key, value=str(value))

@@ -1,4 +1,4 @@
-"""Models above 2 GiB in tools that serialize them. Here, a few kilobytes count as large."""
+"""Models above 2 GiB in tools that load or serialize them. Here, a few kilobytes count as large."""
 
 from __future__ import annotations
 

@@ -22,6 +22,11 @@ class Hungry(Pass):
     memory_factor = 5.0
 
 
+class Frugal(Hungry):
+    takes = "outline"
+    serialized_copies = 0.0
+
+
 class Maker(Hungry):
     makes_model = True
 
@@ -51,6 +56,14 @@ def test_a_model_that_is_loaded_is_not_counted_twice(large: CurrentModel) -> Non
     large.loaded = MODELS["mlp"]()
     with memory_cap(data_size() + 1200 * MIB):
         refuse_too_large(Hungry(), large)
+
+
+def test_a_pass_that_loads_no_weights_needs_less_unless_the_model_is_kept_in_memory(large: CurrentModel) -> None:
+    with memory_cap(data_size() + 900 * MIB):
+        refuse_too_large(Frugal(), large)
+        large.is_small = True
+        with pytest.raises(Refused):
+            refuse_too_large(Frugal(), large)
 
 
 def test_small_models_and_other_sources_are_not_estimated(large: CurrentModel, tmp_path: Path) -> None:

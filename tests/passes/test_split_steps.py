@@ -22,11 +22,18 @@ PASSES = (
     "name_fix",
     "shape_inference",
     "constant_folding",
+    "common_subexpression_elimination",
+    "deduplicate_initializers",
+    "opset_conversion",
+    "ir_upgrade",
     "simplify",
     "ort_graph_optimization",
     "external_data",
     "quant_pre_process",
+    "transformer_fusion",
     "dynamic_quantization",
+    "weight_only_quantization",
+    "bnb4_quantization",
     "float16",
     "ort_format",
 )
@@ -58,11 +65,13 @@ def layers() -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def steps(model: Path, output: Path, *names: str, split_folder: Path | None = None) -> list[dict[str, Any]]:
+def steps(
+    model: Path, output: Path, *names: str, split_folder: Path | None = None, params: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
     return list(
         run({
             "model": {"path": str(model)},
-            "steps": [{"pass": name} for name in names],
+            "steps": [{"pass": name, "params": params or {}} for name in names],
             "output": str(output),
             "split_folder": None if split_folder is None else str(split_folder),
         })["steps"]
@@ -96,6 +105,27 @@ def test_a_pass_makes_the_same_of_a_split_model(name: str, external: bool, tmp_p
         split_model.write_files(Path(split["path"]), tmp_path / "copy")
         assert digest_folder(tmp_path / "copy") == whole["digest"]
     assert not list(shared.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("dynamic_quantization", {"per_channel": True, "weight_type": "QUInt8"}),
+        ("dynamic_quantization", {"op_types": []}),
+        ("weight_only_quantization", {"algorithm": "rtn"}),
+        ("weight_only_quantization", {"algorithm": "k_quant", "bits": 8}),
+        ("weight_only_quantization", {"quant_format": "QDQ"}),
+        ("simplify", {"engine": "onnxsim"}),
+        ("simplify", {"engine": "onnxscript"}),
+    ],
+)
+def test_parameters_make_the_same_of_a_split_model(name: str, params: dict[str, Any], tmp_path: Path) -> None:
+    shared = tmp_path / split_model.FOLDER
+    path, graph = source(tmp_path / "source", shared)
+    (whole,) = steps(path, tmp_path / "whole", name, params=params)
+    (split,) = steps(graph, tmp_path / "out", name, split_folder=shared, params=params)
+    assert facts(split) == facts(whole)
+    assert whole["outcome"] == "ok"
 
 
 def test_steps_of_one_call_build_on_split_models(tmp_path: Path) -> None:

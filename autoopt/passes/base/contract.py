@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Touch: TypeAlias = Literal["names", "types", "metadata"]
+Takes: TypeAlias = Literal["proto", "outline", "path"]
 
 
 class Refused(Exception):

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from autoopt.errors import InputError, one_line
 from autoopt.model.io import load, save
 from autoopt.outcome import Outcome
-from autoopt.passes.base.contract import PassContext, Refused, Retry
+from autoopt.passes.base.contract import PassContext, Refused, Retry, Takes
 from autoopt.script import script_line
 from autoopt.target import Accelerator
 
@@ -26,7 +26,7 @@ _SEVERITY = (Outcome.UNCHANGED, Outcome.OK, Outcome.RETRY, Outcome.REFUSED, Outc
 class LifecyclePass(Protocol):
     """The part of `Pass` that its lifecycle uses."""
 
-    takes: ClassVar[Literal["proto", "path"]]
+    takes: ClassVar[Takes]
     context: PassContext
 
     def initialize(self) -> Retry | None: ...
@@ -98,7 +98,7 @@ def describe_error(error: Exception) -> str:
 def run_on_proto(pass_: LifecyclePass, model: ModelProto, context: PassContext) -> LifecycleResult:
     """Run `pass_` on a ModelProto, whichever form it takes. The result holds a ModelProto too."""
     pass_.context = context
-    if pass_.takes == "proto":
+    if pass_.takes != "path":
         return run_lifecycle(pass_, model)
 
     with tempfile.TemporaryDirectory(dir=context.work) as folder:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from autoopt.passes.base.config import config_class
-from autoopt.passes.base.contract import PassContext, Retry, Touch
+from autoopt.passes.base.contract import PassContext, Retry, Takes, Touch
 from autoopt.passes.base.lifecycle import run_in_process
 from autoopt.registry import ParameterInfo, Tolerance, describe
 from autoopt.target import Accelerator
@@ -40,9 +40,11 @@ class Pass:
     needs_ops: ClassVar[tuple[str, ...]] = ()
     session_only: ClassVar[bool] = False
     analysis: ClassVar[bool] = False
-    takes: ClassVar[Literal["proto", "path"]] = "proto"
+    takes: ClassVar[Takes] = "proto"
     """Input of `run`: a ModelProto with its external data loaded, which `run` may change in place, or the path of the
-    model. A `path` pass writes its result inside `self.context.work` and returns the path."""
+    model. A `path` pass writes its result inside `self.context.work` and returns the path. An `outline` is a ModelProto
+    whose weights may still be external data, if the model is large: `onnx.numpy_helper.to_array` and onnx-ir read them
+    one by one, because they lie in the working directory. The result may refer to them too."""
     makes_model: ClassVar[bool] = False
     """The pass ignores its input model. It is the first pass of a chain whose source is not an ONNX model."""
     host_bound: ClassVar[bool] = False
@@ -60,7 +62,8 @@ class Pass:
     memory_factor: ClassVar[float] = 4.5
     """Memory that a run and the checks of its result need, as a multiple of the bytes of a large model."""
     serialized_copies: ClassVar[float] = 1.0
-    """The same for further copies of a smaller model, which libraries get as bytes."""
+    """The same for further copies of a smaller model, which libraries get as bytes. An `outline` pass that never loads
+    all weights has 0."""
 
     context: PassContext
 

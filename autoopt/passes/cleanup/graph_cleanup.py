@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import to_ir
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes, quiet
 from autoopt.space import Boolean, Categorical
 
@@ -23,6 +21,8 @@ OUTPUT_LIMIT: Final = 262144
 class LibraryCleanup(Pass):
     """The common part of the clean-up steps that are passes of onnx-ir."""
 
+    takes = "outline"
+    serialized_copies = 0.0
     target_bound = False
     tolerance = "lossless"
     libraries = ("onnx", "onnx-ir")
@@ -137,6 +137,8 @@ class ConstantFolding(Pass):
     Larger limits fold more and make larger files: a folded Expand stores every element.
     """
 
+    takes = "outline"
+    serialized_copies = 0.0
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -151,8 +153,7 @@ class ConstantFolding(Pass):
     ] = OUTPUT_LIMIT
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        fold = partial(fold_constants, input_size_limit=self.input_size_limit, output_size_limit=self.output_size_limit)
-        return call_without_large_weights(fold, model)
+        return fold_constants(model, self.input_size_limit, self.output_size_limit)
 
 
 def fold_constants(

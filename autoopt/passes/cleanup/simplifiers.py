@@ -65,6 +65,7 @@ class OnnxOptimizer(Pass):
     """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
 
     version = 2
+    takes = "outline"
     serialized_copies = 3.0
     target_bound = False
     requires = ("shape_inference",)
@@ -166,6 +167,7 @@ class OnnxSlim(Pass):
     """Simplifies with onnxslim: shape inference, constant folding, pattern elimination and fusion."""
 
     version = 2
+    takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxslim")
@@ -220,6 +222,7 @@ class OnnxSim(Pass):
     Its first use in a process takes seconds.
     """
 
+    takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxsim")
@@ -258,6 +261,7 @@ class OnnxScriptOptimize(Pass):
     """Simplifies with onnxscript: inlining, constant folding, and elimination of Identity and repeated nodes."""
 
     version = 2
+    takes = "outline"
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -300,6 +304,7 @@ class Simplify(Pass):
     """
 
     version = 4
+    takes = "outline"
     serialized_copies = 3.0
     target_bound = False
     conflicts = RUNTIME_BOUND

@@ -30,6 +30,7 @@ class OpsetConversion(Pass):
     version.
     """
 
+    takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
     serialized_copies = 3.0
@@ -62,6 +63,8 @@ class IrUpgrade(Pass):
     The runtime turns models of IR version 3 into invalid ones when it optimizes them offline.
     """
 
+    takes = "outline"
+    serialized_copies = 0.0
     target_bound = False
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
@@ -79,6 +82,7 @@ class IrUpgrade(Pass):
 class InlineFunctions(Pass):
     """Replaces calls of the model's own functions with their bodies, so that other passes can optimize them."""
 
+    takes = "outline"
     target_bound = False
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
@@ -101,6 +105,7 @@ class InlineFunctions(Pass):
 class ExpandFunctions(Pass):
     """Replaces operators that ONNX defines by other operators (Celu, HardSwish, ...) with their definitions."""
 
+    takes = "outline"
     target_bound = False
     needs_ops = ("Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual", "Gelu", "Mish", "ThresholdedRelu")
     conflicts = RUNTIME_BOUND

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from autoopt.model import io
 from autoopt.model.lazy_imports import np
 from autoopt.model.split_model import is_split, sizes_of
-from autoopt.passes.base import Refused, Touch
+from autoopt.passes.base import Refused, Takes, Touch
 from autoopt.passes.onnx_tools.graphs import fixed_size
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import fingerprint, outline
@@ -72,12 +72,12 @@ class CurrentModel:
             return io.parse(self.path)
         return self.model
 
-    def copy(self) -> ModelProto:
-        """A copy for a pass to change, the only one in memory if the model is not small."""
+    def copy(self, takes: Takes = "proto") -> ModelProto:
+        """A copy for a pass to change, the only one in memory if the model is not small; an outline if it takes one."""
         if self.is_small:
             return deepcopy(self.model)
         self.release()
-        return self._load()
+        return self._load(weights=takes != "outline")
 
     def release(self) -> None:
         """Forget the model and its reference, which holds it too, unless the model is small."""
@@ -90,10 +90,10 @@ class CurrentModel:
         else:
             self.reference = None
 
-    def _load(self) -> ModelProto:
+    def _load(self, weights: bool = True) -> ModelProto:
         if self.path.suffix == ".ort":
             raise Refused("the model is in ORT format, which graph passes cannot read")
-        model = io.load(self.path)
+        model = io.load(self.path) if weights else io.parse(self.path)
         _open_shapes(model, self.output_ranks)
         return model
 

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -196,9 +197,10 @@ class PassExecutor:
             )
             pass_.context = context
             model: ModelProto | Path = self.current.path
-            if pass_.takes == "proto":
-                model = self.current.copy()
-            result = run_lifecycle(pass_, model)
+            if pass_.takes != "path":
+                model = self.current.copy(pass_.takes)
+            with chdir(self.current.path.parent if pass_.takes == "outline" else "."):
+                result = run_lifecycle(pass_, model)
             if result.retry is None:
                 return _PassRun(pass_, context, result, params, tuple(attempts))
             attempts.append(Attempt(params, result.retry.reason))
@@ -216,11 +218,19 @@ class PassExecutor:
         if self.data is None:
             return None
 
+        usual = Path.cwd()
+
         def feeds() -> Iterator[dict[str, np.ndarray]]:
             # Late: most passes never read the data, and opening it reads the model.
             from autoopt.passes.execution.calibration import calibration_source
 
-            return calibration_source(self.data, self.current.signature, self.current.path)()
+            with chdir(usual):  # the user's code may read files relative to it
+                items = calibration_source(self.data, self.current.signature, self.current.path)()
+                item = next(items, None)
+            while item is not None:
+                yield item
+                with chdir(usual):
+                    item = next(items, None)
 
         return feeds
 
@@ -251,6 +261,8 @@ class PassExecutor:
         model: ModelProto | None = result
         if isinstance(result, Path):
             model = io.load(result) if result.suffix == ".onnx" else None
+        elif self.current.path.parent.absolute() != self.split_folder:
+            io.load_weights(result, self.current.path.parent)
         if model is None or pass_.layout:
             path = _move_model(result, folder)
             if digest_folder(folder) == artifact_digest(self.current.path):
@@ -262,6 +274,7 @@ class PassExecutor:
                 split = io.save_split(model, self.split_folder)
                 if split is not None:
                     return self._take_over_split(split, model, pass_)
+                io.load_weights(model, self.split_folder)
             path = io.save(model, folder)
         reference = self._verify(path, model, pass_)
         if not self._reply.outcome.good:
@@ -289,6 +302,8 @@ class PassExecutor:
 
     def _advance(self, path: Path, model: ModelProto | None, reference: Reference | None) -> None:
         self.current.release()
+        if model is not None and any(io.external_tensors(model)):
+            model = None
         self.current = CurrentModel(path, model, reference, self.current.is_small)
         self.reports = {}
 

@@ -15,6 +15,9 @@ from autoopt.passes.request import TOO_LARGE
 
 ESTIMATED_BYTES: Final = 128 << 20
 """Memory is estimated for models of more bytes."""
+OUTLINE_FACTOR: Final = 2.5
+"""The largest share of a model that passes took without its weights, with the check of the result: 1.2 to 2.0 in
+transformers of 0.5 and 2.2 GB."""
 LIBRARIES: Final = 200 << 20
 """Bytes for the libraries that passes import late."""
 
@@ -37,7 +40,10 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
     if model.loaded is not None:
         room += size
     factor = pass_.memory_factor
-    if factor and size <= EXTERNAL_DATA_BYTES:
+    is_whole = size <= EXTERNAL_DATA_BYTES
+    if pass_.takes == "outline" and not model.is_small and not (is_whole and pass_.serialized_copies):
+        factor = OUTLINE_FACTOR
+    elif factor and is_whole:
         factor += pass_.serialized_copies
     needed = int(size * factor)
     if factor:

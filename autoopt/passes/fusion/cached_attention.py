@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, numpy_helper
@@ -97,8 +98,10 @@ class _Matcher:
         self._consumers = consumers(model.graph)
         self._scalars: dict[str, float] = {}
         for name, tensor in constant_tensors(model.graph).items():
+            if prod(tensor.dims) != 1:
+                continue
             array = numpy_helper.to_array(tensor)
-            if array.size == 1 and array.dtype.kind in "fi":
+            if array.dtype.kind in "fi":
                 self._scalars[name] = float(array.item())
 
     def attentions(self) -> Iterator[_Attention]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
@@ -57,6 +58,8 @@ class TransformerFusion(Pass):
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
+    takes = "outline"
+    serialized_copies = 3.0
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
     libraries = ("onnx", "onnx-ir", "onnxscript", "onnxruntime")
     aliases = (
@@ -112,6 +115,8 @@ class TransformerFusion(Pass):
             self.tolerance = "lossy"  # type: ignore[misc]  # of this run, not of the class
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        if not is_large(model):
+            load_weights(model)  # onnxruntime's fusion reads them
         if self.engine == "auto" and self.context.accelerator.execution_provider == "CPUExecutionProvider":
             fused, counts = fuse_cached_attention(model)
             if counts and loads(fused, self.context.work):

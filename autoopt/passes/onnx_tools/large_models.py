@@ -1,11 +1,14 @@
-"""Models above 2 GiB in tools that serialize them, which protobuf cannot: they go without their largest weights."""
+"""Large models in tools that would load or serialize them: they go without their weights, or read them one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from autoopt.model.io import load_beside, load_weights
 from autoopt.model.lazy_imports import helper, onnx
 from autoopt.model.tensors import copy_fields, packed_bytes, weight_bytes
 from autoopt.passes.base import Refused
@@ -16,23 +19,27 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 """A model or None."""
-BYTES_THAT_STAY: Final = 1 << 29
+BYTES_THAT_STAY: Final = 1 << 27
 """The largest weights leave until those that stay have no more bytes than this."""
 
 
 def call_without_large_weights(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
-    """Call a tool on a model, without its largest weights if the model is too large to be serialized.
+    """Call a tool on a model or an outline, without its largest weights if the model is too large to be serialized.
 
     During the call they are inputs of the graph: the tool knows their types and shapes, and treats their values as
-    unknown. A large model is not changed; any other one the tool may change in place.
+    unknown. A large model is not changed; any other one the tool may change in place. External data lie in the working
+    directory.
 
     Raises:
         Refused: the weights are too large and lie elsewhere: in Constant nodes or in bodies of If, Loop and Scan.
     """
     if not graphs.is_large(model):
+        load_weights(model)
         return tool(model)
     large = _largest_initializers(model)
-    result = tool(_with_inputs_for(large, model))
+    light = _with_inputs_for(large, model)
+    load_weights(light)
+    result = tool(light)
     if result is not None:
         _put_back(large, result)
     return result
@@ -45,6 +52,32 @@ def inline_functions(model: ModelProto) -> ModelProto:
     if not model.functions:
         return model
     return call_without_large_weights(onnx.inliner.inline_local_functions, model)
+
+
+@contextmanager
+def quantized_one_by_one() -> Iterator[None]:
+    """Let onnxruntime's quantizers read weights that are external data in the working directory one by one.
+
+    They write each model to a folder, so that onnx infers its shapes, and would load all weights from there.
+    """
+    from onnxruntime.quantization import calibrate, quant_utils
+
+    def load_with_shapes(path: Path) -> ModelProto:
+        inferred = path.with_name(f"{path.stem}-inferred.onnx")
+        onnx.shape_inference.infer_shapes_path(str(path), str(inferred))
+        model = load_beside(inferred)
+        inferred.unlink()
+        quant_utils.add_infer_metadata(model)
+        return model
+
+    original = quant_utils.load_model_with_shape_infer
+    for module in (quant_utils, calibrate):
+        module.load_model_with_shape_infer = load_with_shapes
+    try:
+        yield
+    finally:
+        for module in (quant_utils, calibrate):
+            module.load_model_with_shape_infer = original
 
 
 def refuse_invalid(model: ModelProto, reason: str) -> None:

@@ -20,6 +20,8 @@ class Bnb4Quantization(Pass):
     """Quantizes weights of MatMul and Gemm to 4-bit floats (FP4 or NF4) in blocks; computes in float (MatMulBnb4)."""
 
     version = 3
+    takes = "outline"
+    serialized_copies = 0.0
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")

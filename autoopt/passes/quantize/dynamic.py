@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model import io
@@ -24,7 +23,7 @@ from autoopt.passes.onnx_tools.graphs import (
     sort_nodes,
     walk_nodes,
 )
-from autoopt.passes.onnx_tools.large_models import inline_functions
+from autoopt.passes.onnx_tools.large_models import inline_functions, quantized_one_by_one
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
@@ -52,6 +51,9 @@ class DynamicQuantization(Pass):
     """
 
     version = 6
+    takes = "outline"
+    serialized_copies = 0.0
+    memory_factor = 5.5
     tolerance = "lossy"
     conflicts = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
     accelerators = ("CPUExecutionProvider",)
@@ -116,12 +118,9 @@ class DynamicQuantization(Pass):
             excluded += [node.name for node in attention]
         drop_weight_types(model)
         target = self.context.work / "dynamic.onnx"
-        source: ModelProto | Path = model
-        if is_large(model):  # onnxruntime would serialize it, and protobuf ends at 2 GiB
-            source = io.save(model, self.context.work / "source", external=True)
-        with quiet():
+        with quiet(), quantized_one_by_one():
             quantize_dynamic(
-                source,
+                model,
                 target,
                 op_types_to_quantize=sorted(self.op_types) or None,
                 per_channel=self.per_channel,
@@ -136,7 +135,7 @@ class DynamicQuantization(Pass):
                     "EnableSubgraph": with_bodies,
                 },
             )
-        return onnx.load(target)
+        return io.load_beside(target)
 
     def _has_quantizable_weights(self, model: ModelProto) -> bool:
         op_types = set(self.op_types or DYNAMIC_OPS)

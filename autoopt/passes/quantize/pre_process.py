@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import chdir
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.json_codec import JsonObject
 from autoopt.model import io
@@ -45,7 +45,7 @@ class QuantPreProcess(Pass):
     version = 4
     requires = ("name_fix", "ir_upgrade")
     conflicts = RUNTIME_BOUND
-    takes: ClassVar[Literal["proto", "path"]] = "path"
+    takes = "path"
     libraries = ("onnx", "onnxruntime", "sympy")
 
     skip_symbolic_shape: Annotated[bool, "skip symbolic shape inference"] = False

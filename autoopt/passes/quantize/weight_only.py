@@ -36,6 +36,8 @@ class WeightOnlyQuantization(Pass):
     """
 
     version = 4
+    takes = "outline"
+    serialized_copies = 0.0
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "DmlExecutionProvider")

@@ -32,6 +32,7 @@ class ShapeInference(RecordsTypes):
     `data_prop` follows shape computations through constants. It can take much memory on malicious models.
     """
 
+    takes = "outline"
     data_prop: Annotated[bool, Boolean(), "also propagate the values that shapes are computed from"] = False
 
     def run(self, model: ModelProto) -> ModelProto | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import helper, np, numpy_helper
@@ -62,7 +62,7 @@ class ExtractAdapters(Pass):
 
     target_bound = False
     tolerance = "lossless"
-    takes: ClassVar[Literal["proto", "path"]] = "path"
+    takes = "path"
     layout = True
     conflicts = RUNTIME_BOUND
     needs_ops = PRODUCTS

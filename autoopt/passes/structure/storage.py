@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
@@ -16,7 +16,7 @@ class ExternalData(Pass):
     """Stores large weights in a file next to the graph, which allows memory mapping and models above 2 GiB."""
 
     tolerance = "lossless"
-    takes: ClassVar[Literal["proto", "path"]] = "path"
+    takes = "path"
     layout = True
     conflicts = ("ort_format",)
 
@@ -45,7 +45,7 @@ class OrtFormat(Pass):
     Loads faster and needs no graph optimizer. The result of level `all` depends on this machine's CPU.
     """
 
-    takes: ClassVar[Literal["proto", "path"]] = "path"
+    takes = "path"
     layout = True
     host_bound = True
     conflicts = ("ort_format",)
