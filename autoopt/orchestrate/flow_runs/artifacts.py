@@ -44,8 +44,12 @@ class Artifact:
 
 @best_effort
 def show_chain(store: Store, run: str, chain: str, *names: str) -> None:
-    """Show the artifacts of a chain in the current flow run."""
-    _show(chain_artifacts(store, run, chain, *names))
+    """Show the artifacts of a chain in the current flow run; plots only once the run has ended.
+
+    Until then, the flow run ends to make room for another one, and plots take a second of CPU.
+    """
+    ended = store.runs.get(run).status != "running"
+    _show(chain_artifacts(store, run, chain, *names, plots=ended))
 
 
 @best_effort
@@ -56,8 +60,8 @@ def show_result(store: Store, result: RunResult, name: str) -> None:
     _show(result_artifacts(store, result, name, without_userinfo(flow_run.ui_url or "")))
 
 
-def chain_artifacts(store: Store, run: str, chain: str, *names: str) -> Iterator[Artifact]:
-    """The finished trials of a chain: a table, a plot of the best so far, and one of its Pareto front.
+def chain_artifacts(store: Store, run: str, chain: str, *names: str, plots: bool = True) -> Iterator[Artifact]:
+    """The finished trials of a chain: a table, and with `plots` the best so far and the Pareto front.
 
     `names` are those of run and chain, for the artifacts' keys.
     """
@@ -69,7 +73,8 @@ def chain_artifacts(store: Store, run: str, chain: str, *names: str) -> Iterator
     metrics = list(dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]))
     rows = [_row(trial, metrics) for trial in trials[:ROWS]]
     yield Artifact(artifact_key("trials", *names), "table", json.dumps(rows), description)
-    yield from _plots(RunResult(run, "", front=_front(trials, result), objectives=result.objectives), trials, names)
+    if plots:
+        yield from _plots(RunResult(run, "", front=_front(trials, result), objectives=result.objectives), trials, names)
 
 
 def result_artifacts(store: Store, result: RunResult, name: str, page: str) -> Iterator[Artifact]:
@@ -138,8 +143,8 @@ def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, object]:
 
 
 def _plots(result: RunResult, trials: Sequence[Trial], names: Sequence[str]) -> Iterator[Artifact]:
-    """Charts, if the extra `plots` is installed."""
-    if not can_draw():
+    """Charts of several trials, if the extra `plots` is installed."""
+    if len(trials) < 2 or not can_draw():
         return
     objective = first_objective(result)
     charts = [("best-so-far", best_so_far(trials, objective), f"{objective.metric} of each trial, and the best so far")]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import StateType
 from prefect.deployments import run_deployment
 from prefect.exceptions import Pause
@@ -83,6 +83,7 @@ class DeployedExecutor:
         self._new_trials = threading.Event()
         self._lock = threading.Lock()
         self._closed = threading.Event()
+        self._client: SyncPrefectClient
         # The thread's flow runs have to be children of this flow run, which Prefect keeps in a context variable.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._watch,), name="chains", daemon=True)
@@ -90,6 +91,9 @@ class DeployedExecutor:
     def __enter__(self) -> DeployedExecutor:
         self._queue = wait_out(_own_queue)
         self._deployment = wait_out(chain_deployment)
+        with client_retries(0):
+            # With settings of its own the client is a new one, also inside a flow run. Making one takes 50 ms of CPU.
+            self._client = get_client(sync_client=True, httpx_settings={})
         self._thread.start()
         return self
 
@@ -115,7 +119,7 @@ class DeployedExecutor:
     def _watch(self) -> None:
         outage = Outage()
         last_check = 0.0
-        with client_retries(0):
+        with client_retries(0), self._client:
             while not self._closed.wait(POLL_SECONDS):
                 try:
                     self._collect()
@@ -194,12 +198,21 @@ class DeployedExecutor:
         complete = False
         # Holds back the errors of a server that is away; the rest of the block is skipped then.
         with outage:
-            _raise_if_suspended()
+            self._raise_if_suspended()
             for key, chain in chains.items():
                 self._check_chain(key, chain)
             complete = True
         if not complete:
             self._new_trials.set()
+
+    def _raise_if_suspended(self) -> None:
+        """Raise Prefect's Pause if somebody has suspended the deployed flow run."""
+        root = flow_run.root_flow_run_id
+        if not root:
+            return
+        state = self._client.read_flow_run(UUID(str(root))).state
+        if state is not None and state.is_paused():
+            raise Pause(state=state)
 
     def _check_chain(self, key: str, chain: _Chain) -> None:
         if chain.flow_run is not None:
@@ -226,7 +239,7 @@ class DeployedExecutor:
             # The request is repeated if the server's answer was lost.
             idempotency_key=f"{self._id}/{key}/{round_}",
         )
-        chain.flow_run = WatchedFlowRun(UUID(str(created.id)))
+        chain.flow_run = WatchedFlowRun(UUID(str(created.id)), self._client)
         chain.rounds = round_
 
     def _give_up(self, key: str, chain: _Chain, state: StateType) -> None:
@@ -242,17 +255,6 @@ class DeployedExecutor:
             if row.number in numbers and store.claims.acquire("trial", row.key):
                 result = TrialResult(chain=key, point=row.point, outcome=outcome, message=message, transient=True)
                 store.trials.finish(completed_record(row, result))
-
-
-def _raise_if_suspended() -> None:
-    """Raise Prefect's Pause if somebody has suspended the deployed flow run."""
-    root = flow_run.root_flow_run_id
-    if not root:
-        return
-    with get_client(sync_client=True, httpx_settings={}) as client:
-        state = client.read_flow_run(UUID(str(root))).state
-    if state is not None and state.is_paused():
-        raise Pause(state=state)
 
 
 def _own_queue() -> str | None:

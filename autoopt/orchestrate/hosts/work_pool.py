@@ -30,6 +30,7 @@ from autoopt.workers.hosts import CallLimits, FunctionHost
 from autoopt.workers.process import Cancelled
 
 if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import StateType
 
 ENTRY_POINT = "flows.remote_call.remote_call"
@@ -135,11 +136,14 @@ class PrefectHost(FunctionHost):
 
         The state is None if the call was stopped at the time limit.
         """
+        from prefect.client.orchestration import get_client
+
         outage = Outage()
         limit = (timeout or math.inf) + GRACE_SECONDS
-        with client_retries(0):
+        # With settings of its own the client is a new one, also inside a flow run.
+        with client_retries(0), get_client(sync_client=True, httpx_settings={}) as client:
             for attempt in range(1, MAX_ATTEMPTS + 1):
-                run, state = self._run_attempt(call_id, attempt, outage, limit)
+                run, state = self._run_attempt(client, call_id, attempt, outage, limit)
                 # While the server was away, it did not receive the heartbeats of a flow run that may be fine.
                 silenced = state is not None and state.value == "CRASHED" and outage.occurred
                 if not run.lost and not silenced:
@@ -150,7 +154,7 @@ class PrefectHost(FunctionHost):
         return state, run.message
 
     def _run_attempt(
-        self, call_id: str, attempt: int, outage: Outage, limit: float
+        self, client: SyncPrefectClient, call_id: str, attempt: int, outage: Outage, limit: float
     ) -> tuple[WatchedFlowRun, StateType | None]:
         """Submit a flow run and wait for its end; its state is None if it was stopped at the time limit."""
         clock = _StageClock(limit)
@@ -159,21 +163,21 @@ class PrefectHost(FunctionHost):
             state = None
             # Holds back the errors of a server that is away; `state` stays None then.
             with outage:
-                run = run or self._submit(call_id, attempt)
+                run = run or self._submit(client, call_id, attempt)
                 state = run.state()
             if run is not None and state is not None:
                 if state.value in FINAL_STATES:
                     return run, state
                 clock.enter(self._stage(call_id, state, clock.stage))
                 if clock.exceeded():
-                    self._cancel(run)
+                    self._cancel(client, run)
                     if clock.stage is _Stage.BEGUN:
                         return run, None
                     raise self._stuck(clock.stage)
             else:
                 clock.skip_outage()
             if self._closed.is_set():
-                self._cancel(run)
+                self._cancel(client, run)
                 raise Cancelled("cancelled")
             time.sleep(outage.poll_seconds(POLL_SECONDS))
 
@@ -195,33 +199,29 @@ class PrefectHost(FunctionHost):
             remedy = "check what runs there, or add a machine to the pool"
         return SystemFailure(message, where=self.name, remedy=remedy)
 
-    def _submit(self, call_id: str, attempt: int) -> WatchedFlowRun:
-        from prefect.client.orchestration import get_client
-
+    def _submit(self, client: SyncPrefectClient, call_id: str, attempt: int) -> WatchedFlowRun:
         name = f"call {call_id[:8]}"
         if attempt > 1:
             name += f" · attempt {attempt}"
-        with get_client(sync_client=True, httpx_settings={}) as client:
-            flow_run = client.create_flow_run_from_deployment(
-                self._deployment,
-                parameters={"call": call_id, "place": self._place, "folder": self._folder},
-                name=name,
-                work_queue_name=self._queue,
-                job_variables=self._variables,
-                # The request is repeated if the server's answer was lost.
-                idempotency_key=f"{call_id}/{attempt}",
-            )
-            return WatchedFlowRun(flow_run.id)
+        flow_run = client.create_flow_run_from_deployment(
+            self._deployment,
+            parameters={"call": call_id, "place": self._place, "folder": self._folder},
+            name=name,
+            work_queue_name=self._queue,
+            job_variables=self._variables,
+            # The request is repeated if the server's answer was lost.
+            idempotency_key=f"{call_id}/{attempt}",
+        )
+        return WatchedFlowRun(flow_run.id, client)
 
     @staticmethod
-    def _cancel(run: WatchedFlowRun | None) -> None:
-        from prefect.client.orchestration import get_client
+    def _cancel(client: SyncPrefectClient, run: WatchedFlowRun | None) -> None:
         from prefect.states import Cancelling
 
         if run is None:
             return
         # Best effort: the server may be away.
-        with suppress(Exception), get_client(sync_client=True, httpx_settings={}) as client:
+        with suppress(Exception):
             client.set_flow_run_state(run.id, Cancelling(message="the caller no longer waits"))
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ from typing import Final
 
 from autoopt.orchestrate.server.forked_flow_run import ENGINE, HEADER_BYTES, SOCKET
 from autoopt.workers.keeper import end_with_parent
+from autoopt.workers.pool import WARM, start_ahead
 from autoopt.working_folder import working_folder
 
 PRELOADED: Final = (
@@ -210,6 +211,7 @@ def main(descriptor: int) -> None:
         end_with_parent(server, signal.SIGKILL)
         forks.close()
         become(request)
+        start_ahead(WARM)
         sys.modules.pop(ENGINE, None)  # else runpy warns
         runpy.run_module(ENGINE, run_name="__main__", alter_sys=True)
 

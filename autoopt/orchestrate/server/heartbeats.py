@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import State, StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import EventTrigger
@@ -114,10 +115,11 @@ def _create(name: str, description: str, trigger: EventTrigger, action: ChangeFl
 
 
 class WatchedFlowRun:
-    """A deployed flow run that this process waits for."""
+    """A deployed flow run that this process waits for; `client` asks for it."""
 
-    def __init__(self, flow_run: UUID) -> None:
+    def __init__(self, flow_run: UUID, client: SyncPrefectClient) -> None:
         self.id = flow_run
+        self._client = client
         self.lost = False
         """True if a worker took it and never began it."""
         self.message = ""
@@ -130,32 +132,29 @@ class WatchedFlowRun:
         Raises:
             httpx.HTTPError, PrefectException: as Prefect's client.
         """
-        from prefect.client.orchestration import get_client
         from prefect.client.schemas.objects import StateType
         from prefect.exceptions import ObjectNotFound
         from prefect.states import Crashed
 
-        # With settings of its own the client is a new one, also inside a flow run.
-        with get_client(sync_client=True, httpx_settings={}) as client:
-            try:
-                flow_run = client.read_flow_run(self.id)
-            except ObjectNotFound:
-                return StateType.CRASHED
-            if flow_run.state is not None:
-                self.message = flow_run.state.message or ""
-            if flow_run.state_type is not StateType.PENDING:
-                self._pending_since = None
-                return flow_run.state_type
-            now = time.monotonic()
-            self._pending_since = self._pending_since or now
-            waited = now - self._pending_since
-            limit = PENDING_SECONDS
-            pool = flow_run.work_pool_name
-            if waited > limit and pool is not None and client.read_work_pool(pool).type != "process":
-                limit = CONTAINER_SECONDS
-            if waited > limit:
-                message = f"a worker took it and did not begin it in {waited:.0f} s"
-                client.set_flow_run_state(self.id, Crashed(message=message), force=True)
-                self.lost = True
-                return StateType.CRASHED
+        try:
+            flow_run = self._client.read_flow_run(self.id)
+        except ObjectNotFound:
+            return StateType.CRASHED
+        if flow_run.state is not None:
+            self.message = flow_run.state.message or ""
+        if flow_run.state_type is not StateType.PENDING:
+            self._pending_since = None
+            return flow_run.state_type
+        now = time.monotonic()
+        self._pending_since = self._pending_since or now
+        waited = now - self._pending_since
+        limit = PENDING_SECONDS
+        pool = flow_run.work_pool_name
+        if waited > limit and pool is not None and self._client.read_work_pool(pool).type != "process":
+            limit = CONTAINER_SECONDS
+        if waited > limit:
+            message = f"a worker took it and did not begin it in {waited:.0f} s"
+            self._client.set_flow_run_state(self.id, Crashed(message=message), force=True)
+            self.lost = True
+            return StateType.CRASHED
         return StateType.PENDING
