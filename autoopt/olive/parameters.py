@@ -41,7 +41,7 @@ save_format | file_format |
 optional_inputs | defaults | {"true": "empty", "false": "none"}
 make_inputs | - | the weights of an adapter always become inputs
 dynamic_lora_r | - | the rank of these inputs is always open
-adapter_type | - | LoRA is the only type of adapters that is extracted
+adapter_type | - | adapters of all types are extracted
 save_as_external_data | - | autoopt stores large weights beside the model itself
 all_tensors_to_one_file | - | autoopt stores large weights beside the model itself
 external_data_name | - | autoopt stores large weights beside the model itself

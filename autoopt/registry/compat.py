@@ -215,7 +215,7 @@ OrtPerfTuning | session_tuning |  |
 MatMulNBitsToQDQ | weight_only_quantization | {"quant_format": "QDQ"} | makes QDQ directly
 InsertBeamSearch | - |  | generation loops of language models are not portable as a graph pass
 ModelBuilder | - |  | builds language models for onnxruntime-genai from their weights
-ExtractAdapters | extract_adapters |  | of LoRA in float
+ExtractAdapters | extract_adapters |  | of adapters in float
 OptimumConversion | torch_export |  | from a user script
 OptimumMerging | - |  | merges decoder variants of language models for Optimum's own runtime
 NchwToNhwc | - |  | ONNX convolutions are channels first; prepend_preprocessing takes NHWC images

@@ -1,8 +1,9 @@
-"""LoRA adapters as inputs."""
+"""Adapters as inputs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from micro_models import MODELS, made, normal
 from onnx import ModelProto
 
 from autoopt.model import io
+from autoopt.passes.onnx_tools.graphs import rename_inputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 A, B = "layers.0.q_proj.lora_A.weight", "layers.0.q_proj.lora_B.weight"
@@ -130,6 +132,107 @@ def test_gemm_with_a_transposed_weight_keeps_its_form(tmp_path: Path) -> None:
         dims = value.type.tensor_type.shape.dim
         shapes[value.name[-13:]] = [dim.dim_param or dim.dim_value for dim in dims]
     assert shapes == {"lora_A.weight": ["lora_r", 16], "lora_B.weight": [8, "lora_r"]}
+
+
+def swapped(tmp_path: Path, one: ModelProto, other: ModelProto) -> tuple[np.ndarray, np.ndarray, set[str]]:
+    """Results of `other`, and of `one` with the adapter of `other`, and the names of the inputs for its weights."""
+    opened = session(step(tmp_path / "one", one, "extract_adapters"))
+    extracted = step(tmp_path / "other", other, "extract_adapters")
+    adapter = ort.LoraAdapter()
+    adapter.Load(str(Path(extracted["path"], "adapter_weights.onnx_adapter")))
+    options = ort.RunOptions()
+    options.add_active_adapter(adapter)
+    feeds = next(synthetic_feeds(one))
+    names = {value.name for value in opened.get_overridable_initializers()}
+    return outputs(other, tmp_path, feeds)[0], opened.run(None, feeds, options)[0], names
+
+
+def dora(seed: int) -> ModelProto:
+    """A layer with a DoRA adapter as exporters leave it: the part that does not depend on the input is folded."""
+    return made(
+        "g (float[2, 16] x) => (float[2, 12] y)"
+        "{ base = MatMul (x, w)\n biased = Add (base, c)\n h = MatMul (x, a)\n d = MatMul (h, b)\n"
+        " t = Mul (scale, d)\n s = Mul (t, two)\n plain = Sub (biased, c)\n u = Mul (rest, plain)\n"
+        " change = Add (u, s)\n y = Add (biased, change) }",
+        w=normal(16, 12),
+        c=normal(12),
+        two=np.float32(2),
+        a=normal(16, 4, seed=seed),
+        b=normal(4, 12, seed=seed + 1),
+        scale=normal(1, 12, seed=seed + 2),
+        rest=normal(1, 12, seed=seed + 2) - 1,
+    )
+
+
+def loha(seed: int) -> ModelProto:
+    """A layer with a LoHa adapter, whose weights are multiplied with each other."""
+    model = made(
+        "g (float[2, 16] x) => (float[2, 12] y)"
+        "{ base = MatMul (x, w)\n m = MatMul (a1, b1)\n n = MatMul (a2, b2)\n d = Mul (m, n)\n t = MatMul (x, d)\n"
+        " y = Add (base, t) }",
+        w=normal(16, 12),
+        a1=normal(16, 3, seed=seed),
+        b1=normal(3, 12, seed=seed + 1),
+        a2=normal(16, 3, seed=seed + 2),
+        b2=normal(3, 12, seed=seed + 3),
+    )
+    renamed = {old: f"base_model.model.fc.hada_w{old[1]}_{old[0]}.default" for old in ("a1", "b1", "a2", "b2")}
+    for tensor in model.graph.initializer:
+        tensor.name = renamed.get(tensor.name, tensor.name)
+    rename_inputs(model.graph.node, renamed)
+    return model
+
+
+def table(seed: int) -> ModelProto:
+    """A table with an adapter."""
+    return made(
+        "g (int64[2] x) => (float[2, 12] y)"
+        "{ base = Gather (w, x)\n h = Gather (a, x)\n d = MatMul (h, b)\n y = Add (base, d) }",
+        w=normal(1, 12),
+        a=normal(1, 4, seed=seed),
+        b=normal(4, 12, seed=seed + 1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "names"),
+    [
+        (dora, {f"adapter_0.lora_{part}" for part in ("A.weight", "B.weight", "scale", "base_scale")}),
+        (loha, {f"fc.hada_w{number}_{matrix}" for number in (1, 2) for matrix in "ab"}),
+        (table, {"adapter_0.lora_A.weight", "adapter_0.lora_B.weight"}),
+    ],
+)
+def test_the_file_of_one_model_turns_another_into_it(
+    tmp_path: Path, build: Callable[[int], ModelProto], names: set[str]
+) -> None:
+    expected, result, inputs = swapped(tmp_path, build(1), build(20))
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+    assert inputs == names
+
+
+def test_layers_that_share_a_weight_by_chance_get_inputs_of_their_own(tmp_path: Path) -> None:
+    """New adapters begin with zeros, which exporters store once, some behind Identity nodes."""
+    model = made(
+        "g (float[2, 16] x) => (float[2, 16] y)"
+        "{ zeros = Identity (b)\n one = MatMul (x, w)\n h = MatMul (x, a)\n d = MatMul (h, b)\n r = Add (one, d)\n"
+        " two = MatMul (r, w)\n i = MatMul (r, a2)\n e = MatMul (i, zeros)\n y = Add (two, e) }",
+        w=normal(16, 16),
+        a=normal(16, 4, seed=1),
+        a2=normal(16, 4, seed=2),
+        b=np.zeros((4, 16), np.float32),
+    )
+    for node in model.graph.node:
+        node.name = f"/model/{'first' if node.output[0] in 'hd' else 'second'}/{node.output[0]}"
+    result = step(tmp_path, model, "extract_adapters")
+    assert set(result["reports"]["extract_adapters"]["inputs"]) == {
+        f"{layer}.lora_{matrix}.weight" for layer in ("first", "second") for matrix in "AB"
+    }
+
+
+def test_an_empty_adapter_needs_a_rank(tmp_path: Path) -> None:
+    result = step(tmp_path, dora(1), "extract_adapters", defaults="empty")
+    assert result["outcome"] == "refused"
+    assert "defaults empty" in result["message"]
 
 
 @pytest.mark.parametrize("name", ["gemm_mlp", "relu_only"])
