@@ -14,6 +14,7 @@ from simulation import Model, Simulation, faster
 
 from autoopt import json_codec
 from autoopt.engine.run import race
+from autoopt.engine.run.evidence import Evidence
 from autoopt.engine.run.race import BUSY_FACTOR, EXTENSION, FEWEST_ROUNDS, Race, measure_repeatedly, round_settings
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
@@ -271,6 +272,7 @@ def test_each_round_has_a_seed_of_its_own_and_time_for_every_model(tmp_path: Pat
     on_one_thread = {DETAIL: json_codec.to_json(TwoRatios(Estimate.exact(0.5), Estimate.exact(0.5)))}
     records = [replace(record, details={**record.details, **on_one_thread}) for record in evidence.records(key)]
     evidence.rounds.records[key] = records
+    evidence = Evidence(evidence.rounds)
     assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(BUSY_FACTOR * 8.0)
     assert round_settings(evidence, candidates, 0, is_certain=True)["seconds"] == pytest.approx(8.0)
 

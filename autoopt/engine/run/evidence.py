@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from autoopt.engine.work.equal_graphs import SHARED
@@ -42,25 +43,35 @@ class Evidence:
     baseline: Mapping[str, Estimate] = field(default_factory=dict)
     """Metrics of the source model that ratios refer to; by default those measured beside the candidate."""
     _pooled: dict[str, Pooled] = field(default_factory=dict)
+    _subjects: dict[str, str] = field(default_factory=dict)
+    _records: dict[str, list[EvaluationRecord]] = field(default_factory=dict)
 
     def load(self, candidates: Iterable[Candidate]) -> None:
         """Look up what the store has of these candidates."""
         self.rounds.load(candidates)
-        self._pooled.clear()
+        self._clear_caches()
 
     def measure(self, candidates: Sequence[Candidate], settings: Mapping[str, JsonValue]) -> bool:
         """Measure candidates in turns once more; false if none could be measured. May raise `TimeUp`."""
-        self._pooled.clear()
-        return self.rounds.measure(candidates, settings)
+        try:
+            return self.rounds.measure(candidates, settings)
+        finally:
+            self._clear_caches()
+
+    def _clear_caches(self) -> None:
+        for cache in (self._pooled, self._subjects, self._records):
+            cache.clear()
 
     def records(self, candidate: str) -> list[EvaluationRecord]:
         """The successful measurements of the candidate with this key, and of those that run the same graph."""
-        subject = self._subject(candidate)
-        twins = [key for key in self.rounds.records if key != candidate and self._subject(key) == subject]
-        records: list[EvaluationRecord] = []
-        for key in (*twins, candidate):
-            records += self.rounds.good(key)
-        return _distinct(records)
+        if candidate not in self._records:
+            subject = self._subject(candidate)
+            twins = [key for key in self.rounds.records if key != candidate and self._subject(key) == subject]
+            records: list[EvaluationRecord] = []
+            for key in (*twins, candidate):
+                records += self.rounds.good(key)
+            self._records[candidate] = _distinct(records)
+        return self._records[candidate]
 
     def rounds_of(self, candidate: str) -> int:
         """Number of rounds that measured this candidate, without its trial."""
@@ -107,11 +118,10 @@ class Evidence:
 
     def _subject(self, candidate: str) -> str:
         """The name under which measurements count together: that of what the runtime executes, if it is known."""
-        for record in self.rounds.good(candidate):
-            graph = record.details.get(EXECUTED_GRAPH)
-            if graph:
-                return str(graph)
-        return candidate
+        if candidate not in self._subjects:
+            graphs = [record.details.get(EXECUTED_GRAPH) for record in self.rounds.good(candidate)]
+            self._subjects[candidate] = next((str(graph) for graph in graphs if graph), candidate)
+        return self._subjects[candidate]
 
     def is_narrow(self, candidate: str, metric: str) -> bool:
         """True if the ratio is known well enough, or was not measured."""
@@ -139,19 +149,20 @@ class Evidence:
         return float((draws < 0).mean())
 
     def measurements(self, candidate: str) -> Measurements:
-        """All measurements of a candidate as one; its figures are pooled."""
+        """All measurements of a candidate as one; its figures are pooled, and the source's are the baseline's."""
         records = self.records(candidate)
         measurements = Measurements.of(records)
-        measurements.metrics = pooled_values([record.metrics for record in records])
-        measurements.source = pooled_values([record.source_metrics for record in records])
         for name in measurements.ratios:
             if self.has(candidate, name):
                 measurements.ratios[name] = self.estimate(candidate, name)
-        source = {**measurements.source, **self.baseline}
+        source = pooled_values([record.source_metrics for record in records], self.baseline)
+        times: dict[str, Estimate] = {}
         for name in STEADY_STATE:
             if name in source and name in measurements.ratios:
                 # The ratio is known more exactly than the candidate's own time.
-                measurements.metrics[name] = product(measurements.ratios[name], source[name])
+                times[name] = product(measurements.ratios[name], source[name])
+        measurements.source = source
+        measurements.metrics = pooled_values([record.metrics for record in records], times)
         return measurements
 
     def _pool(self, metric: str) -> Pooled:
@@ -204,10 +215,20 @@ def judge_again(goal: Goal, first: Measurements, evidence: Measurements) -> Meas
     return measurements
 
 
-def pooled_values(measured: Sequence[Mapping[str, Estimate]]) -> dict[str, Estimate]:
-    """Pool the estimates of separate measurements, by name; names that one of them lacks are left out."""
-    names = [name for name in measured[0] if all(name in estimates for estimates in measured)] if measured else []
-    return {name: pooled_value([estimates[name] for estimates in measured]) for name in names}
+def pooled_values(
+    measured: Sequence[Mapping[str, Estimate]], known: Mapping[str, Estimate] = MappingProxyType({})
+) -> dict[str, Estimate]:
+    """Pool the estimates of separate measurements, by name; names that one of them lacks are left out.
+
+    A known value is not pooled.
+    """
+    values: dict[str, Estimate] = {}
+    for name in measured[0] if measured else ():
+        if name in known:
+            values[name] = known[name]
+        elif all(name in estimates for estimates in measured):
+            values[name] = pooled_value([estimates[name] for estimates in measured])
+    return values
 
 
 def pooled_value(estimates: Sequence[Estimate]) -> Estimate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from autoopt.measure.intervals.replicas import log_interval, widened
 from autoopt.measure.latency.comparison import BEYOND_FEW, Comparison
 from autoopt.measure.latency.machine import QUIET, Load
 from autoopt.measure.latency.pairs import Pair, select_pairs
-from autoopt.measure.latency.subjects import Subject, statistic
+from autoopt.measure.latency.subjects import QUANTILES, Subject, statistic
 from autoopt.measure.latency.timing import outliers
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import START_UP, Estimate
@@ -60,9 +60,13 @@ def _absolute_values(
     comparison: Comparison, subject: Subject, names: Sequence[str], batch_size: int
 ) -> dict[str, Estimate]:
     """Estimate metrics in ms, throughput in items per second."""
+    by_statistic: dict[str, Estimate] = {}
     values: dict[str, Estimate] = {}
     for name in names:
-        ns = _absolute_ns(comparison, subject, STATISTICS[name])
+        key = STATISTICS[name]
+        if key not in by_statistic:
+            by_statistic[key] = _absolute_ns(comparison, subject, key)
+        ns = by_statistic[key]
         value = Estimate(ns.value / 1e6, ns.low / 1e6, ns.high / 1e6)
         if name == "throughput":
             items = batch_size * 1e3
@@ -77,8 +81,7 @@ def _absolute_ns(comparison: Comparison, subject: Subject, name: str) -> Estimat
     if comparison.by_replica:
         return log_interval(np.log(_values_by_replica(comparison, subject, name)).tolist(), beyond=BEYOND)
     blocks = _blocks(comparison, subject, name)
-    estimate = bootstrap(lambda indices: _pooled(blocks, indices, name), len(blocks))
-    return widened(estimate, len(blocks), BEYOND_FEW)
+    return widened(bootstrap(_statistic_of(blocks, name), len(blocks)), len(blocks), BEYOND_FEW)
 
 
 def _ratio(comparison: Comparison, source: Subject, metric: str) -> Estimate:
@@ -93,12 +96,11 @@ def _ratio(comparison: Comparison, source: Subject, metric: str) -> Estimate:
         source_logs = np.log(_values_by_replica(comparison, source, name))
         ratio = log_interval((logs - source_logs).tolist(), beyond=BEYOND)
     else:
-        blocks, source_blocks = _blocks(comparison, candidate, name), _blocks(comparison, source, name)
-
-        def pooled_ratio(indices: np.ndarray) -> float:
-            return _pooled(blocks, indices, name) / _pooled(source_blocks, indices, name)
-
-        ratio = widened(bootstrap(pooled_ratio, len(blocks)), len(blocks), BEYOND_FEW)
+        of_candidate = _statistic_of(_blocks(comparison, candidate, name), name)
+        source_blocks = _blocks(comparison, source, name)
+        of_source = _statistic_of(source_blocks, name)
+        count = len(source_blocks)
+        ratio = widened(bootstrap(lambda indices: of_candidate(indices) / of_source(indices), count), count, BEYOND_FEW)
     if metric == "throughput":
         return ratio.inverse()
     return ratio
@@ -138,8 +140,28 @@ def _values_by_replica(comparison: Comparison, subject: Subject, name: str) -> l
     return [_value(np.concatenate(pool), name) for pool in pools.values()]
 
 
-def _pooled(blocks: Sequence[np.ndarray], indices: np.ndarray, name: str) -> float:
-    return _value(np.concatenate([blocks[index] for index in indices]), name)
+def _statistic_of(blocks: Sequence[np.ndarray], name: str) -> Callable[[np.ndarray], float]:
+    """Return a function that computes a statistic of all times in the blocks with given indices, which may repeat.
+
+    Quantiles come from times that are sorted once for all resamples.
+    """
+    if name not in QUANTILES:
+        return lambda indices: _value(np.concatenate([blocks[index] for index in indices]), name)
+    times = np.concatenate(blocks)
+    order = np.argsort(times)
+    times = times[order]
+    block_of_time = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])[order]
+
+    def quantile(indices: np.ndarray) -> float:
+        repetitions = np.bincount(indices, minlength=len(blocks))
+        ends = np.cumsum(repetitions[block_of_time])
+        position = QUANTILES[name] * (ends[-1] - 1)
+        rank = int(position)
+        ranks = [rank, min(rank + 1, ends[-1] - 1)]
+        below, above = times[np.searchsorted(ends, ranks, side="right")]
+        return float(below + (above - below) * (position - rank))
+
+    return quantile
 
 
 def _value(times: np.ndarray, name: str) -> float:
