@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,6 +26,11 @@ class _Process(NamedTuple):
 def this_process() -> str:
     """The owner that stands for this process; more may be appended after another `/`."""
     return "/".join((*_machine(), str(os.getpid()), _start(os.getpid()) or UNKNOWN))
+
+
+def boot() -> str:
+    """The id of the machine's current boot; `-` if it cannot be read."""
+    return _machine()[1]
 
 
 def is_known_alive(owner: str) -> bool:
@@ -69,10 +75,11 @@ def _machine() -> tuple[str, str, str]:
     digest = hashlib.sha256(machine_id.encode()).hexdigest()[:8] if machine_id else UNKNOWN
     host = f"{platform.node().replace('/', '_')}.{digest}"
     boot = _read("/proc/sys/kernel/random/boot_id").replace("-", "")
-    try:
-        namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
-    except OSError:
-        namespace = ""
+    namespace = ""
+    with suppress(OSError):
+        # In a namespace that still has its parent's /proc, process ids there are those of other processes.
+        if os.readlink("/proc/self") == str(os.getpid()):
+            namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
     return host, boot or UNKNOWN, namespace or UNKNOWN
 
 

@@ -1,10 +1,12 @@
 """Temporary files: working folders, which a later process clears if this one is killed, and files that replace others.
 
-A working folder names its owner in a file. Owners in another container or on another machine count as alive.
+A working folder names its owner in a file. The owner also holds a lock, which tells other containers of the machine
+when it has ended. Owners on other machines count as alive.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -14,10 +16,12 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from autoopt.owner import is_known_dead, this_process
+from autoopt.owner import UNKNOWN, boot, is_known_alive, is_known_dead, this_process
 
 PREFIX = "autoopt-work-"
 OWNER_FILE = "owner"
+_locks: dict[Path, int] = {}
+"""The open lock files of this process, by folder."""
 SIGNING_SECONDS = 600.0
 """A working folder that names no owner is abandoned after this time."""
 STORE_WORK = "work"
@@ -37,6 +41,7 @@ def make_working_folder(parent: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     try:
+        _lock(folder)
         (folder / OWNER_FILE).write_text(this_process())
     except OSError:  # the disk is full
         shutil.rmtree(folder, ignore_errors=True)
@@ -51,7 +56,7 @@ def working_folder(parent: Path | None = None) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def working_folders(parent: Path) -> list[Path]:
@@ -74,9 +79,43 @@ def _is_abandoned(folder: Path) -> bool:
     with suppress(FileNotFoundError):
         owner = (folder / OWNER_FILE).read_text()
     if owner:
-        return is_known_dead(owner)
+        return is_known_dead(owner) or (not is_known_alive(owner) and _is_unlocked(folder))
     # It is being made, or its maker was killed meanwhile.
     return time.time() - folder.stat().st_mtime > SIGNING_SECONDS
+
+
+def _lock_file(folder: Path) -> Path:
+    """The file that the owner locks; it has another name on other machines and mounts, which may not see the lock."""
+    return folder / f"lock.{boot()}.{folder.stat().st_dev}"
+
+
+def _lock(folder: Path) -> None:
+    """Lock a folder until this process ends, if its file system has locks."""
+    if boot() == UNKNOWN:
+        return
+    file = os.open(_lock_file(folder), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
+    _locks[folder] = file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        _lock_file(folder).unlink()
+
+
+def _is_unlocked(folder: Path) -> bool:
+    """True if the owner has locked its folder and has ended; False if that is not known."""
+    try:
+        with _lock_file(folder).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # locked, or no lock of this machine
+        return False
+    return True
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of this process, with its lock."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder in _locks:
+        os.close(_locks.pop(folder))
 
 
 @contextmanager
@@ -110,4 +149,4 @@ def remove_temporary_folder() -> None:
     if _temporary_folder.cache_info().currsize:
         folder = temporary_folder()
         _temporary_folder.cache_clear()
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)

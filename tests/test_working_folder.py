@@ -74,7 +74,7 @@ def test_a_folder_that_is_just_being_made_stays(tmp_path: Path) -> None:
 
 
 def test_processes_of_two_containers_leave_each_others_folders(tmp_path: Path) -> None:
-    """In pid namespaces of their own, with a folder in common: each sees the other's process ids as ended."""
+    """In pid namespaces of their own, a folder in common: each sees the other's processes as ended, and its lock."""
     if os.geteuid() != 0 or subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode != 0:
         pytest.skip("namespaces need root and util-linux")
     command = [*NAMESPACE, sys.executable, "-c", MAKE, str(tmp_path)]
@@ -84,11 +84,24 @@ def test_processes_of_two_containers_leave_each_others_folders(tmp_path: Path) -
         containers.append(container)
         assert container.stdout is not None
         container.stdout.readline()
-    make_working_folder(tmp_path)
+    ours = make_working_folder(tmp_path)
     left = working_folders(tmp_path)
-    for container in containers:
-        container.communicate("\n", timeout=HANG_SECONDS)
+    containers[0].kill()
+    containers[0].communicate(timeout=HANG_SECONDS)
+    abandoned = abandoned_folders(tmp_path)
+    containers[1].communicate("\n", timeout=HANG_SECONDS)
     assert len(left) == 3
+    assert len(abandoned) == 1
+    assert abandoned_folders(tmp_path) == [folder for folder in left if folder != ours]
+
+
+def test_a_namespace_with_the_process_table_of_another_knows_nothing_of_it(tmp_path: Path) -> None:
+    command = ["unshare", "--pid", "--fork", "--kill-child"]
+    if os.geteuid() != 0 or subprocess.run([*command, "true"], capture_output=True).returncode != 0:
+        pytest.skip("namespaces need root and util-linux")
+    script = "from autoopt.owner import this_process; print(this_process().split('/')[2])"
+    done = subprocess.run([*command, sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "-\n"
 
 
 def test_a_process_has_one_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import typer
 
 from autoopt.cli.completion import words_to_complete
 from autoopt.cli.interrupts import ended_by_signals
-from autoopt.cli.output import example_text
+from autoopt.cli.output import USAGE_ERROR, example_text
 from autoopt.errors import EXIT_INTERRUPTED, AutooptError, ConfigError, one_line
 
 
@@ -163,8 +163,6 @@ GLOBAL_FLAGS: Final = ("--verbose", "--debug", "--no-color")
 EXIT_INPUT, EXIT_SYSTEM, EXIT_PIPE = 2, 3, 141
 MAX_PATH_CHARS: Final = 4096
 """Linux takes no longer paths."""
-UsageError: Any = typer.BadParameter.__base__
-"""The parser's base error, which typer does not export."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -196,8 +194,10 @@ def _run(arguments: list[str]) -> int:
         text, code = "\n".join(map(str, (error, *error.others))), error.exit_code
     except AutooptError as error:
         text, code = str(error), error.exit_code
-    except UsageError as error:
-        text, code = _usage_text(error), EXIT_INPUT
+    except USAGE_ERROR as error:
+        from autoopt.cli.usage_errors import usage_text
+
+        text, code = usage_text(error, arguments), EXIT_INPUT
     except OSError as error:
         text, code = _system_error_text(error), EXIT_SYSTEM
         if error.errno == errno.ENAMETOOLONG:
@@ -214,12 +214,6 @@ def _run(arguments: list[str]) -> int:
     with suppress(OSError):  # without a place for the message, the exit code tells
         sys.stderr.write(text + "\n")
     return code
-
-
-def _usage_text(error: Any) -> str:  # noqa: ANN401  the parser's base error, see `UsageError`
-    command = error.ctx.command_path if error.ctx else "autoopt"
-    message = error.format_message().rstrip(".").replace(": Value error, ", ": ")  # pydantic's words
-    return f"{command}: {message}; see '{command} --help'"
 
 
 def _system_error_text(error: OSError) -> str:

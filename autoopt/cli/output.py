@@ -7,13 +7,15 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
 if TYPE_CHECKING:
     from autoopt.json_codec import JsonValue
 
+USAGE_ERROR: Final[Any] = typer.BadParameter.__base__
+"""The parser's base error, which typer does not export."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 

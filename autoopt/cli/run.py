@@ -244,7 +244,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
         if as_json:
             print_json([result.to_json() for result in results], stream)
         elif not results:
-            typer.echo(f"no run was interrupted or cancelled{_cancelled_sweep()}")
+            typer.echo(f"no run was interrupted or cancelled{_other_runs()}")
         else:
             for result in results:
                 out = None if result.out is None else shown_folder(result.out)
@@ -316,11 +316,14 @@ def _only_candidate(*, show: bool) -> str | None:
     return records[0].id if records else None
 
 
-def _cancelled_sweep() -> str:
-    """Point to the newest cancelled run of a sweep, which the sweep resumes."""
+def _other_runs() -> str:
+    """Point to a run that another machine or container may still execute, or that a sweep resumes; the newest one."""
     from autoopt.store import open_store
 
     with open_store() as store:
+        for record in store.runs.all(status="running"):
+            host = (record.owner or "").split(".")[0]
+            return f"; run {record.id} is running on {host}, or its process ended less than a minute ago"
         for record in store.runs.all(status="cancelled"):
             if record.sweep is not None:
                 return f"; run {record.id} belongs to a cancelled sweep, which 'autoopt sweep --resume' continues"

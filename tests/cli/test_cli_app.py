@@ -59,6 +59,21 @@ def test_wrong_usage_is_one_line_on_stderr_and_exit_code_2(
     assert err.count("\n") == 1
 
 
+def test_all_wrong_options_are_said_at_once(call: Callable[..., Any]) -> None:
+    wrong = ("--labell", "x", "--trials", "x", "--minimize", "y", "--minutes")
+    code, out, err = call("--verbose", "run", "a.onnx", *wrong)
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        "autoopt run: No such option: --labell (Possible options: --label, --level)",
+        "autoopt run: Option '--minutes' requires an argument",
+        "autoopt run: Invalid value for '--minimize': 'y' is not one of 'latency', 'size', 'memory'",
+        "autoopt run: Invalid value for '--trials': must be a valid integer; see 'autoopt run --help'",
+    ]
+    code, out, err = call("store", "gc", "--keep-runs", "-1", "--jsno", "-z")
+    assert (code, out, err.count("\n")) == (2, "", 3)
+    assert "'--keep-runs': must be greater than or equal to 0; see 'autoopt store gc --help'" in err
+
+
 def test_a_system_failure_and_a_bug_have_exit_code_3_and_a_bug_asks_for_a_report(
     call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

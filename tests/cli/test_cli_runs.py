@@ -1,6 +1,7 @@
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,17 @@ def test_an_unknown_run_is_wrong_input(call: Callable[..., Any], filled: dict[st
     code, out, err = call("best", "nosuchrun")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "nosuchrun" in err
+
+
+def test_a_run_that_may_live_in_another_container_is_named(
+    call: Callable[..., Any], filled: dict[str, Any], home: Path
+) -> None:
+    with open_store(None, home) as store:
+        known = store.runs.get(filled["run"])
+        owner = "web.12345678/boot/1/1/1"
+        run = store.runs.create(replace(known, id="", status="running", result=None, owner=owner))
+    said = call("resume").out
+    assert said.startswith(f"no run was interrupted or cancelled; run {run.id} is running on web, or its process ended")
 
 
 def test_several_runs_that_can_be_resumed_are_listed(

@@ -1,0 +1,59 @@
+"""All mistakes on a command line; the parser stops at the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autoopt.cli.output import USAGE_ERROR
+
+
+def usage_text(error: Any, arguments: Sequence[str]) -> str:  # noqa: ANN401  see `USAGE_ERROR`
+    """One line for each mistake on the command line, of which `error` is the first; the last one names the help."""
+    command = error.ctx.command_path if error.ctx else "autoopt"
+    lines = dict.fromkeys(f"{command}: {_message(mistake)}" for mistake in _mistakes(error, arguments))
+    return "\n".join(lines) + f"; see '{command} --help'"
+
+
+def _message(error: Any) -> str:  # noqa: ANN401
+    message: str = error.format_message().rstrip(".")
+    message = message.partition(", unable to parse")[0]  # this and the next two: pydantic's words
+    return message.replace(": Value error, ", ": ").replace("Input should be", "must be")
+
+
+def _mistakes(error: Any, arguments: Sequence[str]) -> list[Any]:  # noqa: ANN401
+    """The error and those that follow it, if a single command was parsed."""
+    context = error.ctx
+    if context is None or hasattr(context.command, "commands"):
+        return [error]
+    mistakes = [error]
+    words = _words_after(context.command_path, arguments)
+    parser = context.command.make_parser(context)
+    values: dict[str, Any] | None = None
+    while values is None:
+        try:
+            values, _, _ = parser.parse_args(list(words))
+        except USAGE_ERROR as mistake:
+            mistakes.append(mistake)
+            others = [word for word in words if word.partition("=")[0] != getattr(mistake, "option_name", None)]
+            if len(others) == len(words):  # such as a letter in a group of flags
+                return mistakes
+            words = others
+    unknown_options = len(mistakes) > 1
+    for parameter in context.command.get_params(context):
+        # The values of unknown options look like arguments.
+        if parameter.is_eager or (unknown_options and parameter.param_type_name == "argument"):
+            continue
+        try:
+            parameter.handle_parse_result(context, values, [])
+        except USAGE_ERROR as mistake:
+            mistakes.append(mistake)
+    return mistakes
+
+
+def _words_after(command_path: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments of a command, without its own name, that of its group and the global flags before them."""
+    start = 0
+    for name in command_path.split()[1:]:
+        start = arguments.index(name, start) + 1
+    return list(arguments[start:])
