@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, without_nulls
@@ -47,6 +47,10 @@ class MeasurementSettings:
         None, "latency: p50 of the source on a quiet machine, to notice that the machine is slow"
     )
     affinity: tuple[int, ...] = _setting((), "latency: CPU cores to run on")
+    isolation: Literal["strict", "shared"] = _setting(
+        "strict",
+        "strict: nothing else runs while a latency is measured; shared: passes do, on the others (strict)",
+    )
     batch_size: int = _setting(
         0, "items per inference (the data's; else 1 for latency, as many as the model allows elsewhere)"
     )
@@ -84,6 +88,29 @@ class MeasurementSettings:
         settings._check_lists()
         settings._check_synthetic_inputs()
         return settings
+
+    def pass_cores(self, machine: Collection[int]) -> tuple[int, ...]:
+        """Cores of a machine for all work but measurements, with `isolation: shared`; empty for `strict`.
+
+        Raises:
+            InputError: passes and measurements cannot have cores of their own.
+        """
+        if self.isolation == "strict":
+            return ()
+        if not self.affinity:
+            raise InputError(
+                "'isolation: shared' needs cores for latencies; passes run on the others",
+                where="measurement",
+                remedy="name them, such as affinity: [0, 1]",
+            )
+        others = tuple(sorted(set(machine) - set(self.affinity)))
+        if not others:
+            raise InputError(
+                f"'isolation: shared' leaves no core for passes: there are {len(machine)}",
+                where="measurement",
+                remedy="name fewer cores in 'affinity', or use 'isolation: strict'",
+            )
+        return others
 
     def _check_numbers(self) -> None:
         for name in ("seconds", "target_width", "replicas", "max_pairs", "margin"):

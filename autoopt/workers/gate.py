@@ -208,7 +208,7 @@ class Gate:
         Raises:
             TimeUp: the gate did not open in time.
         """
-        patience = Patience(min(until, _deadline.get()))
+        patience = self._patience(until)
         with self._once():
             with self._locked(self._turnstile, fcntl.LOCK_EX, patience):
                 gate = self._lock(self._gate, fcntl.LOCK_SH, patience)
@@ -233,13 +233,16 @@ class Gate:
         Waits for work that is running and keeps new work out meanwhile. Args and errors as of `working`.
         """
         exclusive = fcntl.LOCK_EX
-        patience = Patience(min(until, _deadline.get()))
+        patience = self._patience(until)
         with (
             self._once(),
             self._locked(self._turnstile, exclusive, patience),
             self._within(self._lock(self._gate, exclusive, patience)) as passage,
         ):
             yield passage
+
+    def _patience(self, until: float) -> Patience:
+        return Patience(min(until, _deadline.get()))
 
     @contextmanager
     def _within(self, gate: int) -> Iterator[Passage]:

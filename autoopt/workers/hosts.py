@@ -37,6 +37,8 @@ class CallLimits:
     """Bytes; None for the worker pool's limit, 0 for none."""
     exclusive: bool = False
     """A remote host keeps other work of autoopt away from its machine. On this machine the caller holds the gate."""
+    cores: tuple[int, ...] = ()
+    """Cores that the call may use on this machine; empty for all."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class PoolHost(FunctionHost):
         self.pool = pool
 
     def call(self, function: str, payload: dict[str, Any], limits: CallLimits) -> CallResult:
-        return self.pool.call(function, payload, limits.seconds, limits.memory)
+        return self.pool.call(function, payload, limits.seconds, limits.memory, limits.cores)
 
     def describe(self, function: str, payload: dict[str, Any]) -> CallResult:
         return gated_call(self.pool, function, payload)

@@ -89,6 +89,7 @@ class WorkerPool:
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
+        cores: Sequence[int] = (),
     ) -> CallResult:
         """Run a function in a worker, after waiting for a free one.
 
@@ -97,6 +98,7 @@ class WorkerPool:
             payload: its argument.
             timeout: limit in seconds from the moment a worker is free; enforced to within 5 s.
             memory: limit in bytes; None for the pool's, 0 for no limit.
+            cores: those that the call may use; empty for all.
 
         Raises:
             Cancelled: the pool was closed.
@@ -106,7 +108,7 @@ class WorkerPool:
         if memory is None:
             memory = self.memory
         cap = memory or None
-        request = CallRequest(function, payload, cap, requested_level())
+        request = CallRequest(function, payload, cap, requested_level(), tuple(cores))
         line = protocol.encode(vars(request))
         worker = self._acquire(cap)
         logger.debug("call %s, time limit %s s, memory limit %s bytes", function, timeout, cap)

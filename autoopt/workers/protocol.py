@@ -40,6 +40,8 @@ class CallRequest:
     """Memory limit in bytes; None for no limit."""
     log_level: int = 0
     """Records of the logger `autoopt` from this `logging` level on come back; 0 for none."""
+    cores: tuple[int, ...] = ()
+    """Cores that the worker may use; empty for all of the pool's process."""
 
 
 @dataclass(frozen=True)

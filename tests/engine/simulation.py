@@ -237,6 +237,7 @@ class ReadingPool(SimulatedPool):
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
+        cores: Sequence[int] = (),
     ) -> CallResult:
         self.functions.append(function)
         if function == sources.ADMIT:

@@ -130,6 +130,14 @@ def test_work_takes_the_gate_shared_and_measurements_take_it_alone(simulation: S
     assert [kind for kind, _ in gate.entries] == ["working", "measuring"]
 
 
+def test_measurements_leave_the_cores_of_passes_alone(simulation: Simulation) -> None:
+    resources = replace(simulation.resources, gate=RecordingGate(), pass_cores=(2, 3))
+    ctx, host = replace(simulation.context(), resources=resources), FakeHost()
+    run_pass(ctx, host, request(simulation.folder), TERMS)
+    measure_alone(ctx, host)
+    assert [limits.cores for limits in host.limits] == [(2, 3), ()]
+
+
 class OvertakenGate(RecordingGate):
     """A gate whose first measurement was suspended, so that others came in."""
 

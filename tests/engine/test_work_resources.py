@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from simulation import Simulation
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.work.resources import Locks, closed_on_error
+from autoopt.errors import InputError
 from autoopt.spec import load_dag
+from autoopt.workers.limits import usable_cores
+from autoopt.workers.shared_gate import SharedGate
 
 
 def test_one_key_is_held_by_one_thread_at_a_time() -> None:
@@ -59,6 +63,20 @@ def test_opened_resources_share_one_store_and_are_closed_together(tmp_path: Path
     assert opened.scratch.is_dir()
     opened.close()
     assert not opened.scratch.exists()
+
+
+def test_latencies_may_have_cores_of_their_own(tmp_path: Path) -> None:
+    first, *others = sorted(usable_cores())
+    measurement = {"isolation": "shared", "affinity": [first]}
+    spec = load_dag({"name": "t", "passes": {"names": "name_fix"}, "chains": [["names"]], "measurement": measurement})
+    request = RunRequest(dag=spec, home=tmp_path / "home")
+    if not others:
+        with pytest.raises(InputError, match="leaves no core for passes"):
+            request.open_resources(spec)
+        return
+    with closing(request.open_resources(spec)) as opened:
+        assert isinstance(opened.gate, SharedGate)
+        assert opened.pass_cores == tuple(others)
 
 
 def test_resources_are_closed_if_the_block_fails(tmp_path: Path) -> None:

@@ -28,6 +28,13 @@ def test_a_load_that_cannot_be_measured_is_unknown() -> None:
     assert Load.between(Reading(0.0, 0.0, 0.0), Reading(0.01, 0.0, 0.0)).cores is None
 
 
+def test_work_on_other_cores_shares_only_caches() -> None:
+    before, after = Reading(0.0, 0.0, 0.0), Reading(1.0, 0.9, 0.9, runnable=3, elsewhere=1.0)
+    load = Load.between(before, after)
+    assert (load.cores, load.elsewhere, load.busy) == (pytest.approx(0.0), pytest.approx(1.0), False)
+    assert 0 < load.contention <= Load(1.0, runnable=load.runnable).contention
+
+
 def test_only_a_busy_machine_has_contention() -> None:
     assert Load(BUSY, runnable=9.0).contention == 0
     assert Load(None, runnable=9.0).contention == 0

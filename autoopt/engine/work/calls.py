@@ -92,7 +92,7 @@ def guarded_call(
 ) -> HostReply[Reply]:
     """Call a host behind the gate and within the run's limits, unless the subject is in quarantine.
 
-    What may have failed because of the machine or the set-up is tried once more, while nothing else of autoopt runs.
+    What may have failed because of the machine or the set-up is tried once more as measurements are made: alone.
 
     Raises:
         TimeUp: The deadline passed before the machine was free, or the call was cut off by it.
@@ -131,7 +131,8 @@ def _gated_call(
         began = time.monotonic()
         _report(attempt, terms, "waiting", waiting_since, began)
         seconds = attempt.call_seconds(terms.limit)
-        reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive))
+        cores = () if terms.exclusive else resources.pass_cores
+        reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive, cores))
         ended = time.monotonic()
         attempt.counts.add_seconds(terms.phase, ended - began)
         _report(attempt, terms, terms.phase, began, ended)

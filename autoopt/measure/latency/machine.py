@@ -19,14 +19,16 @@ SAMPLE_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds since some start: of the clock, of all cores busy, of this process on a core."""
+    """Seconds since some start: of the clock, of cores busy, of this process on a core."""
 
     clock: float
     busy: float
-    """-1 where the system does not report it."""
+    """Of the cores that this process may use; -1 where the system does not report it."""
     process: float
     runnable: int = 1
     """Threads of the machine that were on a core or waited for one, with this one."""
+    elsewhere: float = 0.0
+    """Of the other cores."""
 
     @staticmethod
     def now() -> Reading:
@@ -34,10 +36,18 @@ class Reading:
             statistics = Path("/proc/stat").read_text()
         except OSError:
             return Reading(time.monotonic(), -1.0, time.process_time())
-        user, nice, system, _, _, irq, softirq, steal = map(int, statistics.split("\n", 1)[0].split()[1:9])
-        busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+        all_cores, *lines = statistics.splitlines()
+        own = {f"cpu{core}" for core in affinity()}
+        busy = sum(_busy_seconds(line) for line in lines if line.partition(" ")[0] in own)
+        elsewhere = _busy_seconds(all_cores) - busy
         runnable = int(statistics.split("procs_running ", 1)[1].split("\n", 1)[0])
-        return Reading(time.monotonic(), busy, time.process_time(), runnable)
+        return Reading(time.monotonic(), busy, time.process_time(), runnable, elsewhere)
+
+
+def _busy_seconds(line: str) -> float:
+    """Seconds that a line of `/proc/stat` counts as busy."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, line.split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -45,9 +55,11 @@ class Load:
     """The activity of other programs during a measurement."""
 
     cores: float | None = None
-    """The cores that they used; None if that is not measurable."""
+    """The cores that they used, of those that this process may use; None if that is not measurable."""
     runnable: float = 0.0
     """Mean number of their threads that were on a core or waited for one."""
+    elsewhere: float = 0.0
+    """The other cores of the machine that they used."""
 
     @staticmethod
     def between(before: Reading, after: Reading) -> Load:
@@ -55,7 +67,8 @@ class Load:
         if before.busy < 0 or elapsed < SAMPLE_SECONDS:
             return Load()
         cores = ((after.busy - before.busy) - (after.process - before.process)) / elapsed
-        return Load(max(0.0, cores), max(0.0, (before.runnable + after.runnable) / 2 - 1))
+        elsewhere = (after.elsewhere - before.elsewhere) / elapsed
+        return Load(max(0.0, cores), max(0.0, (before.runnable + after.runnable) / 2 - 1), max(0.0, elsewhere))
 
     @property
     def busy(self) -> bool:
@@ -64,7 +77,9 @@ class Load:
     @property
     def contention(self) -> float:
         """The contention for caches and memory; 0 beside idle programs."""
-        return contention(self.runnable, core_count()) if self.busy else 0.0
+        if self.busy:
+            return contention(self.runnable, core_count())
+        return contention(self.runnable, os.cpu_count() or 1) if self.elsewhere > BUSY else 0.0
 
     def to_json(self) -> dict[str, JsonValue]:
         """Describe the load for the details of a measurement."""
