@@ -39,9 +39,12 @@ def finish(simulation: Simulation, workers: int = 1, **search: Any) -> RunResult
         return session.execute(search_inline)
 
 
-def retrained(first: Simulation, folder: Path, passes: Passes, workers: int = 1, **search: Any) -> RunResult:
+def retrained(
+    first: Simulation, folder: Path, passes: Passes, workers: int = 1, spread: float = 0.01, **search: Any
+) -> RunResult:
     """Run a model with the same graph and other weights, which the first run taught about."""
     second = simulate(folder, passes, store=first.store, weights="others")
+    second.pool.spread = spread
     inputs = second.inputs(**search)
     objective = Objective("latency_p50", "minimize")
     case = Case(INSPECTION, objective, Target(), Machine.of({}), inputs.problem.goal.constraints, inputs.search)
@@ -73,6 +76,10 @@ def test_the_known_best_is_tried_first_and_confirmed(
     assert result.best.passes == ("p2",)
     assert "the best known of the same graph is confirmed" in result.stopped
     assert "0.30 was expected" in result.stopped
+
+
+def test_an_interval_that_reaches_beyond_the_source_confirms(first: Simulation, tmp_path: Path, passes: Passes) -> None:
+    assert retrained(first, tmp_path / "second", passes, spread=3.0).trial_counts["total"] == 1
 
 
 @pytest.mark.parametrize("change", [faster(0.5), faster(0.3, accuracy=0.1)])
