@@ -117,6 +117,7 @@ class SimulatedPool(WorkerPool):
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
+        cores: Sequence[int] = (),
     ) -> CallResult:
         self.limits.append(timeout)
         payload = json.loads(json.dumps(payload))
@@ -245,7 +246,7 @@ class ReadingPool(SimulatedPool):
             copy.write_bytes(Path(payload["source"]).read_bytes())
             return CallResult(Outcome.OK, {"digest": digest_folder(copy.parent)})
         if function not in self.answers:
-            return super().call(function, payload, timeout, memory)
+            return super().call(function, payload, timeout, memory, cores)
         answer = self.answers[function]
         if isinstance(answer, CallResult):
             return answer
