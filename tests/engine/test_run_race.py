@@ -250,6 +250,18 @@ def test_a_race_ends_where_no_repetition_helps(tmp_path: Path) -> None:
     assert result.undecided
 
 
+@pytest.mark.parametrize("remeasure", [None, "undecided"])
+def test_the_next_run_decides_on_a_quieter_machine(tmp_path: Path, remeasure: Any) -> None:
+    simulation = simulate(tmp_path, (0.95, 0.96, 1.3))
+    simulation.pool.on_one_thread = True
+    assert finish(simulation.session()).undecided
+    measured = len(joint(simulation))
+    simulation.pool.on_one_thread = False
+    result = finish(simulation.session(remeasure=remeasure))
+    assert "identity_elimination" in joint(simulation)[measured]
+    assert result.undecided == ""
+
+
 def test_one_candidate_is_measured_until_its_ratio_is_known(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, (0.5, 0.8, 0.9))
     ctx = simulation.context()

@@ -60,7 +60,8 @@ class Race:
     evidence: Evidence = field(init=False)
     undecided: str = ""
     """The reason why the race did not decide; empty if it did."""
-    _announced: bool = field(default=False, init=False)
+    _measured: set[str] = field(default_factory=set, init=False)
+    """Keys of the candidates that this race measured."""
 
     def __post_init__(self) -> None:
         if self.ranking.evidence is not None:
@@ -119,11 +120,11 @@ class Race:
         remaining = min(attempt.remaining(), self.until - attempt.clock())
         if remaining <= 0:
             return False
-        if not self._announced:
-            self._announced = True
+        if not self._measured:
             lossy = "lossy " if self.ranking.lossy else ""
             attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
         candidates = [trial.candidate for trial in trials]
+        self._measured.update(candidate.key for candidate in candidates)
         settings = round_settings(self.evidence, candidates, number, is_certain=self.ranking.gains(trials[0]))
         settings["seconds"] = min(settings["seconds"], remaining)
         try:
@@ -164,8 +165,10 @@ class Race:
         return is_narrow and (self.ranking.gains(trial) or not self.ranking.source_meets)
 
     def _is_exhausted(self, trial: CompletedTrial) -> bool:
-        """True if most of what is not known is an error that no repetition reduces."""
+        """True if most of what is not known is an error that no repetition reduces on this machine as it is now."""
         key, metric = trial.key, self._deciding_metric
+        if key not in self._measured:
+            return False  # It may be quieter than in earlier runs.
         if self.evidence.rounds_of(key) < FEWEST_ROUNDS or not self.evidence.is_narrow(key, metric):
             return False
         return self.evidence.has(key, metric) and self.evidence.is_exhausted(key, metric)
