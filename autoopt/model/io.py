@@ -81,10 +81,10 @@ def load_small_weights(path: Path, elements: int) -> ModelProto:
     return model
 
 
-def load_beside(path: Path) -> ModelProto:
-    """Read a model with the external data in its folder, but leave references to other files."""
+def load_own_weights(path: Path) -> ModelProto:
+    """Read a model with its external data, but leave references to weights of split models."""
     model = parse(path)
-    load_weights(model, path.parent, lambda tensor: (path.parent / _location(tensor)).exists())
+    load_weights(model, path.parent, lambda tensor: not split_model.weight_at(_location(tensor)))
     return model
 
 

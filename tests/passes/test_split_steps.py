@@ -13,7 +13,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from autoopt.model import io, split_model
 from autoopt.model.files import bytes_in, digest_folder
 from autoopt.passes.execution import current_model
+from autoopt.passes.onnx_tools import graphs
 from autoopt.passes.runner import run
+from autoopt.passes.verification.equivalence import run_once
 
 WIDTH = 128
 LAYERS = 6
@@ -73,9 +75,17 @@ def steps(
             "model": {"path": str(model)},
             "steps": [{"pass": name, "params": params or {}} for name in names],
             "output": str(output),
+            "data": {"path": str(calibration(output.parent))},
             "split_folder": None if split_folder is None else str(split_folder),
         })["steps"]
     )  # fmt: skip
+
+
+def calibration(folder: Path) -> Path:
+    """Eight items of data."""
+    path = folder / "calibration.npz"
+    np.savez(path, x=np.random.default_rng(1).standard_normal((8, WIDTH), np.float32))
+    return path
 
 
 def source(folder: Path, split_folder: Path, external: bool = False) -> tuple[Path, Path]:
@@ -115,6 +125,9 @@ def test_a_pass_makes_the_same_of_a_split_model(name: str, external: bool, tmp_p
         ("weight_only_quantization", {"algorithm": "rtn"}),
         ("weight_only_quantization", {"algorithm": "k_quant", "bits": 8}),
         ("weight_only_quantization", {"quant_format": "QDQ"}),
+        ("static_quantization", {}),
+        ("static_quantization", {"quant_format": "QOperator", "weight_type": "QUInt8", "per_channel": True}),
+        ("static_quantization", {"calibrate_method": "Percentile", "bias_correction": True}),
         ("simplify", {"engine": "onnxsim"}),
         ("simplify", {"engine": "onnxscript"}),
     ],
@@ -126,6 +139,25 @@ def test_parameters_make_the_same_of_a_split_model(name: str, params: dict[str, 
     (split,) = steps(graph, tmp_path / "out", name, split_folder=shared, params=params)
     assert facts(split) == facts(whole)
     assert whole["outcome"] == "ok"
+
+
+def test_a_model_above_two_gigabytes_is_prepared_without_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / split_model.FOLDER
+    path, graph = source(tmp_path / "source", shared, external=True)
+    monkeypatch.setattr(graphs, "EXTERNAL_DATA_BYTES", WEIGHT)
+    (whole,) = steps(path, tmp_path / "whole", "quant_pre_process")
+    written = moved()
+    (split,) = steps(graph, tmp_path / "out", "quant_pre_process", split_folder=shared)
+    assert moved() - written < 2 * WEIGHT
+    assert facts(split)[:3] == facts(whole)[:3] == ("quant_pre_process", "ok", "")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    split_model.write_files(Path(split["path"]), copy)
+    feeds = {"x": np.ones((2, WIDTH), np.float32)}
+    results = [run_once(folder / "model.onnx", feeds) for folder in (copy, Path(whole["path"]))]
+    np.testing.assert_array_equal(results[0], results[1])
 
 
 def test_steps_of_one_call_build_on_split_models(tmp_path: Path) -> None:

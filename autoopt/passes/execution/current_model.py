@@ -77,7 +77,7 @@ class CurrentModel:
         if self.is_small:
             return deepcopy(self.model)
         self.release()
-        return self._load(weights=takes != "outline")
+        return self._load(weights=takes != "outline" or not is_split(self.path))
 
     def release(self) -> None:
         """Forget the model and its reference, which holds it too, unless the model is small."""

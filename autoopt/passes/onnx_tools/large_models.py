@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from autoopt.model.io import load_beside, load_weights
+from autoopt.model.io import load_own_weights, load_weights
 from autoopt.model.lazy_imports import helper, onnx
 from autoopt.model.tensors import copy_fields, packed_bytes, weight_bytes
 from autoopt.passes.base import Refused
@@ -65,7 +65,7 @@ def quantized_one_by_one() -> Iterator[None]:
     def load_with_shapes(path: Path) -> ModelProto:
         inferred = path.with_name(f"{path.stem}-inferred.onnx")
         onnx.shape_inference.infer_shapes_path(str(path), str(inferred))
-        model = load_beside(inferred)
+        model = load_own_weights(inferred)
         inferred.unlink()
         quant_utils.add_infer_metadata(model)
         return model

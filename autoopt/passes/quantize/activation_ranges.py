@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from autoopt.model import io
+from autoopt.model.files import digest_file
 from autoopt.model.session import make_plain_session
+from autoopt.model.split_model import beside_weights, is_split
 from autoopt.model.storage import artifact_digest
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large
+from autoopt.passes.onnx_tools.large_models import quantized_one_by_one
 from autoopt.passes.quantize.calibration import MAX_ITEMS, CalibrationReader, Ranges, enough_items
 from autoopt.passes.quantize.histograms import (
     BINS,
@@ -62,18 +66,29 @@ def calibrate(
     reader = CalibrationReader(context, limit or enough_items(context))
     path = context.work / "ranges.json"
     key = json.dumps([method, settings], sort_keys=True)
-    stored = io.save(model, context.work / "calibrate", external=is_large(model))
-    model_key = _cache_key(stored, reader, op_types)
-    statistics = _statistics(model_key, op_types)
-    if key not in statistics.ranges:
-        with shared(model_key, statistics):
-            if key not in statistics.ranges:
-                collector = _Collector(stored, reader, is_large(model), statistics)
-                statistics.ranges[key] = _ranges_file(collector.tensors_data(method, settings), path)
+    with _stored(model, context.work) as stored:
+        model_key = _cache_key(stored, reader, op_types)
+        statistics = _statistics(model_key, op_types)
+        if key not in statistics.ranges:
+            with shared(model_key, statistics):
+                if key not in statistics.ranges:
+                    large = is_large(model) and not is_split(stored)
+                    collector = _Collector(stored, reader, large, statistics)
+                    statistics.ranges[key] = _ranges_file(collector.tensors_data(method, settings), path)
     path.write_text(statistics.ranges[key])
     usable = {name for name, extremes in statistics.extremes.items() if _is_finite(extremes)}
     highest = {name: float(high) for name, (_, high) in statistics.extremes.items()}
     return Ranges(path, frozenset(usable), frozenset(statistics.extremes) - usable, highest)
+
+
+@contextmanager
+def _stored(model: ModelProto, work: Path) -> Iterator[Path]:
+    """The model as a file; that of an outline is beside the weights, in the working directory."""
+    if any(io.external_tensors(model)):
+        with beside_weights(model.SerializeToString(deterministic=True), Path.cwd()) as path:
+            yield path
+    else:
+        yield io.save(model, work / "calibrate", external=is_large(model))
 
 
 def _ranges_file(data: TensorsData, path: Path) -> str:
@@ -168,18 +183,18 @@ class _Collector:
         from onnxruntime.quantization import CalibrationMethod
         from onnxruntime.quantization.calibrate import create_calibrator
 
-        augmented = self._model.with_name("augmented.onnx")
-        calibrator = create_calibrator(
-            self._model,
-            self._statistics.op_types,
-            augmented_model_path=str(augmented),
-            calibrate_method=CalibrationMethod[method],
-            use_external_data_format=self._large,
-            extra_options=dict(settings),
-        )
-        if not self._large:
-            # The library's session takes all cores, and its busy loops slow down the other workers.
-            calibrator.infer_session = make_plain_session(augmented)
+        with quantized_one_by_one(), beside_weights(b"", self._model.parent) as augmented:
+            calibrator = create_calibrator(
+                self._model,
+                self._statistics.op_types,
+                augmented_model_path=str(augmented),
+                calibrate_method=CalibrationMethod[method],
+                use_external_data_format=self._large,
+                extra_options=dict(settings),
+            )
+            if not self._large:
+                # The library's session takes all cores, and its busy loops slow down the other workers.
+                calibrator.infer_session = make_plain_session(augmented)
         return calibrator
 
 
@@ -228,7 +243,10 @@ def _distribution(histograms: Mapping[str, Histogram], bins: int, scenario: str)
 
 def _cache_key(model: Path, reader: CalibrationReader, op_types: list[str]) -> str:
     """The identity of a stored model, its data and the operators to collect statistics of."""
-    digest = hashlib.sha256(artifact_digest(model).encode())
+    identity = artifact_digest(model)
+    if is_split(model):  # an outline, which holds the digests of its weights
+        identity = digest_file(model)
+    digest = hashlib.sha256(identity.encode())
     for feed in reader:
         for name in sorted(feed):
             array = feed[name]

@@ -135,7 +135,7 @@ class DynamicQuantization(Pass):
                     "EnableSubgraph": with_bodies,
                 },
             )
-        return io.load_beside(target)
+        return io.load_own_weights(target)
 
     def _has_quantizable_weights(self, model: ModelProto) -> bool:
         op_types = set(self.op_types or DYNAMIC_OPS)

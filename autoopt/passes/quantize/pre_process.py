@@ -11,6 +11,7 @@ from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import OPTIMIZERS
+from autoopt.model.split_model import came_with_external_data
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, drop_metadata, is_large, replace_items
@@ -43,6 +44,8 @@ class QuantPreProcess(Pass):
     """
 
     version = 4
+    memory_factor = 2.5  # 2.0 with 2.2 GB, whose weights it leaves where they are
+    serialized_copies = 3.0
     requires = ("name_fix", "ir_upgrade")
     conflicts = RUNTIME_BOUND
     takes = "path"
@@ -51,10 +54,12 @@ class QuantPreProcess(Pass):
     skip_symbolic_shape: Annotated[bool, "skip symbolic shape inference"] = False
     skip_optimization: Annotated[bool, Boolean(), "skip graph optimization"] = False
 
-    def run(self, model: Path) -> Path | Retry:
+    def run(self, model: Path) -> Path | ModelProto | Retry:
         target = self.context.work / "model.onnx"
         source = io.parse(model)  # without external data, which would stay in memory while the tool runs
         large = is_large(source)
+        if large and came_with_external_data(model) and opset(source) >= LOWEST_OPSET:
+            return self._outline(model, source)
         if 0 < opset(source) < LOWEST_OPSET:
             # onnxruntime's optimizer turns old operators into ones that no converter knows at their opset.
             model = io.save(at_least_opset(io.load(model), LOWEST_OPSET), self.context.work / "converted")
@@ -68,14 +73,31 @@ class QuantPreProcess(Pass):
         prepared = self._prepare(model, target, large)
         if isinstance(prepared, Retry):
             return prepared
-        for value in prepared.graph.value_info:
-            for dimension in value.type.tensor_type.shape.dim:
-                if dimension.HasField("dim_param"):
-                    dimension.Clear()
+        prepared = _without_size_names(prepared)
         if not large and not self.skip_optimization:
             prepared = self._with_joined_activations(prepared)
         onnx.save(drop_metadata(prepared, *_MARKS), target)
         return target
+
+    def _outline(self, model: Path, source: ModelProto) -> ModelProto | Retry:
+        """The prepared form of a split model, which still refers to its weights: what the tool does, without them."""
+        from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+
+        optimized = self.context.work / "optimized.onnx"
+        if not self.skip_optimization:
+            try:
+                with quiet():
+                    write_optimized(model, optimized, {"graph_optimization_level": "basic"})
+            except Exception as error:  # onnxruntime's exceptions share no class
+                return Retry(f"onnxruntime cannot optimize the model: {error}", {"skip_optimization": True})
+            source = io.parse(optimized)
+        if not self.skip_symbolic_shape:
+            try:
+                with quiet(), chdir(self.context.work):
+                    source = SymbolicShapeInference.infer_shapes(source, auto_merge=True)
+            except Exception as error:  # symbolic shape inference raises bare exceptions
+                return Retry(f"symbolic shape inference failed: {error}", {"skip_symbolic_shape": True})
+        return _without_size_names(onnx.shape_inference.infer_shapes(source))
 
     def _prepare(self, model: Path, target: Path, large: bool) -> ModelProto | Retry:
         """Write the prepared model and return it without external data.
@@ -137,6 +159,15 @@ class QuantPreProcess(Pass):
                 external_data_location=external_data,
             )
         return onnx.load(target, load_external_data=False)
+
+
+def _without_size_names(model: ModelProto) -> ModelProto:
+    """Clear the names of open sizes of inner values, in place."""
+    for value in model.graph.value_info:
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.HasField("dim_param"):
+                dimension.Clear()
+    return model
 
 
 def _lacks_ranks(model: ModelProto) -> bool:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from autoopt.errors import InputError, one_line
 from autoopt.model import io
-from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, op_counts, sort_nodes, walk_nodes
-from autoopt.passes.onnx_tools.large_models import inline_functions
+from autoopt.passes.onnx_tools.large_models import inline_functions, quantized_one_by_one
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
@@ -54,6 +53,7 @@ class Static(Pass):
     """The common part of all static quantizations; subclasses choose types and formats."""
 
     version = 5
+    takes = "outline"
     target_bound = False
     tolerance = "lossy"
     needs_data = True
@@ -124,6 +124,9 @@ class Static(Pass):
     def _quantized(self, model: ModelProto) -> ModelProto | Retry:
         """The model with its main graph and the bodies of If, Loop and Scan quantized."""
         op_types = self.quantized_op_types()
+        with_bodies = self.bodies and has_subgraphs(model)
+        if with_bodies or self.bias_correction or self.equalize != "none":
+            io.load_weights(model)  # these run parts of the model
         prepared = at_least_opset(self._equalized(model), self.lowest_opset)
         ranges = None
         if any(node.op_type in op_types for node in prepared.graph.node):
@@ -133,7 +136,7 @@ class Static(Pass):
                 reason = f"{len(failing)} of the operators stay in float, without a valid scale or an integer form"
                 excluded = sorted({*self.nodes_to_exclude, *failing})
                 return Retry(f"{reason} ({', '.join(failing[:3])})", {"nodes_to_exclude": excluded})
-        if self.bodies and has_subgraphs(prepared):
+        if with_bodies:
             retry = self._quantize_bodies(prepared)
             if retry:
                 return retry
@@ -211,27 +214,28 @@ class Static(Pass):
         target = self.context.work / "static.onnx"
         large = is_large(model)
         source: ModelProto | Path = model
-        if large:  # onnxruntime would copy it twice
+        if large and not any(io.external_tensors(model)):  # onnxruntime would copy it twice
             source = io.save(model, self.context.work / "source", external=True)
         extra_options = {"ActivationSymmetric": self.activation_symmetric}
         if self.weight_symmetric is not None:
             extra_options["WeightSymmetric"] = self.weight_symmetric
-        quantize_static(
-            source,
-            target,
-            quant_format=QuantFormat[types.quant_format],
-            op_types_to_quantize=self.quantized_op_types(),
-            per_channel=self.per_channel,
-            reduce_range=getattr(self, "reduce_range", False),
-            activation_type=QuantType[types.activation],
-            weight_type=QuantType[types.weight],
-            nodes_to_exclude=list(self.nodes_to_exclude),
-            use_external_data_format=large,
-            calibrate_method=CalibrationMethod[self.calibrate_method],
-            extra_options=extra_options,
-            calibration_cache_path=ranges,
-        )
-        return onnx.load(target)
+        with quantized_one_by_one():
+            quantize_static(
+                source,
+                target,
+                quant_format=QuantFormat[types.quant_format],
+                op_types_to_quantize=self.quantized_op_types(),
+                per_channel=self.per_channel,
+                reduce_range=getattr(self, "reduce_range", False),
+                activation_type=QuantType[types.activation],
+                weight_type=QuantType[types.weight],
+                nodes_to_exclude=list(self.nodes_to_exclude),
+                use_external_data_format=large,
+                calibrate_method=CalibrationMethod[self.calibrate_method],
+                extra_options=extra_options,
+                calibration_cache_path=ranges,
+            )
+        return io.load_own_weights(target)
 
     def _correct_biases(self, model: ModelProto, ranges: Ranges) -> None:
         from autoopt.passes.quantize.bias_correction import correct_biases, correctable
