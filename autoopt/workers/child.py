@@ -97,9 +97,11 @@ def _import(modules: Sequence[str]) -> None:
     """Import modules that forks share; elsewhere than on Linux, native libraries may not survive a fork."""
     if sys.platform != "linux" or NO_PRELOAD in sys.argv:
         return
+    gc.disable()  # modules allocate what stays
     for module in modules:
         with suppress(Exception):  # a call that needs the module will report what is wrong with it
             importlib.import_module(module)
+    gc.enable()
     gc.freeze()  # collections in forks would copy all pages
     if _has_threads():
         # Forks would lack the threads of a library: begin anew, without its modules.
