@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dag_worlds import make_info
 
 from autoopt.dag import Plan, compile_plan
+from autoopt.dag.compiler.plan import Decision
 from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
+from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.registry import PassInfo
 from autoopt.spec import load_dag
 
@@ -37,6 +40,15 @@ def test_the_tree_shows_chains_points_insertions_cuts_and_reasons() -> None:
         "cut: a -> b -> d: b.v=0: excluded by 'forbid': slow",
         "pruned: a -> c: c: pass broken is not available: no library [unavailable]",
     ]
+
+
+def test_the_tree_of_a_proposal_says_why_a_chain_comes_early_or_late() -> None:
+    prior = Prior("prefer", Scope(chain=("a",)), weight=0.9, reason="late, because it gains little", origin="library")
+    points = Prior("prefer", Scope(chain=("a",)), {"a": {"v": 1}}, origin="library")
+    dag = {"name": "d", "passes": {"a": "p"}, "chains": [["a"]]}
+    made = compile_plan(load_dag(dag), lambda name: make_info(name, 3), priors=(prior, points))
+    lines = tree_text(replace(made, decisions=(Decision("level 1", "asked"),))).splitlines()
+    assert [line for line in lines if line.startswith("order:")] == ["order: a: late, because it gains little"]
 
 
 def test_the_tree_says_what_it_leaves_out() -> None:

@@ -143,6 +143,15 @@ class Plan:
         return replace(self, learned=tuple(learned), _builder=replace(self._builder, priors=priors))
 
     @property
+    def preferences(self) -> list[Prior]:
+        """The chains that a proposal tries earlier or later than others, with the reasons."""
+        return [
+            prior
+            for prior in self._builder.priors
+            if prior.origin == "library" and prior.kind == "prefer" and prior.reason
+        ]
+
+    @property
     def chain_count(self) -> int:
         return self._tree.chain_count
 

@@ -158,6 +158,8 @@ def _proposal(plan: Plan, listed_cuts: Sequence[tuple[str, CutValue]]) -> Iterat
     """Decisions of a proposal; cuts and pruned chains by reason, because its graph is the same for most models."""
     for decision in plan.decisions:
         yield f"decided: {decision.what}: {decision.why}"
+    for preference in plan.preferences:
+        yield f"order: {preference.scope}: {preference.reason}"
     yield from _learned(plan)
     cuts: dict[str, None] = {}
     for _, cut in listed_cuts:
