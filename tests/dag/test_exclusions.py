@@ -36,7 +36,12 @@ def rule(node: str, inspection: Inspection, target: TargetSpec = CPU, **data: An
         (
             "weights",
             replace(CNN, layer_parameters={"Conv": 9900, "Gemm": 100}),
-            "convolutions hold 99% of the layers' weights; it leaves them as they are",
+            "99% of the layers' weights are in Conv, which it leaves in float",
+        ),
+        (
+            "static",
+            replace(model("GRU", "MatMul"), layer_parameters={"GRU": 9800, "MatMul": 200}),
+            "98% of the layers' weights are in GRU, which it leaves in float",
         ),
         ("static", TREES, "lower precision gains nothing on trees"),
         ("half", model("Add"), "lower precision gains nothing on a model without matrix products and convolutions"),

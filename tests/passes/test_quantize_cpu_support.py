@@ -41,6 +41,13 @@ def test_seven_bit_weights_are_the_default_where_eight_overflow(name: str) -> No
     assert default() is False
 
 
+def test_seven_bit_weights_are_for_the_cpu_alone() -> None:
+    beside_a_gpu = Accelerator("gpu", "CUDAExecutionProvider", isa=frozenset({"avx2"}))
+    parameter = registry().info("static_quantization", beside_a_gpu).parameter("reduce_range")
+    assert parameter.default is False
+    assert parameter.search is None
+
+
 def test_reduce_range_is_ignored_for_unsigned_weights() -> None:
     space = searched(registry().info("dynamic_quantization", Accelerator(isa=frozenset({"avx2"}))))
     unsigned = [point for point in space.iterate() if point["weight_type"] == "QUInt8"]

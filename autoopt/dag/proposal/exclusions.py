@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,6 +18,14 @@ from autoopt.space import Value
 from autoopt.spec.targets import TargetSpec
 
 DENSE_OPS: Final = frozenset(("MatMul", "Gemm", "LSTM", "com.microsoft::Attention"))
+PRODUCTS: Final = frozenset(("MatMul", "Gemm"))
+CONVOLUTIONS: Final = frozenset(("Conv", "ConvTranspose"))
+REACHED_OPS: Final[Mapping[str, frozenset[str]]] = {
+    "dynamic": DENSE_OPS,
+    "static": DENSE_OPS | CONVOLUTIONS,  # LSTM at run time
+    "selective": DENSE_OPS | CONVOLUTIONS,
+}
+"""Lossy node -> the layers that it reaches; other lossy nodes reach only products."""
 NEURAL_OPS: Final = DENSE_OPS | {"Conv", "ConvTranspose", "GRU", "RNN"}
 FUSABLE_OPS: Final = frozenset(
     ("Erf", "Gelu", "LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization")
@@ -41,8 +49,8 @@ TINY_WEIGHTS: Final = 10_000
 TREE_HELPERS: Final = frozenset(("Cast", "Flatten", "Identity", "Reshape", "Squeeze"))
 """Operators other than those of `ai.onnx.ml` that converters write around decision trees."""
 GRAPH_NODES: Final = ("simplify", "constants", "graph")
-CONV_SHARE: Final = 0.95
-"""Share of the layers' weights in convolutions above which methods for matrix products alone gain nothing."""
+MAX_OUT_OF_REACH: Final = 0.95
+"""Share of the layers' weights in operators that a method leaves as they are above which it gains nothing."""
 SHORT_TYPES: Final = ("int4", "uint4", "int8", "uint8")
 MAX_FLOAT_BYTES: Final = 2 << 30
 """Size of the float form of a quantized model above which it is not tried."""
@@ -136,12 +144,12 @@ def _text_ruled_out(node: str, model: Inspection, target: TargetSpec) -> str:
             text = "no convolution in this model to absorb the padding"
         case "dynamic" if not model.ops & DENSE_OPS:
             text = "the model has only convolutions, which get slower without calibration"
-        case "dynamic" | "weights" if _conv_share(model) > CONV_SHARE:
-            text = f"convolutions hold {_conv_share(model):.0%} of the layers' weights; it leaves them as they are"
-        case "session" if not target.thread_choices and target.execution_provider == CPU and not model.ops & NEURAL_OPS:
-            text = "no session option matters to this model"
         case "selective" if _layer_count(model) < MIN_LAYERS:
             text = "the model has too few layers to keep some of them in float"
+        case "dynamic" | "static" | "selective" | "weights" | "calibrated":
+            text = _out_of_reach(REACHED_OPS.get(node, PRODUCTS), model)
+        case "session" if not target.thread_choices and target.execution_provider == CPU and not model.ops & NEURAL_OPS:
+            text = "no session option matters to this model"
     return text
 
 
@@ -157,25 +165,26 @@ def _has_only_trees(model: Inspection) -> bool:
     return all(op.startswith("ai.onnx.ml::") for op in model.ops - TREE_HELPERS)
 
 
-def _conv_share(model: Inspection) -> float:
-    """Share of the layers' weights that convolutions hold."""
-    return _share_of_convolutions(model.layer_parameters)
+def _out_of_reach(reached: Collection[str], model: Inspection) -> str:
+    """The reason why a method for some operators gains nothing, because others hold nearly all weights; or ""."""
+    others = {op: count for op, count in model.layer_parameters.items() if op not in reached and count}
+    total = sum(model.layer_parameters.values())
+    if sum(others.values()) <= MAX_OUT_OF_REACH * total:
+        return ""
+    share = sum(others.values()) / total
+    return f"{share:.0%} of the layers' weights are in {', '.join(sorted(others))}, which it leaves in float"
 
 
 def conv_work_share(model: Inspection) -> float:
     """Share of the multiplications by weights that convolutions do; 0 if it is unknown."""
-    return _share_of_convolutions(model.layer_work)
+    total = sum(model.layer_work.values())
+    convolutions = sum(model.layer_work.get(op, 0) for op in CONVOLUTIONS)
+    return convolutions / total if total else 0.0
 
 
 def has_split_hard_sigmoids(model: Inspection) -> bool:
     """True if the model has hard sigmoids as additions, clips and divisions."""
     return 0 < model.op_counts.get("Clip", 0) <= model.op_counts.get("Div", 0)
-
-
-def _share_of_convolutions(amounts: Mapping[str, int]) -> float:
-    total = sum(amounts.values())
-    convolutions = sum(amounts.get(op, 0) for op in ("Conv", "ConvTranspose"))
-    return convolutions / total if total else 0.0
 
 
 def _layer_count(model: Inspection) -> int:

@@ -107,7 +107,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
             remaining,
             nodes,
             profile.fixed,
-            places=_places(inputs, reasons, has_floats=has_floats),
+            places=_places(inputs, nodes.keys() - reasons.keys(), has_floats=has_floats),
             lossy=_first_values(inputs),
         ),
     ]
@@ -118,18 +118,19 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     return Proposal(_spec(options, inputs, nodes, stages), tuple(priors), facts, reasons, tuple(decided))
 
 
-def _places(inputs: ProposalInputs, reasons: Collection[str], *, has_floats: bool) -> Places:
-    """Preparation alone comes first where it gains what the runtime does not, else last."""
+def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool) -> Places:
+    """Preparation alone comes first where it gains what the runtime does not, else last; `tried` are the nodes left."""
     places = Places("last", one_thread=inputs.inspection.parameters < SMALL_MODEL, late=_late_nodes(inputs))
     if not has_floats:
         return replace(places, floats="")
-    if inputs.generates_text and "fuse" not in reasons:
-        reason = "first, because fused attention with a cache gains without a change of results"
-        return replace(places, floats="first", reason=reason)
-    if has_split_hard_sigmoids(inputs.inspection) and "activations" not in reasons:
-        reason = "first, because hard sigmoids as single operators gain without a change of results"
-        return replace(places, floats="first", reason=reason)
-    return places
+    gain = ""
+    if inputs.generates_text and "fuse" in tried:
+        gain = "fused attention with a cache gains"
+    elif has_split_hard_sigmoids(inputs.inspection) and "activations" in tried:
+        gain = "hard sigmoids as single operators gain"
+    if not gain:
+        return places
+    return replace(places, floats="first", reason=f"first, because {gain} without a change of results")
 
 
 def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, Value]]]:

@@ -46,7 +46,9 @@ def _offer_activation_type(parameter: ParameterInfo, search: Conditional, accele
 
 def _offer_reduce_range(parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo:
     wide = sorted(accelerator.isa & WIDE_DOT_PRODUCT)
-    if wide:
+    if accelerator.execution_provider != "CPUExecutionProvider":
+        reason = "only products of x86 CPUs overflow"
+    elif wide:
         reason = f"the CPU accumulates int8 products in 32 bits ({', '.join(wide[:2])})"
     elif any(feature.startswith(X86_PREFIXES) for feature in accelerator.isa):
         # Sums of two products saturate at 16 bits there. On a ResNet, 8-bit weights gave outputs with a relative error
