@@ -237,6 +237,23 @@ def map_texts(value: object, change: Callable[[str], str]) -> object:
     return value
 
 
+def check_exists(root: str | None, *configurations: object) -> None:
+    """Refuse paths of data that do not exist, before a worker reads them, which may have to wait for a measurement.
+
+    Paths below a root are left to the worker.
+
+    Raises:
+        InputError: There is no such file or folder; all of them are named.
+    """
+    missing: list[str] = []
+    for data in configurations:
+        path = data.get("path") if isinstance(data, Mapping) else data
+        if isinstance(path, str | Path) and "://" not in str(path) and not Path(path).expanduser().exists():
+            missing.append(str(path))
+    if missing and root is None:
+        raise InputError("no such data file or folder", where=", ".join(dict.fromkeys(missing)))
+
+
 def _exists(root: str | Path, text: str) -> bool:
     """True if a text names a file or folder below or beside `root`; `.`, `/` and the like contain `root` itself."""
     if "://" in str(root) or "://" in text or "\0" in text:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from autoopt.dag import check_dag
 from autoopt.dag.compiler.chain import Chain
+from autoopt.data.config import check_exists
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
 from autoopt.engine.run.early_warnings import script_warnings, source_warnings
@@ -15,6 +16,7 @@ from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.resources import Resources, closed_on_error
 from autoopt.errors import SystemFailure, TimeUp
+from autoopt.settings import root_of_data
 from autoopt.spec import DagSpec
 from autoopt.workers import Gate
 from autoopt.workers.gate import FOREVER, deadline, notices_to, report_waiting
@@ -44,6 +46,7 @@ def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
     began = time.monotonic()
     request = request.read()
     spec = spec_of(request)
+    check_exists(root_of_data(request.data_root), request.data, request.calibration)
     check_dag(spec, model=request.model is None, data=request.data is None)
     minutes = spec.search.config().overridden(request.search).minutes
     until = min(request.until, began + minutes * 60 if minutes else FOREVER)

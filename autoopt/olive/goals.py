@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -65,14 +66,16 @@ def goals(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValue]:
         return {}
     constraints: list[JsonValue] = []
     ranked: list[_Goal] = []
-    for goal in sorted(_read(place, evaluator, remarks), key=lambda goal: goal.priority):
+    for goal in sorted(_read(place, evaluator, remarks), key=lambda goal: goal.priority or math.inf):
         constraint = _constraint(goal, remarks)
         if constraint:
             constraints.append({"metric": goal.metric, **constraint})
-        if goal.priority > 0:
+        # Who asks for an improvement wants it, though Olive does not rank by it.
+        if goal.priority > 0 or "improvement" in str(goal.limit.get("type")):
             ranked.append(goal)
     result: dict[str, JsonValue] = {}
-    objectives: list[JsonValue] = [goal.metric for goal in _objectives(ranked, remarks)]
+    # Two metrics of Olive may be one here, such as the latencies with two execution providers.
+    objectives: list[JsonValue] = list(dict.fromkeys(goal.metric for goal in _objectives(ranked, remarks)))
     if objectives:
         result["objectives"] = objectives
     if constraints:

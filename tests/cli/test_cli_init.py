@@ -125,6 +125,10 @@ def test_trees_are_not_quantized(call: Call, home: Path) -> None:
         (("run", "no.onnx"), "no.onnx: no such model file"),
         (("plan", "no.onnx"), "no.onnx: no such model file"),
         (("init", "no.onnx"), "no.onnx: no such model file"),
+        (
+            ("run", "net/model.onnx", "--data", "no.npz", "--calibration", "nor.csv"),
+            "no.npz, nor.csv: no such data file or folder",
+        ),
         (("init", "net/model.onnx", "--ep", "cudaa"), "execution_provider: unknown execution provider"),
         (("init", "net/model.onnx", "--precision", "int9"), "did you mean 'int8'?"),
         (("init", "net/model.onnx", "--data", "no.npz"), "no.npz"),

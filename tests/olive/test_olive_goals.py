@@ -55,6 +55,17 @@ def test_priorities_give_the_order_of_objectives_and_sub_types_without_one_are_n
     assert converted_goals(converted, *metrics).dag["objectives"] == ["size", "latency_mean"]
 
 
+def test_an_improvement_that_is_asked_for_is_an_objective(converted: Convert) -> None:
+    accuracy = metric("accuracy", "accuracy_score", "max-degradation", 0.05)
+    latency = metric("latency", "avg", "percent-min-improvement", 10, priority=-1)
+    assert converted_goals(converted, accuracy, latency).dag["objectives"] == ["latency_mean"]
+
+
+def test_an_objective_is_named_once(converted: Convert) -> None:
+    with_two_providers = [metric("latency", "avg"), metric("latency", "avg", priority=2)]
+    assert converted_goals(converted, *with_two_providers).dag["objectives"] == ["latency_mean"]
+
+
 def test_what_has_no_equivalent_is_named(converted: Convert) -> None:
     custom = {"name": "mine", "type": "custom", "sub_types": [{"name": "x"}]}
     rejected = [metric("accuracy", "precision"), metric("latency", "avg", "min-improvement", 3), custom]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autoopt.dag import Facts, Plan, check_dag, compile_plan, pass_infos, read_dag
+from autoopt.data.config import check_exists
 from autoopt.data.decoder import decodes
 from autoopt.data.description import DataDescription
 from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
@@ -94,8 +95,7 @@ def make_plan(  # noqa: PLR0913  the public `autoopt.plan`
 
 def _plan(request: PlanRequest) -> Plan:
     """Plan for the first target; errors as for `make_plan`."""
-    _check_exists(request.data)
-    _check_exists(request.calibration)
+    check_exists(root_of_data(request.data_root), request.data, request.calibration)
     if names_model(request.dag):
         return make_proposal(request).plan
     refuse_proposal_options(request.proposal_options)
@@ -149,12 +149,6 @@ class Plans:
         if not self.kind:
             return next(iter(self.by_name.values())).to_json(limit)
         return plans_json(self.by_name, limit, f"{self.kind}s")
-
-
-def _check_exists(data: object) -> None:
-    path = data.get("path") if isinstance(data, dict) else data
-    if isinstance(path, str | Path) and "://" not in str(path) and not Path(path).exists():
-        raise InputError("no such data", where=str(path))
 
 
 def make_plans(request: PlanRequest) -> Plans:

@@ -91,7 +91,9 @@ def mlflow_client(tracking_uri: str | None = None) -> Iterator[MlflowClient]:
         yield mlflow.MlflowClient(tracking_uri)
     except mlflow.exceptions.MlflowException as error:
         remedy = "set MLFLOW_TRACKING_URI or --tracking-uri to a server or an SQLite file (sqlite:///mlflow.db)"
-        raise InputError(f"MLflow: {one_line(redacted(str(error), uri))[:200]}", remedy=remedy) from None
+        # What follows names the classes of three libraries.
+        reason, _, _ = redacted(str(error), uri).partition(" with exception ")
+        raise InputError(f"MLflow: {one_line(reason)[:200]}", remedy=remedy) from None
 
 
 def id_of_experiment(client: MlflowClient, name: str) -> str:
