@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from children import HANG_SECONDS
+from prefect.server.api.server import RequestLimitMiddleware
 from prefect.server.database.configurations import AioSqliteConfiguration
 
-from autoopt.orchestrate.server.sqlite_writers import WriterQueue, queue_writers
+from autoopt.orchestrate.server.sqlite_writers import WriterQueue, limit_requests_only, queue_writers
 
 WRITERS = 40
 """More than the pool of the server has connections."""
@@ -71,3 +72,28 @@ def test_a_task_does_not_wait_for_itself_and_leaves_its_turn_after_an_exception(
         return order
 
     assert asyncio.run(take_turns()) == ["first", "first again", "second"]
+
+
+def test_open_websockets_leave_requests_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RequestLimitMiddleware, "__call__", RequestLimitMiddleware.__call__)  # restored afterwards
+    limit_requests_only()
+
+    async def answered() -> list[str]:
+        begun: list[str] = []
+        closing = asyncio.Event()
+
+        async def app(scope: dict[str, str], receive: object, send: object) -> None:
+            begun.append(scope["type"])
+            await closing.wait()
+
+        server = RequestLimitMiddleware(app, limit=1)
+        kinds = ("websocket", "websocket", "http", "http")
+        calls = [asyncio.create_task(server({"type": kind}, None, None)) for kind in kinds]
+        while len(begun) < 3:
+            await asyncio.sleep(0)
+        before = list(begun)
+        closing.set()
+        await asyncio.gather(*calls)
+        return before
+
+    assert asyncio.run(answered()) == ["websocket", "websocket", "http"]

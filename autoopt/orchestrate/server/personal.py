@@ -25,7 +25,7 @@ from autoopt.json_codec import JsonTypeError, from_json, to_json
 from autoopt.orchestrate.server.access import local_url, make_password, read_password, web_settings
 from autoopt.orchestrate.server.connection import DEFAULTS, SERVER, external_api, read_note, use_made_password
 from autoopt.orchestrate.server.rest import PrefectApi
-from autoopt.orchestrate.server.sqlite_writers import queue_writers
+from autoopt.orchestrate.server.sqlite_writers import limit_requests_only, queue_writers
 from autoopt.owner import is_known_alive, this_process
 from autoopt.working_folder import replacing
 
@@ -172,6 +172,7 @@ async def _serve(listening: socket.socket, idle_limit: float) -> None:
     from prefect.server.api.server import create_app
 
     queue_writers()
+    limit_requests_only()
     watch = IdleWatch(create_app(final=True))
     server = uvicorn.Server(uvicorn.Config(watch, log_level="error", lifespan="on"))
     serving = asyncio.create_task(server.serve([listening]))
