@@ -18,7 +18,7 @@ MOST_FILES: Final = 200
 """Files that are read to find DAGs and zoos."""
 PATTERNS: Final = ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml")
 TITLES: Final = {"string": "path", "object": "content"}
-"""Name of the values that a field takes besides its choices, by their type in JSON Schema."""
+"""Name of the values that a field takes, besides choices, by their type in JSON Schema."""
 Property = dict[str, Any]
 """One field of the form, as JSON Schema."""
 
@@ -53,16 +53,20 @@ def _without_none(field: Property) -> Property:
     rest = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
     if len(types) == 1:
         return {**types[0], **rest}
-    return {**rest, "anyOf": types}
+    return {**rest, "anyOf": [_titled(one) for one in types]}
 
 
 def _with_choices(field: Property, values: list[str]) -> Property:
     """The field with a list to choose from before its other types."""
     choice: Property = {"title": "choose", "type": "string", "enum": values}
     types = field.get("anyOf") or [{"type": field["type"]}]
-    others = [{**one, "title": TITLES.get(one.get("type"), "content")} for one in types]
     rest = {key: value for key, value in field.items() if key not in ("anyOf", "type")}
-    return {**rest, "anyOf": [choice, *others]}
+    return {**rest, "anyOf": [choice, *(_titled(one) for one in types)]}
+
+
+def _titled(one: Property) -> Property:
+    """One of several types of a field, with its name in the form."""
+    return {**one, "title": TITLES.get(str(one.get("type")), "content")}
 
 
 def dag_files(folder: Path) -> list[str]:

@@ -33,6 +33,7 @@ def test_numbers_are_plain_fields_and_a_dag_is_chosen_typed_or_written() -> None
     assert (form["trials"]["type"], form["trials"]["minimum"]) == ("integer", 1)
     assert (form["minutes"]["type"], form["minutes"]["exclusiveMinimum"]) == ("number", 0)
     assert form["model"]["type"] == "string"
+    assert [one["title"] for one in form["data"]["anyOf"]] == ["path", "content"]
     assert form["workers"]["default"] == 2
 
 
