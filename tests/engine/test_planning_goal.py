@@ -168,6 +168,8 @@ def test_options_of_the_command_line_override_the_goal() -> None:
     assert smaller.constraints == [Constraint("accuracy", max_drop=0.05), size]
     assert GoalOptions(minimize="memory").apply(GoalRequest(), None).objectives[0].metric == "peak_memory"
     assert GoalOptions(metric="agreement").apply(GoalRequest(), None).constraints == [DEFAULT_QUALITY["agreement"]]
+    in_decibels = Constraint("si_sdr", max_drop=0.3)
+    assert GoalOptions(metric="si_sdr").apply(GoalRequest(), LABELLED).constraints == [in_decibels]
     assert GoalOptions(metric="f1").apply(GoalRequest(), LABELLED).constraints == [Constraint("f1", max_drop=0.01)]
 
 

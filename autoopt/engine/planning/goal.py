@@ -29,6 +29,7 @@ DEFAULT_QUALITY = {
     "accuracy": Constraint("accuracy", max_drop=0.01),
     "r2": Constraint("r2", max_drop=0.01),
     "psnr": Constraint("psnr", max_drop=0.5),
+    "si_sdr": Constraint("si_sdr", max_drop=0.3),
     "perplexity": Constraint("perplexity", max_ratio=1.02),
     AGREEMENT: Constraint(AGREEMENT, min=0.98),
 }

@@ -97,7 +97,10 @@ def classes(output: object, labels: np.ndarray) -> np.ndarray:
     if predicted.dtype.kind not in "iubOU":
         predicted = _highest_scores(predicted, labels)
     if predicted.size != labels.size:
-        raise InputError(f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}")
+        raise InputError(
+            f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}",
+            remedy="--metric names the metric of another task, such as cer for CTC or map50 for boxes",
+        )
     return predicted.reshape(labels.shape)
 
 
