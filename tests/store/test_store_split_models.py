@@ -129,6 +129,22 @@ def test_a_damaged_copy_is_made_again(sqlite_store: SqlStore) -> None:
     assert digest_folder(sqlite_store.artifacts.path(digest).parent) == digest
 
 
+def test_a_damaged_weight_is_repaired_from_any_model_that_can_be_had(sqlite_store: SqlStore) -> None:
+    first, second = put_large(sqlite_store, "net"), put_large(sqlite_store, "other", seed=1)
+    sqlite_store.artifacts.path(second)  # has a copy in files of its own now
+    (common,) = set(sqlite_store.files.weights(first)) & set(sqlite_store.files.weights(second))
+    damaged = next(path for path in weights(sqlite_store) if path.name == common)
+    damaged.chmod(0o644)
+    damaged.write_bytes(bytes(WEIGHT))
+
+    def restorer(digest: str) -> Path:
+        raise SystemFailure("the source is gone", where=digest)
+
+    assert {problem.digest for problem in verify(sqlite_store).problems} == {first, second}
+    assert verify(sqlite_store, restorer).ok
+    assert verify(sqlite_store).problems == ()
+
+
 def test_a_lost_weight_comes_back_with_the_model(sqlite_store: SqlStore) -> None:
     source, made = put_large(sqlite_store, "net"), put_large(sqlite_store, "made", seed=1)
     sqlite_store.results.finish_pass_run(pass_run(source, made))

@@ -177,6 +177,13 @@ class ArtifactFiles:
         except Exception:  # unreadable, empty, not regular: in any case it is not the artifact
             return False
 
+    def heal(self, digest: str) -> bool:
+        """True if an artifact is intact, after a damaged split one was stored again from its own copy."""
+        folder = self.folder(digest)
+        if self.graph(digest).exists() and not self.is_intact(digest) and _has_digest(folder, digest):
+            self.put(folder, digest)
+        return self.is_intact(digest)
+
     def digests(self) -> set[str]:
         """The digests that have a folder."""
         folders = (folder.name for folder in self.root.glob("[0-9a-f][0-9a-f]/*"))

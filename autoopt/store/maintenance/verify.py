@@ -61,6 +61,9 @@ def verify(store: Store, repair: Restorer | None = None) -> Verification:
         # The nearest to the source first: the others are made from them.
         problems.sort(key=lambda problem: len(sql.lineage.trace(problem.digest).steps))
         problems = [_repaired(sql, problem, repair) for problem in problems]
+        for index, problem in enumerate(problems):
+            if not problem.repaired and sql.files.is_intact(problem.digest):  # by what another model shares with it
+                problems[index] = replace(problem, repaired=True, reason="")
     folders = sql.files.digests() - {record.digest for record in sql.artifacts.all()}
     leftovers = [path.name for path in sql.files.leftovers()]
     return Verification(len(present), tuple(problems), (*sorted(folders), *sorted(leftovers)))
@@ -81,6 +84,8 @@ def _is_whole(store: SqlStore, record: ArtifactRecord) -> bool:
 
 def _repaired(store: SqlStore, problem: Problem, repair: Restorer) -> Problem:
     try:
+        if store.files.heal(problem.digest):
+            return replace(problem, repaired=True)
         copy = store.artifacts.fetch(problem.digest)
         folder = copy or repair(problem.digest)
         store.artifacts.put_back(problem.digest, folder, replace_remote=copy is None)
