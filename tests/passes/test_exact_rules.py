@@ -14,6 +14,7 @@ from micro_models import made
 from autoopt.model.session import make_session
 from autoopt.passes.base import Pass
 from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxScriptOptimize, OnnxSlim, RewriteRules, Simplify
+from autoopt.passes.fusion.transformer import TransformerFusion
 from autoopt.passes.fusion.weight_folding import MatMulAddGemm
 from autoopt.passes.rewrites.local_rewrites import LocalRewrites
 
@@ -124,3 +125,28 @@ def test_a_product_that_is_broadcast_does_not_become_a_gemm(tmp_path: Any) -> No
     after = MatMulAddGemm(direction="gemm")(model)
     x = VALUES[:4].reshape(1, 4)
     np.testing.assert_array_equal(outputs_of(after, x, tmp_path), outputs_of(model, x, tmp_path))
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_fusion_keeps_the_transposition_of_square_weights(transposed: int, tmp_path: Any) -> None:
+    """PyTorch exports a linear layer over three dimensions as Gemm with transposed weights between reshapes."""
+    random = np.random.default_rng(0)
+    text = (
+        "g (float[3,5,4] x) => (float[3,5,4] y) { r = Reshape (x, flat)"
+        f" m = Gemm <alpha = 1.0, beta = 1.0, transB = {transposed}> (r, w, b) h = Reshape (m, whole)"
+        " q = Div (h, root) e = Erf (q) p = Add (e, one) t = Mul (h, p) y = Mul (t, half) }"
+    )
+    model = made(
+        text,
+        flat=np.array([-1, 4]),
+        whole=np.array([3, 5, 4]),
+        w=random.normal(size=(4, 4)).astype(np.float32),
+        b=random.normal(size=4).astype(np.float32),
+        root=np.float32(2**0.5),
+        one=np.float32(1),
+        half=np.float32(0.5),
+    )
+    x = random.normal(size=(3, 5, 4)).astype(np.float32)
+    fused = TransformerFusion(engine="onnxscript")(model)
+    assert any("Gelu" in node.op_type for node in fused.graph.node)
+    np.testing.assert_allclose(outputs_of(fused, x, tmp_path), outputs_of(model, x, tmp_path), rtol=1e-5, atol=1e-6)

@@ -29,6 +29,7 @@ def make_rules_exact() -> None:
     - Nested bounds become one Clip only if the common interval is not empty and no constant adds a dimension.
     - ScatterND with a reduction combines values instead of replacing them.
     - MatMul + Add becomes Gemm only if the sum has the shape of the product.
+    - Gemm between reshapes becomes MatMul + Add only if it transposes nothing: square weights fit either way.
     """
     from onnxscript import rewriter
     from onnxscript.rewriter.rules import common
@@ -47,6 +48,7 @@ def make_rules_exact() -> None:
         common.transpose_ab_matmul_add_to_gemm_rule,
     ):
         _guard(rule, _broadcast_product)
+    _guard(common.gemm_to_matmul_add_rule, _transposed_gemm)
 
 
 def _named_rules() -> Iterator[RewriteRule]:
@@ -127,4 +129,11 @@ def _broadcast_product(condition: Condition, context: MatchContext, values: dict
     for size, expected in zip(reversed(added.shape), reversed(product.shape), strict=False):
         if size not in (1, expected):
             return "the sum may have another shape than the product"
+    return ""
+
+
+def _transposed_gemm(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+    gemm = context.root.inputs[0].producer()
+    if gemm.attributes.get_int("transA", 0) or gemm.attributes.get_int("transB", 0):
+        return "the product is that of a transposed matrix"
     return ""
