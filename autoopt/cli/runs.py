@@ -74,7 +74,7 @@ def best(
         return exit_code(result.best is not None)
     write_run(result, sys.stdout, verbose=is_verbose(), next_step=_next_step(result))
     if why:
-        _write_operator_times(times)
+        _write_operator_times(times, result)
     return exit_code(result.best is not None)
 
 
@@ -84,12 +84,14 @@ def _operator_times(store: Store, result: RunResult) -> OperatorTimes | None:
     return profiled_operators(store, store.runs.get(result.run), result)
 
 
-def _write_operator_times(times: OperatorTimes | None) -> None:
+def _write_operator_times(times: OperatorTimes | None, result: RunResult) -> None:
     from autoopt.report.run_page import operator_table
     from autoopt.report.table import write_table
 
-    if times is None:
-        typer.echo("no times of operators: the source is best, another machine measured, or this one is busy")
+    if times is None and result.better_model is None:
+        typer.echo("no times of operators: there is no better model to compare with yours")
+    elif times is None:
+        typer.echo("no times of operators: another machine measured, or this one is busy")
     else:
         typer.echo()
         write_table(operator_table(times), sys.stdout)

@@ -194,7 +194,19 @@ def _short(value: JsonValue) -> str:
     text = json.dumps(value)
     if len(text) <= MAX_TEXT:
         return text
+    numbers = list(_numbers(value))
+    if all(number == numbers[0] for number in numbers):
+        return f"{json.dumps(numbers[0])} (all {len(numbers)} values)"
     return f"{text[:MAX_TEXT]}..."
+
+
+def _numbers(value: JsonValue) -> Iterator[JsonValue]:
+    """The numbers in nested lists."""
+    if not isinstance(value, (list, tuple)):
+        yield value
+        return
+    for item in value:
+        yield from _numbers(item)
 
 
 def _narrower_shapes(
