@@ -117,9 +117,8 @@ def test_texts_are_classes_in_sorted_order() -> None:
 
 
 def test_what_does_not_fit_is_named() -> None:
-    with pytest.raises(InputError, match="do not fit labels") as caught:
+    with pytest.raises(InputError, match=r"do not fit labels .*--metric names"):
         classes(np.zeros(3, int), np.zeros(4))
-    assert "--metric" in caught.value.remedy
     with pytest.raises(InputError, match="no output holds floats"):
         auc([LABELS], LABELS)
     with pytest.raises(InputError, match="one class per item"):

@@ -98,8 +98,8 @@ def classes(output: object, labels: np.ndarray) -> np.ndarray:
         predicted = _highest_scores(predicted, labels)
     if predicted.size != labels.size:
         raise InputError(
-            f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}",
-            remedy="--metric names the metric of another task, such as cer for CTC or map50 for boxes",
+            f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}; "
+            "--metric names the metric of another task, such as cer for CTC or map50 for boxes"
         )
     return predicted.reshape(labels.shape)
 
