@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.results import RunResult
 from autoopt.store import TrialRecord
+from autoopt.workers import Gate
 
 
 @pytest.fixture
@@ -158,6 +160,28 @@ def test_a_source_model_that_kills_its_worker_ends_the_run(tmp_path: Path, meter
     source = {"latency": 10.0, "size": 1.0, "passes": [], "dies in meter": f"autoopt.measure.worker:{meter}"}
     with pytest.raises(InputError, match=r"source.onnx: the source model cannot be measured: crashed"):
         finish(simulate(tmp_path, source=source).session())
+
+
+def test_a_machine_that_another_run_uses_is_not_blamed_on_the_source(simulation: Simulation) -> None:
+    session = simulation.session()
+    attempt = session.ctx.attempt
+    session.ctx = replace(session.ctx, attempt=replace(attempt, deadline=attempt.clock() + 0.2))
+    measuring, ended = threading.Event(), threading.Event()
+
+    def measure() -> None:
+        with Gate(simulation.folder / "gate").measuring():
+            measuring.set()
+            ended.wait()
+
+    another_run = threading.Thread(target=measure)
+    another_run.start()
+    measuring.wait()
+    try:
+        with pytest.raises(InputError, match="the time was up before the source model was measured"):
+            session.baseline()
+    finally:
+        ended.set()
+        another_run.join()
 
 
 def test_an_unknown_sampler_is_refused(tmp_path: Path) -> None:

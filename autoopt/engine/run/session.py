@@ -116,11 +116,18 @@ class Session:
         """Measure the source model, at the first call.
 
         Raises:
-            InputError: The source model crashes, hangs, exceeds the memory limit, or does not fit data and metrics.
+            InputError: The source model crashes, hangs, exceeds the memory limit, or does not fit data and metrics;
+                or the run's time was up.
         """
         if self._baseline is None:
             with self.ctx.attempt.counts.timing("baseline"):
                 measurements = evaluate(self.ctx, self.ctx.problem.source, EvaluationOptions(judged=False))
+            if measurements.outcome is Outcome.TIMEOUT and self.ctx.attempt.remaining() <= 0:
+                raise InputError(
+                    "the time was up before the source model was measured",
+                    where=self.name,
+                    remedy="allow more --minutes; runs on one machine measure one after the other",
+                )
             if measurements.outcome in FATAL:
                 message = f"the source model cannot be measured: {measurements.outcome} ({measurements.message})"
                 raise InputError(message, where=self.name)
