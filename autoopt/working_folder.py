@@ -44,7 +44,7 @@ def make_working_folder(parent: Path) -> Path:
         _lock(folder)
         (folder / OWNER_FILE).write_text(this_process())
     except OSError:  # the disk is full
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_working_folder(folder)
         raise
     return folder
 
@@ -56,7 +56,7 @@ def working_folder(parent: Path | None = None) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        _remove(folder)
+        remove_working_folder(folder)
 
 
 def working_folders(parent: Path) -> list[Path]:
@@ -111,8 +111,8 @@ def _is_unlocked(folder: Path) -> bool:
     return True
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder of this process, with its lock."""
+def remove_working_folder(folder: Path) -> None:
+    """Remove a folder of this process, and release its lock."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder in _locks:
         os.close(_locks.pop(folder))
@@ -149,4 +149,4 @@ def remove_temporary_folder() -> None:
     if _temporary_folder.cache_info().currsize:
         folder = temporary_folder()
         _temporary_folder.cache_clear()
-        _remove(folder)
+        remove_working_folder(folder)

@@ -182,3 +182,13 @@ def test_a_folder_whose_maker_was_killed_before_it_signed_is_cleared_later(tmp_p
         if name != "new":
             os.utime(folder, (0, 0))
     assert {folder.name for folder in abandoned_folders(tmp_path)} == {f"{PREFIX}old", f"{PREFIX}torn"}
+
+
+def test_a_folder_that_was_removed_leaves_no_file_open(tmp_path: Path) -> None:
+    with working_folder(tmp_path) as folder:
+        assert any(Path(os.readlink(link)).is_relative_to(folder) for link in open_files())
+    assert not any(Path(os.readlink(link)).is_relative_to(tmp_path) for link in open_files())
+
+
+def open_files() -> list[Path]:
+    return [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]

@@ -42,7 +42,7 @@ def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) 
         family=getattr(code, "family", "") or _family(code.__module__),
         summary=summary,
         parameters=parameters,
-        in_memory=getattr(code, "takes", "proto") == "proto",
+        in_memory=getattr(code, "takes", "proto") != "path",
         user_script=any(parameter.category == "object" for parameter in parameters),
         missing=_missing_library(attributes["libraries"], getattr(code, "extra", "")),
         **attributes,

@@ -49,7 +49,7 @@ def test_layers_with_activations_are_split(activation: str, kind: str, tmp_path:
     feeds = next(synthetic_feeds(source))
     expected = outputs(fused, tmp_path, feeds)[0]
     result = step(tmp_path, fused, "split_fused_layers")
-    assert result["outcome"] == "ok", result
+    assert result["outcome"] == "ok", result["message"]
     assert ops(saved(result))[:2] == ["Conv", kind]
     np.testing.assert_allclose(outputs(saved(result), tmp_path, feeds)[0], expected, atol=1e-6)
 
@@ -72,7 +72,7 @@ def test_the_layout_of_the_cpu_is_undone(padding: bool, tmp_path: Path) -> None:
         pytest.skip("onnxruntime has no layout of its own for this CPU")
     feeds = next(synthetic_feeds(source))
     result = step(tmp_path, blocked, "split_fused_layers")
-    assert result["outcome"] == "ok", result
+    assert result["outcome"] == "ok", result["message"]
     after = saved(result)
     assert {node.domain for node in after.graph.node} == {""}
     assert ops(after).count("Conv") == 3

@@ -90,3 +90,10 @@ def test_a_pass_without_run_raises() -> None:
         pass
 
     assert "Empty does not define run" in run_lifecycle(Empty(), object()).message
+
+
+def test_a_path_in_place_of_a_model_is_said() -> None:
+    pass_, calls = recording()
+    with pytest.raises(TypeError, match=r"Recording takes a ModelProto, not str; read a file with onnx.load\(\)"):
+        pass_("model.onnx")  # type: ignore[arg-type]
+    assert not calls

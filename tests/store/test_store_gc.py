@@ -47,7 +47,7 @@ def test_gc_removes_the_working_folders_of_ended_runs(sqlite_store: SqlStore) ->
     assert set(working_folders(work)) == {ours, unknown, dead}, "a dry run changes nothing"
     collect(sqlite_store, dry_run=False)
     assert set(working_folders(work)) == {ours, unknown}
-    for path in (unknown, unknown / OWNER_FILE):
+    for path in (unknown, *unknown.iterdir()):
         os.utime(path, (0, 0))
     collect(sqlite_store, dry_run=False)
     assert working_folders(work) == [ours]

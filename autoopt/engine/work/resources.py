@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from autoopt.engine.work.hosts import Hosts
 from autoopt.store import Store
 from autoopt.workers import Gate, WorkerPool
 from autoopt.workers.quarantine import Deaths
+from autoopt.working_folder import remove_working_folder
 
 
 class Locks:
@@ -63,7 +63,7 @@ class Resources:
     def close(self) -> None:
         """End the workers, remove the scratch folder and close the store's connections."""
         self.stop()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        remove_working_folder(self.scratch)
         self.store.close()
 
 

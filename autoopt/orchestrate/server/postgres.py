@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.errors import SystemFailure
-from autoopt.working_folder import make_working_folder
+from autoopt.working_folder import make_working_folder, remove_working_folder
 
 FOLDER = "prefect-postgres"
 """Folder in the home with the data."""
@@ -106,7 +106,7 @@ class LocalPostgres:
     def clean_up(self) -> None:
         """Remove the folder of the socket if it is a temporary one."""
         if self.socket_folder != self.folder:
-            shutil.rmtree(self.socket_folder.parent, ignore_errors=True)
+            remove_working_folder(self.socket_folder.parent)
 
     def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         try:

@@ -116,13 +116,19 @@ def run_in_process(pass_: LifecyclePass, model: ModelProto) -> ModelProto:
 
     Raises:
         Refused: the pass refuses, fails, or asks for other parameters. The text says why.
+        TypeError: `model` is something else, such as a path.
     """
+    from onnx import ModelProto
+
+    name = type(pass_).__name__
+    if not isinstance(model, ModelProto):
+        raise TypeError(f"{name} takes a ModelProto, not {type(model).__name__}; read a file with onnx.load()")
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         context = PassContext(model_path=save(model, work / "source"), work=work, accelerator=Accelerator())
         result = run_on_proto(pass_, deepcopy(model), context)
     if not result.outcome.good:
-        raise Refused(f"{type(pass_).__name__} {result.outcome}: {result.message}")
+        raise Refused(f"{name} {result.outcome}: {result.message}")
     if result.outcome is Outcome.UNCHANGED:
         return model
     return result.model

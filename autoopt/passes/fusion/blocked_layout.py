@@ -28,6 +28,17 @@ def is_blocked(model: ModelProto) -> bool:
     return any(node.domain == BLOCKED_DOMAIN for node in model.graph.node)
 
 
+def may_have_blocks_of(model: ModelProto, block_size: int) -> bool:
+    """Tell if the weights of all convolutions in blocks can be made of blocks of this many channels."""
+    constants = constant_tensors(model.graph)
+    for node in model.graph.node:
+        if node.domain == BLOCKED_DOMAIN and node.op_type == "Conv":
+            outputs, inputs = constants[node.input[1]].dims[:2]
+            if outputs % block_size or (inputs > block_size and inputs % block_size):
+                return False
+    return True
+
+
 def to_plain_layout(model: ModelProto, block_size: int) -> None:
     """Replace all operators that take channels in blocks, in place; convolutions become FusedConv."""
     layout = _PlainLayout(model.graph, value_names(model), block_size)

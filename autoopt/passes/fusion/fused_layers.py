@@ -10,7 +10,7 @@ from autoopt.model.plain_forms import FUSED_LAYERS
 from autoopt.model.tensors import op_name, walk_graphs
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.fusion.blocked_layout import is_blocked, to_plain_layout
+from autoopt.passes.fusion.blocked_layout import is_blocked, may_have_blocks_of, to_plain_layout
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     constant_tensors,
@@ -53,7 +53,7 @@ class SplitFusedLayers(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         self._was_blocked = is_blocked(model)
         if self._was_blocked:
-            to_plain_layout(model, self.block_size or self._usual_block())
+            to_plain_layout(model, self.block_size or self._likely_block(model))
         names = value_names(model)
         types = _types(model)
         split = [_Splitter(graph, names, types).split() for graph in walk_graphs(model.graph)]
@@ -62,14 +62,17 @@ class SplitFusedLayers(Pass):
     def after_rejection(self, problem: str) -> Retry | None:
         if self.block_size or not self._was_blocked:
             return None
-        other = BLOCK_SIZES.difference((self._usual_block(),))
-        return Retry(f"blocks of {self._usual_block()} channels: {problem}", {"block_size": min(other)})
+        other = BLOCK_SIZES.difference((self._block,))
+        return Retry(f"blocks of {self._block} channels: {problem}", {"block_size": min(other)})
 
-    def _usual_block(self) -> int:
-        """The channels of a block on this CPU, for which the model was saved if it runs here."""
+    def _likely_block(self, model: ModelProto) -> int:
+        """The channels of a block on this CPU, or the other number if the weights do not fit them."""
         isa = self.context.accelerator.isa
         is_narrow = any(feature.startswith("sse") for feature in isa) and "avx512f" not in isa
-        return min(BLOCK_SIZES) if is_narrow else max(BLOCK_SIZES)
+        self._block = max(BLOCK_SIZES)
+        if is_narrow or not may_have_blocks_of(model, self._block):
+            self._block = min(BLOCK_SIZES)
+        return self._block
 
 
 def _types(model: ModelProto) -> dict[str, TypeProto.Tensor]:
