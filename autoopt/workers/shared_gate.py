@@ -1,4 +1,4 @@
-"""The gate of a run that measures on cores of its own, while its other work goes on (`isolation: shared`)."""
+"""The gate of a run whose passes continue on other cores while it measures (`isolation: shared`)."""
 
 from __future__ import annotations
 

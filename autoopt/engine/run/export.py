@@ -337,7 +337,7 @@ def _recipe(
 
 
 def _figures(model: ModelResult) -> dict[str, object]:
-    """What was measured, for `run.py` to compare with."""
+    """The recorded measurement with which `run.py` compares its own."""
     round_ratios = to_json(model.measured.round_ratios)
     return {"metrics": dict(model.metrics), "ratios": to_json(model.ratios), "round_ratios": round_ratios}
 
