@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -117,6 +119,31 @@ def test_vectors_of_tokens_are_those_of_a_usual_name_with_a_mask(name: str, mask
     values = [RNG.normal(0, 0.1, (1, 9, 48)) for _ in range(ITEMS)]
     masks = [np.ones(9, int) for _ in values] if masked else []
     (part,) = parts_of([values], [name], [None], masks=masks)
+    assert part.kind == kind
+
+
+def scores_of_many_classes() -> np.ndarray:
+    scores = RNG.normal(0, 2, (1, 200))
+    scores[0, RNG.integers(200)] += 12
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("name", "example", "kind"),
+    [
+        ("output", lambda: RNG.normal(1, 15, (1, 1, 1, 96)), "embedding"),
+        ("output", scores_of_many_classes, "classes"),
+        ("output", lambda: RNG.normal(0, 0.2, (1, 96)), "values"),
+        ("sentence_embedding", lambda: RNG.normal(0, 0.2, (1, 96)), "embedding"),
+        ("feats", lambda: RNG.uniform(0, 9, (1, 96)), "embedding"),
+        ("features", lambda: RNG.normal(0, 0.2, (1, 8, 6, 6)), "values"),
+        ("output", lambda: np.log(softmax(RNG.normal(0, 6, (1, 96)))), "classes"),
+    ],
+)
+def test_an_embedding_is_told_from_scores_of_many_classes_by_its_name_or_its_values(
+    name: str, example: Callable[[], np.ndarray], kind: str
+) -> None:
+    (part,) = parts_of([[example() for _ in range(ITEMS)]], [name], [None])
     assert part.kind == kind
 
 

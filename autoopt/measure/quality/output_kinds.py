@@ -25,8 +25,14 @@ Decode: TypeAlias = Callable[[Outputs, int], Boxes]
 
 KEYPOINT_NAMES: Final = re.compile(r"key_?point|landmark|kpt|joint|pose|xyz", re.IGNORECASE)
 TOKEN_NAMES: Final = re.compile(r"last_hidden_state|token_embedding", re.IGNORECASE)
+EMBEDDING_NAMES: Final = re.compile(
+    r"embed|feature|descriptor|(^|[_.])(emb|feat|vec|vector)s?([_.]|\d|$)", re.IGNORECASE
+)
 FEWEST_FEATURES: Final = 32
-"""Numbers for each token from which an output of such a name counts as token embeddings."""
+"""Numbers for each item, or for each token, from which an output may be an embedding."""
+LEAST_PEAK: Final = 2.0
+"""How much farther from the mean the highest of many logits is than the lowest, at least. Classifiers push one class
+up: 3.0 for the 214 file types of magika. Embeddings have no such side: 1.3 for the 96 numbers of openwakeword's."""
 POSITIVE_COORDINATES: Final = 0.9
 """Share of coordinates that are not negative from which pairs or triples of numbers count as keypoints."""
 DECIDED: Final = 0.9
@@ -101,11 +107,13 @@ def _part(index: int, items: Sequence[np.ndarray], name: str, shape: Sequence[Di
     if KEYPOINT_NAMES.search(name) and _point_size(items) is not None:
         return Part((index,), "keypoints")
     axis = class_axis(items, shape)
+    if _are_embeddings(items, name, are_logits=axis is not None):
+        return Part((index,), "embedding")
     if axis is not None:
         blank = _blank(items, axis)
-        if blank is not None:
-            return Part((index,), "sequence", axis, blank)
-        return Part((index,), "classes", axis)
+        if blank is None:
+            return Part((index,), "classes", axis)
+        return Part((index,), "sequence", axis, blank)
     kind: Kind = "values"
     if _are_events(items):
         kind = "events"
@@ -139,11 +147,35 @@ def _are_events(items: Sequence[np.ndarray]) -> bool:
 
 
 def _are_unit_vectors(items: Sequence[np.ndarray]) -> bool:
-    if len(items) < 2 or items[0].size < 8 or len({item.shape for item in items}) > 1:
-        return False
-    if sum(size > 1 for size in items[0].shape) != 1:
+    if not _are_vectors(items, 8):
         return False
     return bool(np.allclose([np.linalg.norm(item) for item in items], 1, atol=1e-3))
+
+
+def _are_embeddings(items: Sequence[np.ndarray], name: str, *, are_logits: bool) -> bool:
+    """True for a vector for each item that its name calls an embedding, or logits of which none stands out."""
+    if not _are_vectors(items, FEWEST_FEATURES):
+        return False
+    if EMBEDDING_NAMES.search(name):
+        return True
+    return are_logits and not _have_peaks(items)
+
+
+def _are_vectors(items: Sequence[np.ndarray], fewest: int) -> bool:
+    """True for one vector of at least `fewest` numbers for each of several items, all of one shape."""
+    if len(items) < 2 or items[0].size < fewest or len({item.shape for item in items}) > 1:
+        return False
+    return bool(sum(size > 1 for size in items[0].shape) == 1)
+
+
+def _have_peaks(vectors: Sequence[np.ndarray]) -> bool:
+    """True for scores of many classes: all of one sign, or the highest stands out more than the lowest."""
+    values = np.stack([vector.ravel() for vector in vectors]).astype(np.float64)
+    if values.min() >= 0 or values.max() <= 0:
+        return True
+    means = values.mean(axis=1)
+    above, below = values.max(axis=1) - means, means - values.min(axis=1)
+    return float(above.mean()) >= LEAST_PEAK * float(below.mean())
 
 
 def _are_token_vectors(items: Sequence[object], masks: Sequence[np.ndarray]) -> bool:
