@@ -14,6 +14,7 @@ from typing import Final, TextIO
 import typer
 
 from autoopt.cli.completion import words_to_complete
+from autoopt.cli.help_page import set_help_pages
 from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import USAGE_ERROR, example_text
 from autoopt.errors import EXIT_INTERRUPTED, AutooptError, ConfigError, one_line
@@ -32,132 +33,149 @@ class Command:
         self.examples = examples
 
 
-COMMANDS: Final[dict[str, Command]] = {
-    "init": Command("init:init", "Propose a dag.yaml for a model.", "autoopt init model.onnx --data test.npz"),
-    "plan": Command(
-        "plan:plan",
-        "Show the chains of a DAG, and what was pruned and why.",
-        "autoopt plan model.onnx",
-        "autoopt plan dag.yaml --model model.onnx",
-    ),
-    "run": Command(
-        "run:run",
-        "Search a DAG for the best model and write it to out/.",
-        "autoopt run model.onnx",
-        "autoopt run model.onnx --data test.npz",
-        "autoopt run model.onnx --data images/ --image-size 224x224 --minimize size",
-        "autoopt run dag.yaml --model model.onnx --minutes 5",
-    ),
-    "resume": Command("run:resume", "Resume interrupted runs.", "autoopt resume", "autoopt resume 1f2e3d4c5b6a"),
-    "sweep": Command(
-        "sweep:sweep",
-        "Run over a zoo and compare with the last good sweep.",
-        "autoopt sweep zoo.yaml",
-        "autoopt sweep zoo.yaml --nightly --only cnn",
-    ),
-    "check": Command(
-        "sweep:check",
-        "Compare a zoo with its last good sweep, for CI.",
-        "autoopt check zoo.yaml --junit autoopt.xml",
-    ),
-    "nights": Command(
-        "nights:nights",
-        "Show the sweeps of a zoo over time.",
-        "autoopt nights production",
-        "autoopt nights --compare 1f2e3d4c5b6a latest",
-    ),
-    "bisect": Command(
-        "nights:bisect",
-        "Find out by measuring what made a model slower.",
-        "autoopt bisect latest cnn",
-        "autoopt bisect 1f2e3d4c5b6a cnn --minutes 10",
-    ),
-    "promote": Command(
-        "releases:promote",
-        "Release a model of a zoo; nights compare with it.",
-        "autoopt promote cnn --to /srv/models/cnn",
-        "autoopt promote 1f2e3d4c5b6a 3 --to mlflow:cnn",
-    ),
-    "rollback": Command(
-        "releases:rollback", "Go back to the previous release of a model.", "autoopt rollback production/cnn"
-    ),
-    "releases": Command("releases:releases", "List current and past releases.", "autoopt releases production"),
-    "serve": Command(
-        "serve:serve",
-        "Start a Prefect server, workers and deployments.",
-        'autoopt serve --zoo zoo.yaml --cron "0 2 * * *"',
-    ),
-    "passes": Command(
-        "passes:app",
-        "List passes, show one, or create one from a template.",
-        "autoopt passes list",
-        "autoopt passes show static_quantization",
-    ),
-    "apply": Command(
-        "apply:apply",
-        "Apply one pass to a model.",
-        "autoopt apply dynamic_quantization model.onnx -o small.onnx --param per_channel=true",
-    ),
-    "compare-models": Command(
-        "compare_models:compare_models",
-        "Compare two models layer by layer.",
-        "autoopt compare-models model.onnx out/model.onnx",
-    ),
-    "runs": Command("runs:runs", "List runs.", "autoopt runs --limit 5"),
-    "best": Command("runs:best", "Show the result of a run: best model and Pareto front.", "autoopt best latest"),
-    "export": Command(
-        "exports:export",
-        "Write the best model, or a trial's, as a package.",
-        "autoopt export",
-        "autoopt export latest 3 -o small.zip",
-    ),
-    "export-optuna": Command(
-        "exports:export_optuna",
-        "Write a run as an Optuna study, for optuna-dashboard.",
-        "autoopt export-optuna latest -o study.db",
-    ),
-    "export-mlflow": Command(
-        "exports:export_mlflow",
-        "Log a run to MLflow.",
-        "autoopt export-mlflow latest --tracking-uri http://localhost:5000",
-    ),
-    "export-openlineage": Command(
-        "exports:export_openlineage",
-        "Write a run as OpenLineage events.",
-        "autoopt export-openlineage latest -o events.jsonl",
-    ),
-    "view": Command("view:view", "Show a model's graph in Netron.", "autoopt view model.onnx", "autoopt view latest"),
-    "lineage": Command(
-        "lineage:lineage", "Show how a model was made.", "autoopt lineage latest", "autoopt lineage out/model.onnx"
-    ),
-    "replay": Command(
-        "lineage:replay", "Rebuild a model from its recipe.", "autoopt replay out/recipe.json --model model.onnx"
-    ),
-    "report": Command("runs:report", "Write a run as an HTML page.", "autoopt report latest"),
-    "compare": Command("runs:compare", "Compare the best models of two runs.", "autoopt compare 1f2e3d4c5b6a latest"),
-    "import-olive": Command(
-        "import_olive:import_olive",
-        "Convert a configuration of Olive into a dag.yaml.",
-        "autoopt import-olive config.json -o dag.yaml",
-    ),
-    "examples": Command(
-        "examples:examples",
-        "Copy example DAGs, with a small model and its data.",
-        "autoopt examples",
-        "autoopt examples -o mine",
-    ),
-    "schema": Command(
-        "schema:schema", "Print the JSON Schema of dag.yaml or zoo.yaml.", "autoopt schema dag -o dag.schema.json"
-    ),
-    "store": Command("store:app", "Verify, clean, measure, export and import the store.", "autoopt store verify"),
-    "knowledge": Command(
-        "knowledge:app",
-        "Share what runs taught about passes with other stores.",
-        "autoopt knowledge show model.onnx",
-    ),
-    "doctor": Command("doctor:doctor", "Check the installation and suggest fixes.", "autoopt doctor"),
+COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
+    "Optimize": {
+        "init": Command("init:init", "Propose a dag.yaml for a model.", "autoopt init model.onnx --data test.npz"),
+        "plan": Command(
+            "plan:plan",
+            "Show the chains of a DAG, and what was pruned and why.",
+            "autoopt plan model.onnx",
+            "autoopt plan dag.yaml --model model.onnx",
+        ),
+        "run": Command(
+            "run:run",
+            "Search a DAG for the best model and write it to out/.",
+            "autoopt run model.onnx",
+            "autoopt run model.onnx --data test.npz",
+            "autoopt run model.onnx --data images/ --image-size 224x224 --minimize size",
+            "autoopt run dag.yaml --model model.onnx --minutes 5",
+        ),
+        "resume": Command("run:resume", "Resume interrupted runs.", "autoopt resume", "autoopt resume 1f2e3d4c5b6a"),
+    },
+    "Look at results": {
+        "runs": Command("runs:runs", "List runs.", "autoopt runs --limit 5"),
+        "best": Command("runs:best", "Show the result of a run: best model and Pareto front.", "autoopt best latest"),
+        "report": Command("runs:report", "Write a run as an HTML page.", "autoopt report latest"),
+        "compare": Command(
+            "runs:compare", "Compare the best models of two runs.", "autoopt compare 1f2e3d4c5b6a latest"
+        ),
+        "lineage": Command(
+            "lineage:lineage", "Show how a model was made.", "autoopt lineage latest", "autoopt lineage out/model.onnx"
+        ),
+        "view": Command(
+            "view:view", "Show a model's graph in Netron.", "autoopt view model.onnx", "autoopt view latest"
+        ),
+    },
+    "Use results elsewhere": {
+        "export": Command(
+            "exports:export",
+            "Write the best model, or a trial's, as a package.",
+            "autoopt export",
+            "autoopt export latest 3 -o small.zip",
+        ),
+        "replay": Command(
+            "lineage:replay", "Rebuild a model from its recipe.", "autoopt replay out/recipe.json --model model.onnx"
+        ),
+        "export-optuna": Command(
+            "exports:export_optuna",
+            "Write a run as an Optuna study, for optuna-dashboard.",
+            "autoopt export-optuna latest -o study.db",
+        ),
+        "export-mlflow": Command(
+            "exports:export_mlflow",
+            "Log a run to MLflow.",
+            "autoopt export-mlflow latest --tracking-uri http://localhost:5000",
+        ),
+        "export-openlineage": Command(
+            "exports:export_openlineage",
+            "Write a run as OpenLineage events.",
+            "autoopt export-openlineage latest -o events.jsonl",
+        ),
+    },
+    "Zoos of models, every night": {
+        "sweep": Command(
+            "sweep:sweep",
+            "Optimize a zoo and compare with its last good sweep.",
+            "autoopt sweep zoo.yaml",
+            "autoopt sweep zoo.yaml --nightly --only cnn",
+        ),
+        "check": Command(
+            "sweep:check",
+            "Measure a zoo again and compare, for CI.",
+            "autoopt check zoo.yaml --junit autoopt.xml",
+        ),
+        "nights": Command(
+            "nights:nights",
+            "Show the sweeps of a zoo over time.",
+            "autoopt nights production",
+            "autoopt nights --compare 1f2e3d4c5b6a latest",
+        ),
+        "bisect": Command(
+            "nights:bisect",
+            "Find by measuring what made a model slower.",
+            "autoopt bisect latest cnn",
+            "autoopt bisect 1f2e3d4c5b6a cnn --minutes 10",
+        ),
+        "promote": Command(
+            "releases:promote",
+            "Release a model; later sweeps compare with it.",
+            "autoopt promote cnn --to /srv/models/cnn",
+            "autoopt promote 1f2e3d4c5b6a 3 --to mlflow:cnn",
+        ),
+        "rollback": Command(
+            "releases:rollback", "Go back to the previous release of a model.", "autoopt rollback production/cnn"
+        ),
+        "releases": Command("releases:releases", "List current and past releases.", "autoopt releases production"),
+        "serve": Command(
+            "serve:serve",
+            "Start a Prefect server, workers and deployments.",
+            'autoopt serve --zoo zoo.yaml --cron "0 2 * * *"',
+        ),
+    },
+    "Single passes and models": {
+        "passes": Command(
+            "passes:app",
+            "List passes, show one, or create one from a template.",
+            "autoopt passes list",
+            "autoopt passes show static_quantization",
+        ),
+        "apply": Command(
+            "apply:apply",
+            "Apply one pass to a model.",
+            "autoopt apply dynamic_quantization model.onnx -o small.onnx --param per_channel=true",
+        ),
+        "compare-models": Command(
+            "compare_models:compare_models",
+            "Compare two models layer by layer.",
+            "autoopt compare-models model.onnx out/model.onnx",
+        ),
+    },
+    "Setup and store": {
+        "doctor": Command("doctor:doctor", "Check the installation and suggest fixes.", "autoopt doctor"),
+        "examples": Command(
+            "examples:examples",
+            "Copy example DAGs, with a small model and its data.",
+            "autoopt examples",
+            "autoopt examples -o mine",
+        ),
+        "schema": Command(
+            "schema:schema", "Print the JSON Schema of dag.yaml or zoo.yaml.", "autoopt schema dag -o dag.schema.json"
+        ),
+        "import-olive": Command(
+            "import_olive:import_olive",
+            "Convert a configuration of Olive into a dag.yaml.",
+            "autoopt import-olive config.json -o dag.yaml",
+        ),
+        "store": Command("store:app", "Verify, clean, back up, export and import the store.", "autoopt store verify"),
+        "knowledge": Command(
+            "knowledge:app",
+            "Share what runs taught about passes.",
+            "autoopt knowledge show model.onnx",
+        ),
+    },
 }
-"""By name, in the order of the help page."""
+"""By title of the group and name, in the order of the help page."""
+COMMANDS: Final = {name: command for group in COMMAND_GROUPS.values() for name, command in group.items()}
 GLOBAL_FLAGS: Final = ("--verbose", "--debug", "--no-color")
 """Flags accepted before and after the name of the command."""
 EXIT_INPUT, EXIT_SYSTEM, EXIT_PIPE = 2, 3, 141
@@ -239,18 +257,25 @@ def build(name: str | None) -> typer.Typer:
         epilog=example_text("autoopt run model.onnx", "autoopt run model.onnx --data test.npz"),
     )
     app.callback()(_global_options)
-    for command_name, command in COMMANDS.items():
-        if command_name != name:
-            app.command(command_name, help=command.help)(_not_called)
-            continue
-        module, _, attribute = command.place.partition(":")
-        item = getattr(import_module(f"autoopt.cli.{module}"), attribute)
-        epilog = example_text(*command.examples)
-        if isinstance(item, typer.Typer):
-            app.add_typer(item, name=name, help=command.help, epilog=epilog)
-        else:
-            app.command(name, epilog=epilog)(item)
+    for title, commands in COMMAND_GROUPS.items():
+        for command_name, command in commands.items():
+            if command_name == name:
+                _add(app, name, command)
+            else:
+                app.command(command_name, help=command.help, rich_help_panel=title)(_not_called)
+    set_help_pages(app)
     return app
+
+
+def _add(app: typer.Typer, name: str, command: Command) -> None:
+    """Add a command with its implementation."""
+    module, _, attribute = command.place.partition(":")
+    item = getattr(import_module(f"autoopt.cli.{module}"), attribute)
+    epilog = example_text(*command.examples)
+    if isinstance(item, typer.Typer):
+        app.add_typer(item, name=name, help=command.help, epilog=epilog)
+    else:
+        app.command(name, epilog=epilog)(item)
 
 
 def _show_version(requested: bool) -> None:

@@ -23,17 +23,20 @@ if TYPE_CHECKING:
 
 def apply(  # noqa: PLR0913, PLR0917  options of the command
     name: Annotated[str, typer.Argument(metavar="PASS", help="Name or alias of a pass.", autocompletion=complete_pass)],
-    model: Annotated[Path, typer.Argument(help="The model (.onnx).")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model (.onnx).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the new model.")],
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter; the value is JSON or plain text."),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Calibration data.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="PATH", help="Calibration data.")] = None,
     data_root: Annotated[
-        str | None, typer.Option(help="Folder or URL that relative paths in `data` parameters start from.")
+        str | None,
+        typer.Option(metavar="PATH", help="Folder or URL that relative paths in `data` parameters start from."),
     ] = None,
-    user_script: Annotated[str | None, typer.Option(help="Python file or URL that registers passes.")] = None,
+    user_script: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Python file or URL that registers passes.")
+    ] = None,
     device: TargetDevice = None,
     ep: TargetProvider = None,
     as_json: AsJson = False,

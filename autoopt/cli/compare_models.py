@@ -28,7 +28,7 @@ def compare_models(
     first: Annotated[Path, typer.Argument(metavar="A.onnx", help="The reference model.")],
     second: Annotated[Path, typer.Argument(metavar="B.onnx", help="The model made from it.")],
     data: Annotated[
-        str | None, typer.Option(help="Data to run on [default: generated from the model's inputs].")
+        str | None, typer.Option(metavar="PATH", help="Data to run on [default: generated from the model's inputs].")
     ] = None,
     items: Annotated[int, typer.Option(min=1, help="Number of items to run.")] = 4,
     every: Annotated[bool, typer.Option("--all", help="Show all layers, not only those that differ.")] = False,

@@ -16,15 +16,27 @@ if TYPE_CHECKING:
     from autoopt.json_codec import JsonValue
 
 Layout = Literal["NCHW", "NHWC"]
+DATA: Final = "Data"
 IMAGE_OPTIONS: Final = ("image_size", "layout", "grayscale")
 Data = Annotated[
     str | None,
-    typer.Option(help="Evaluation data (.npz, .csv, folder of images or WAV files, ...); labels optional."),
+    typer.Option(
+        metavar="PATH",
+        help="Evaluation data (.npz, .csv, folder of images or WAV files, ...); labels optional.",
+        rich_help_panel=DATA,
+    ),
 ]
-Calibration = Annotated[str | None, typer.Option(help="Calibration data [default: the evaluation data].")]
+Calibration = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Calibration data [default: the evaluation data].", rich_help_panel=DATA),
+]
 DataRoot = Annotated[
     str | None,
-    typer.Option(help="Folder or URL that relative data paths start from [default: AUTOOPT_DATA_ROOT]."),
+    typer.Option(
+        metavar="PATH",
+        help="Folder or URL that relative data paths start from [default: AUTOOPT_DATA_ROOT].",
+        rich_help_panel=DATA,
+    ),
 ]
 
 
@@ -38,38 +50,56 @@ class DataOptions:
             metavar="NAME",
             help="Column or array of --data with the labels [default: label, target, y, ...]; for a folder of images "
             "or WAV files, a CSV file of name and class [default: the sub-folders].",
+            rich_help_panel=DATA,
         ),
     ] = None
     inputs: Annotated[
         str | None,
-        typer.Option(metavar="A,B,...", help="Columns or arrays of --data that are the input [default: all others]."),
+        typer.Option(
+            metavar="A,B,...",
+            help="Columns or arrays of --data that are the input [default: all others].",
+            rich_help_panel=DATA,
+        ),
     ] = None
     image_size: Annotated[
         str | None,
         typer.Option(
             metavar="HxW",
             help="Resize images to this height and width, such as 224x224; without data, the size of generated images.",
+            rich_help_panel=DATA,
         ),
     ] = None
     grayscale: Annotated[
-        bool | None, typer.Option("--grayscale", help="Read images with one channel instead of three.")
+        bool | None,
+        typer.Option("--grayscale", help="Read images with one channel instead of three.", rich_help_panel=DATA),
     ] = None
     scale: Annotated[
         float | None,
         typer.Option(
-            help="Factor on the values of images [default: 0.00392157, 0..255 to 0..1], WAV files (-1 to 1) or arrays."
+            help="Factor for the values of images [default: 1/255, to 0..1], WAV files (-1..1) or arrays.",
+            rich_help_panel=DATA,
         ),
     ] = None
     mean: Annotated[
-        str | None, typer.Option(metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel.")
+        str | None,
+        typer.Option(
+            metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel.", rich_help_panel=DATA
+        ),
     ] = None
     std: Annotated[
-        str | None, typer.Option(metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel.")
+        str | None,
+        typer.Option(
+            metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel.", rich_help_panel=DATA
+        ),
     ] = None
-    layout: Annotated[Layout | None, typer.Option("--layout", help="Axes of images [default: NCHW].")] = None
+    layout: Annotated[
+        Layout | None, typer.Option("--layout", help="Axes of images [default: NCHW].", rich_help_panel=DATA)
+    ] = None
     sample_rate: Annotated[
         int | None,
-        typer.Option(metavar="HZ", min=1, help="Resample WAV files to this rate [default: as they are]."),
+        typer.Option(
+            metavar="HZ", min=1, help="Resample WAV files to this rate [default: as they are].", rich_help_panel=DATA
+        ),
     ] = None
 
     def apply(self, path: str | None) -> str | dict[str, JsonValue] | None:

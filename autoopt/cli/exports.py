@@ -13,7 +13,9 @@ from autoopt.cli.store_access import RunName, TargetName, existing_store
 
 def export_optuna(
     run: RunName = "latest",
-    out: Annotated[Path, typer.Option("--out", "-o", help="SQLite file; studies in it stay.")] = Path("study.db"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="SQLite file; other studies in it are kept.")] = Path(
+        "study.db"
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Write a run as an Optuna study, which optuna-dashboard shows.
@@ -32,12 +34,15 @@ def export_optuna(
 def export_mlflow(
     run: RunName = "latest",
     tracking_uri: Annotated[
-        str | None, typer.Option(help="MLflow's server or store [default: MLFLOW_TRACKING_URI, else MLflow's own].")
+        str | None,
+        typer.Option(metavar="URI", help="MLflow's server or store [default: MLFLOW_TRACKING_URI, else MLflow's own]."),
     ] = None,
-    experiment: Annotated[str | None, typer.Option(help="Experiment [default: the name of the DAG].")] = None,
+    experiment: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Experiment [default: the name of the DAG].")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Log a run to MLflow: parameters, metrics, report and package of the best model, with a nested run for each trial.
+    """Log a run to MLflow: parameters, metrics, report, package of the best model, and a nested run for each trial.
 
     A second export of the same run replaces the first. Needs autoopt[mlflow].
     """
@@ -53,9 +58,11 @@ def export_mlflow(
 
 def export_openlineage(
     run: RunName = "latest",
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of JSON lines.")] = Path("openlineage.jsonl"),
-    url: Annotated[str | None, typer.Option(help="Send the events to this server instead of writing a file.")] = None,
-    namespace: Annotated[str, typer.Option(help="Namespace of jobs and models.")] = "autoopt",
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, in JSON lines.")] = Path("openlineage.jsonl"),
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Send the events to this server instead of writing a file.")
+    ] = None,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of jobs and models.")] = "autoopt",
     as_json: AsJson = False,
 ) -> None:
     """Write a run as OpenLineage events: which pass made which model from which.
@@ -87,9 +94,9 @@ def export(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder, or a .zip file.")] = Path("out"),
     as_json: AsJson = False,
 ) -> None:
-    """Write the best model of a run, or that of a trial, with all that it takes to use it.
+    """Write the best model of a run, or that of a trial, as a package with all that is needed to use it.
 
-    Works during a run and after a cancelled one too.
+    Works during a run and after a cancelled one, too.
     """
     from autoopt.engine.run.export import export_to
     from autoopt.engine.tools.measured_model import package_of

@@ -12,7 +12,10 @@ from autoopt.cli.schema import schema_line, write_file
 
 
 def import_olive(
-    config: Annotated[Path, typer.Argument(help="Olive's configuration (JSON or YAML).", exists=True, dir_okay=False)],
+    config: Annotated[
+        Path,
+        typer.Argument(metavar="CONFIG", help="Olive's configuration (JSON or YAML).", exists=True, dir_okay=False),
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File to write [default: the name in the configuration].")
     ] = None,

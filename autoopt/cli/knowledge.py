@@ -23,9 +23,9 @@ app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
 
 @app.command("export", epilog=example_text("autoopt knowledge export knowledge.json"))
 def export_(file: File, as_json: AsJson = False) -> None:
-    """Export what the finished runs of this store measured: effects of passes, facts about models and machines.
+    """Export what this store's runs taught about passes.
 
-    The file holds no models, data, paths or names.
+    The file holds measured effects of passes and facts about models and machines; no models, data, paths or names.
     """
     from autoopt.engine.tools.knowledge import export_knowledge
     from autoopt.report.formatting import plural
@@ -75,7 +75,10 @@ def show_(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="An ONNX model [default: all lessons].")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what was learned from each run, or what that tells about a model on the CPU."""
+    """List the lessons of each run, or what they tell about a model.
+
+    That is about the model on this machine's CPU.
+    """
     from autoopt.engine.planning.imported_knowledge import imported_knowledge
     from autoopt.engine.planning.lessons import all_lessons
     from autoopt.report.formatting import plural
@@ -98,7 +101,7 @@ def show_(
     if lessons:
         write_table(_lessons_table(lessons), sys.stdout)
     else:
-        typer.echo("nothing was learned yet; finished runs and 'autoopt knowledge import' teach")
+        typer.echo("no lessons yet: finish a run, or get some with 'autoopt knowledge import'")
 
 
 def _show_effects(model: str, as_json: bool) -> None:

@@ -46,9 +46,9 @@ def lineage(
 
 def replay(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe.json, or the folder that holds it.")],
-    model: Annotated[str, typer.Option(help="The source model of the recipe.")],
+    model: Annotated[str, typer.Option(metavar="MODEL", help="The source model of the recipe.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("replayed"),
-    data: Annotated[str | None, typer.Option(help="Calibration data; overrides the recipe's.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="PATH", help="Calibration data; overrides the recipe's.")] = None,
     allow_script: AllowScript = False,
     as_json: AsJson = False,
 ) -> int:

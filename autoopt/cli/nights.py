@@ -16,7 +16,8 @@ from autoopt.json_codec import to_json
 
 def nights(  # noqa: PLR0913, PLR0917  options of the command
     zoo: Annotated[
-        str | None, typer.Argument(help="Name of a zoo [default: the only one].", autocompletion=complete_zoo)
+        str | None,
+        typer.Argument(metavar="ZOO", help="Name of a zoo [default: the only one].", autocompletion=complete_zoo),
     ] = None,
     model: Annotated[
         list[str] | None,

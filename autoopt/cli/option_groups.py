@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_type_hints
 
 import typer
 
@@ -19,17 +19,24 @@ if TYPE_CHECKING:
     from autoopt.target import Accelerator
 
 
-_ONLY = "Bare model only: "
+BARE_MODEL: Final = "Options for a model without a dag.yaml"
+GOAL: Final = "Goal"
 _complete_device = complete_words("cpu", "gpu", "npu")
 TargetDevice = Annotated[
     str | None,
-    typer.Option("--device", help="Device of the target: cpu (default), gpu or npu.", autocompletion=_complete_device),
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Device of the target: cpu (default), gpu or npu.",
+        autocompletion=_complete_device,
+    ),
 ]
 TargetProvider = Annotated[
     str | None,
     typer.Option(
         "--ep",
         "--execution-provider",
+        metavar="NAME",
         help="Execution provider of the target: cpu, cuda, tensorrt, ...",
         autocompletion=complete_provider,
     ),
@@ -57,43 +64,57 @@ class ProposalFlags:
     level: Annotated[
         int | None,
         typer.Option(
-            help=_ONLY
-            + "which passes to try, 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 all (default).",
+            help="Passes to try: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 all (default).",
+            rich_help_panel=BARE_MODEL,
             autocompletion=complete_words("0", "1", "2", "3"),
         ),
     ] = None
     precision: Annotated[
         str | None,
         typer.Option(
-            help=_ONLY + "fp32, fp16, mixed, int8 or int4 [default: all that suit the target].",
+            metavar="NAME",
+            help="fp32, fp16, mixed, int8 or int4 [default: all that suit the target].",
+            rich_help_panel=BARE_MODEL,
             autocompletion=complete_words("fp32", "fp16", "mixed", "int8", "int4"),
         ),
     ] = None
     device: Annotated[
         str | None,
-        typer.Option(help=_ONLY + "target device, cpu (default), gpu or npu.", autocompletion=_complete_device),
+        typer.Option(
+            metavar="NAME",
+            help="Target device: cpu (default), gpu or npu.",
+            rich_help_panel=BARE_MODEL,
+            autocompletion=_complete_device,
+        ),
     ] = None
     execution_provider: Annotated[
         str | None,
         typer.Option(
             "--ep",
-            help=_ONLY + "execution provider, such as cpu, cuda, tensorrt, dml, openvino, qnn.",
+            metavar="NAME",
+            help="Execution provider, such as cpu, cuda, tensorrt, dml, openvino, qnn.",
+            rich_help_panel=BARE_MODEL,
             autocompletion=complete_provider,
         ),
     ] = None
-    memory: Annotated[int | None, typer.Option(min=1, help=_ONLY + "memory of the target in bytes.")] = None
+    memory: Annotated[
+        int | None, typer.Option(min=1, help="Memory of the target in bytes.", rich_help_panel=BARE_MODEL)
+    ] = None
     fidelity: Annotated[
         bool | None,
         typer.Option(
             "--fidelity/--no-fidelity",
-            help=_ONLY + "without data, accept lossy models that are close to yours on generated inputs, or do not try "
-            "any [default: try them and show the best one].",
+            help="Without data: accept lossy models that are close to yours on generated inputs, or do not try any "
+            "[default: try them and show the best one].",
+            rich_help_panel=BARE_MODEL,
         ),
     ] = None
     threads: Annotated[
         str | None,
         typer.Option(
-            help=_ONLY + "intra-op threads: a number, all, or several to search, such as 1,2,all [default: searched].",
+            metavar="N,...",
+            help="Intra-op threads: a number, all, or several to search, such as 1,2,all [default: searched].",
+            rich_help_panel=BARE_MODEL,
             autocompletion=complete_words("1", "all"),
         ),
     ] = None
@@ -101,7 +122,8 @@ class ProposalFlags:
         bool,
         typer.Option(
             "--keep-signature",
-            help=_ONLY + "keep inputs and open dimensions that never change in the data as they are.",
+            help="Keep inputs and open dimensions that never change in the data as they are.",
+            rich_help_panel=BARE_MODEL,
         ),
     ] = False
 
@@ -160,14 +182,17 @@ class GoalFlags:
             "--metric",
             metavar="NAME",
             help="Quality metric to keep [default: by the labels].",
+            rich_help_panel=GOAL,
             autocompletion=complete_metric,
         ),
     ] = None
     max_drop: Annotated[
-        float | None, typer.Option(min=0, help="Largest accepted drop in the quality metric [default: 0.01].")
+        float | None,
+        typer.Option(min=0, help="Largest accepted drop in the quality metric [default: 0.01].", rich_help_panel=GOAL),
     ] = None
     minimize: Annotated[
-        Literal["latency", "size", "memory"] | None, typer.Option(help="What to minimize [default: latency].")
+        Literal["latency", "size", "memory"] | None,
+        typer.Option(help="What to minimize [default: latency].", rich_help_panel=GOAL),
     ] = None
 
     def options(self) -> GoalOptions:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autoopt.registry import PassInfo
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
-UserScript = Annotated[str | None, typer.Option(help="Python file or URL that registers passes.")]
+UserScript = Annotated[str | None, typer.Option(metavar="PATH", help="Python file or URL that registers passes.")]
 
 
 @app.command("list", epilog=example_text("autoopt passes list"))
@@ -42,7 +42,7 @@ def list_passes(
 
 @app.command(epilog=example_text("autoopt passes show static_quantization"))
 def show(
-    name: Annotated[str, typer.Argument(help="Name or alias of a pass.", autocompletion=complete_pass)],
+    name: Annotated[str, typer.Argument(metavar="PASS", help="Name or alias of a pass.", autocompletion=complete_pass)],
     user_script: UserScript = None,
     device: TargetDevice = None,
     ep: TargetProvider = None,
@@ -65,7 +65,9 @@ def show(
 def compat(
     name: Annotated[
         str | None,
-        typer.Argument(help="A PopRT or Olive pass [default: list all].", autocompletion=complete_other_pass),
+        typer.Argument(
+            metavar="PASS", help="A PopRT or Olive pass [default: list all].", autocompletion=complete_other_pass
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -87,7 +89,7 @@ def compat(
 
 @app.command(epilog=example_text("autoopt passes new strip_docs"))
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the pass, as in dag.yaml.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the pass, as in dag.yaml.")],
     folder: Annotated[Path, typer.Option(help="Folder for the two files.")] = Path(),
     as_json: AsJson = False,
 ) -> None:

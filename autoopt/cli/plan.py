@@ -35,7 +35,7 @@ COMMENT = {PlanFormat.TEXT: "", PlanFormat.MERMAID: "%% ", PlanFormat.DOT: "// "
 def plan(  # noqa: PLR0913  options of the command
     dag: DagOrModels,
     *,
-    model: Annotated[str | None, typer.Option(help="Plan for this ONNX model.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="Plan for this ONNX model.")] = None,
     data: Data = None,
     calibration: Calibration = None,
     reading: DataOptions,

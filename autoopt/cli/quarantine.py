@@ -16,12 +16,12 @@ from autoopt.errors import InputError
 if TYPE_CHECKING:
     from autoopt.engine.work.quarantine import Quarantined
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
 
 
 @app.command("list", epilog=example_text("autoopt store quarantine list"))
 def list_(as_json: AsJson = False) -> None:
-    """List what is in quarantine: work that killed two workers is not run again."""
+    """List work that is not run again because it killed two workers."""
     from autoopt.engine.work.quarantine import quarantined
 
     with existing_store() as store:
@@ -40,7 +40,7 @@ def lift(
     everything: Annotated[bool, typer.Option("--all", help="Lift the whole quarantine.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Lift a quarantine, so that the work is tried again."""
+    """Lift the quarantine of work, so that it is tried again."""
     from autoopt.engine.work.quarantine import lift as lift_quarantine
 
     if bool(ids) == everything:

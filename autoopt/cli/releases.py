@@ -12,7 +12,12 @@ from autoopt.cli.store_access import complete_model, complete_zoo, existing_stor
 
 ZooName = Annotated[
     str | None,
-    typer.Option("--zoo", help="Name of the zoo [default: the only one that has it].", autocompletion=complete_zoo),
+    typer.Option(
+        "--zoo",
+        metavar="NAME",
+        help="Name of the zoo [default: the only one that has it].",
+        autocompletion=complete_zoo,
+    ),
 ]
 
 
@@ -39,9 +44,10 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
     ] = None,
     zoo: ZooName = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="For a run that no sweep made: the model's name in the zoo.")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="For a run that no sweep made: the model's name in the zoo."),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Release the best model for this target.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="Release the best model for this target.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Release a model of a zoo. From then on, nights compare with it.
@@ -77,7 +83,7 @@ def rollback(
 
 def releases(
     zoo: Annotated[
-        str | None, typer.Argument(help="Name of a zoo [default: all].", autocompletion=complete_zoo)
+        str | None, typer.Argument(metavar="ZOO", help="Name of a zoo [default: all].", autocompletion=complete_zoo)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

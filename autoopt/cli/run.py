@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TextIO
 
 import typer
 
@@ -33,11 +33,14 @@ EngineName = Annotated[
         "[default: inline, or prefect if PREFECT_API_URL is set].",
     ),
 ]
+SEARCH: Final = "Search"
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Folder for the package of the best model, updated during the run.")
 ]
-Trials = Annotated[int | None, typer.Option(min=1, help="Maximum number of trials of a run.")]
-Minutes = Annotated[float | None, typer.Option(min=0.001, help="Maximum time of a run, in minutes.")]
+Trials = Annotated[int | None, typer.Option(min=1, help="Maximum number of trials of a run.", rich_help_panel=SEARCH)]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.001, help="Maximum time of a run, in minutes.", rich_help_panel=SEARCH)
+]
 Workers = Annotated[int, typer.Option(min=1, help="Number of passes and metrics to run in parallel.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")]
 DagOrModels = Annotated[
@@ -59,20 +62,29 @@ class SearchOptions:
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="Search strategy: unified or per-chain.", autocompletion=complete_words("unified", "per-chain")
+            metavar="NAME",
+            help="Search strategy: unified or per-chain.",
+            rich_help_panel=SEARCH,
+            autocompletion=complete_words("unified", "per-chain"),
         ),
     ] = None
     sampler: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Sampler: surrogate, tpe, random, exhaustive, or any sampler of Optuna.",
+            rich_help_panel=SEARCH,
             autocompletion=complete_sampler,
         ),
     ] = None
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all random choices.")] = None
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all random choices.", rich_help_panel=SEARCH)] = None
     search: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A field of the DAG's search section, such as order=pass-by-pass."),
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A field of the DAG's search section, such as order=pass-by-pass.",
+            rich_help_panel=SEARCH,
+        ),
     ] = None
 
     def fields(self) -> dict[str, JsonValue]:
@@ -90,7 +102,7 @@ class SearchOptions:
 def run(  # noqa: PLR0913  options of the command
     dag: DagOrModels,
     *,
-    model: Annotated[str | None, typer.Option(help="The source model; overrides the DAG's.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="The source model; overrides the DAG's.")] = None,
     data: Data = None,
     calibration: Calibration = None,
     reading: DataOptions,
@@ -102,12 +114,17 @@ def run(  # noqa: PLR0913  options of the command
     workers: Workers = 2,
     proposal: ProposalFlags,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Retry trials that failed in earlier runs.")
+        bool, typer.Option("--retry-failed", help="Retry trials that failed in earlier runs.", rich_help_panel=SEARCH)
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start a new search even if an identical run exists.")] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Start a new search even if an identical run exists.", rich_help_panel=SEARCH),
+    ] = False,
     remeasure: Annotated[
         Literal["undecided", "all"] | None,
-        typer.Option("--remeasure", help="Measure candidates again: those not known well (undecided), or all."),
+        typer.Option(
+            "--remeasure", help="Measure candidates again: those still undecided, or all.", rich_help_panel=SEARCH
+        ),
     ] = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Show where the time went: a table, and out/profile.svg.")

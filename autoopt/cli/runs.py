@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.output import AsJson, exit_code, print_json, print_result
-from autoopt.cli.store_access import RunName, TargetName, complete_zoo, existing_store, result_of, target_of
+from autoopt.cli.store_access import (
+    RunName,
+    TargetName,
+    complete_run,
+    complete_zoo,
+    existing_store,
+    result_of,
+    target_of,
+)
 from autoopt.errors import writing
 from autoopt.json_codec import to_json
 
@@ -50,9 +58,9 @@ def best(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show the result of a run, also of one that still runs or was cancelled: the best model and the Pareto front.
+    """Show the result of a run: the best model and the Pareto front. Works during a run and after a cancelled one, too.
 
-    A multi-target run shows them for each target, and the best single model for all.
+    For a multi-target run: those of each target, and the best single model for all.
 
     Exit code 1 if no model meets the constraints.
     """
@@ -97,10 +105,24 @@ def _write_operator_times(times: OperatorTimes | None, result: RunResult) -> Non
         write_table(operator_table(times), sys.stdout)
 
 
-def compare(first: RunName, second: RunName = "latest", as_json: AsJson = False) -> int:
+def compare(
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD", help="An earlier run's id, or the beginning of one.", autocompletion=complete_run
+        ),
+    ],
+    second: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEW", help="A run's id, the beginning of one, or 'latest'.", autocompletion=complete_run
+        ),
+    ] = "latest",
+    as_json: AsJson = False,
+) -> int:
     """Compare the best models of two runs.
 
-    Exit code 1 if the second is worse by more than the measurement noise.
+    Exit code 1 if the best model of NEW is worse by more than the measurement noise.
     """
     from autoopt.report.compare import compare as compare_runs
     from autoopt.report.compare import write_comparison

@@ -22,7 +22,9 @@ class FileKind(StrEnum):
 
 
 def schema(
-    kind: Annotated[FileKind, typer.Argument(help="dag for dag.yaml, zoo for zoo.yaml.")] = FileKind.dag,
+    kind: Annotated[
+        FileKind, typer.Argument(metavar="dag|zoo", help="dag for dag.yaml, zoo for zoo.yaml.")
+    ] = FileKind.dag,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a file, not standard output.")] = None,
     passes: Annotated[bool, typer.Option(help="Describe the passes of this installation.")] = True,
 ) -> None:

@@ -72,7 +72,9 @@ def gc(
     keep_runs: Annotated[int | None, typer.Option(min=0, help="Keep only the newest N runs.", metavar="N")] = None,
     max_size: Annotated[
         str | None,
-        typer.Option(help="Also evict intermediate models, least recently used first, down to this size: 20G."),
+        typer.Option(
+            metavar="SIZE", help="Also evict intermediate models, least recently used first, down to this size: 20G."
+        ),
     ] = None,
     lost: Annotated[
         bool, typer.Option("--lost", help="Also delete unused models that a lost database may have named.")
@@ -82,7 +84,7 @@ def gc(
 ) -> None:
     """Delete artifacts that no kept run uses. Without --yes, only show what would be deleted.
 
-    Artifacts that were used in the last hour, or since the oldest unfinished run began, stay.
+    Artifacts that were used in the last hour, or since the oldest unfinished run began, are kept.
     """
     from autoopt.store.maintenance.gc import collect
     from autoopt.store.maintenance.quota import evict
@@ -141,7 +143,9 @@ def _gc_lines(collected: CollectionResult, evicted: EvictionResult | None) -> li
 
 @app.command("backup", epilog=example_text("autoopt store backup /backup/autoopt"))
 def backup_(
-    folder: Annotated[Path, typer.Argument(help="Folder for the backup; updates an earlier backup there.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder for the backup; an earlier backup there is updated.")
+    ],
     as_json: AsJson = False,
 ) -> int:
     """Copy the database and all artifacts into a folder. Runs may continue during the backup.
@@ -158,9 +162,10 @@ def backup_(
 
 @app.command("restore", epilog=example_text("autoopt store restore /backup/autoopt"))
 def restore_(
-    folder: Annotated[Path, typer.Argument(help="A folder that 'autoopt store backup' wrote.")], as_json: AsJson = False
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that 'autoopt store backup' wrote.")],
+    as_json: AsJson = False,
 ) -> int:
-    """Bring back a backup. The store must be empty, lost or damaged; a damaged database file is renamed.
+    """Restore a backup. The store must be empty, lost or damaged; a damaged database file is renamed.
 
     Exit code 1 if the backup lacks an artifact.
     """
@@ -181,10 +186,12 @@ def _copied_line(verb: str, copied: CopyResult) -> str:
 
 @app.command("repair", epilog=example_text("autoopt store repair", "autoopt store repair out/recipe.json"))
 def repair_(
-    recipes: Annotated[list[Path] | None, typer.Argument(help="Files recipe.json of exported models.")] = None,
+    recipes: Annotated[
+        list[Path] | None, typer.Argument(metavar="RECIPE", help="Files recipe.json of exported models.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save what is left of a store with a damaged or lost database.
+    """Recover a store whose database is damaged or lost.
 
     A damaged file is renamed; its readable rows, all intact artifacts and the runs of recipes go into a new database.
     """
@@ -203,7 +210,7 @@ def repair_(
 
 @app.command(epilog=example_text("autoopt store stats"))
 def stats(as_json: AsJson = False) -> None:
-    """Count rows, outcomes and bytes."""
+    """Show the number of rows, outcomes and bytes."""
     from autoopt.report.formatting import bytes_text, counts_text
     from autoopt.report.table import Table, write_table
     from autoopt.store.maintenance.stats import stats as count
@@ -243,7 +250,7 @@ def export_(
 
 @app.command("import", epilog=example_text("autoopt store import run.tar"))
 def import_(
-    file: Annotated[Path, typer.Argument(help="A file that 'autoopt store export' wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that 'autoopt store export' wrote.")],
     reuse: Annotated[bool, typer.Option("--reuse", help="Let later runs use its results, as if made here.")] = False,
     as_json: AsJson = False,
 ) -> None:

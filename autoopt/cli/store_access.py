@@ -79,17 +79,20 @@ def _sweeps() -> list[SweepRecord]:
 
 
 RunName = Annotated[
-    str, typer.Argument(help="A run's id, the beginning of one, or 'latest'.", autocompletion=complete_run)
+    str,
+    typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or 'latest'.", autocompletion=complete_run),
 ]
 ModelOrRun = Annotated[
     str,
     typer.Argument(
-        help="A model file, an artifact's digest or the beginning of one, or a run.", autocompletion=complete_run
+        metavar="MODEL|RUN",
+        help="A model file, an artifact's digest or the beginning of one, or a run.",
+        autocompletion=complete_run,
     ),
 ]
 TargetName = Annotated[
     str | None,
-    typer.Option("--target", help="Show a single target of a multi-target run.", autocompletion=complete_target),
+    typer.Option("--target", metavar="NAME", help="One target of a multi-target run.", autocompletion=complete_target),
 ]
 AllowScript = Annotated[
     bool, typer.Option("--allow-script", help="Run the recorded user script, if its content is still the recorded one.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def sweep(  # noqa: PLR0913, PLR0917  options of the command
     zoo: Annotated[Path, typer.Argument(metavar="ZOO", help="A zoo.yaml or JSON file.")],
     dag: Annotated[
-        str | None, typer.Option(help="Override the zoo's default DAG (per-model DAGs still apply).")
+        str | None, typer.Option(metavar="DAG", help="Override the zoo's default DAG (per-model DAGs still apply).")
     ] = None,
     only: Annotated[str | None, typer.Option(metavar="TAG", help="Run only the models with this tag.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the last sweep, which was interrupted.")] = False,

@@ -181,10 +181,42 @@ def test_the_exit_code_tells_where_standard_error_cannot(home: Path, streams: st
 
 
 def test_no_summary_of_a_command_is_cut_in_80_columns(call: Callable[..., Any]) -> None:
-    for group in ((), ("store",), ("passes",)):
-        commands = call(*group, "--help").out.partition("Commands:")[2]
+    groups = {
+        (): "Optimize:",
+        ("store",): "Commands:",
+        ("store", "quarantine"): "Commands:",
+        ("knowledge",): "Commands:",
+        ("passes",): "Commands:",
+    }
+    for group, title in groups.items():
+        commands = call(*group, "--help").out.partition(title)[2]
         assert commands
         assert "..." not in commands
+
+
+def test_the_help_of_autoopt_groups_all_commands(call: Callable[..., Any]) -> None:
+    page = call("--help").out
+    places = [page.index(f"\n{title}:\n") for title in app.COMMAND_GROUPS]
+    assert places == sorted(places)
+    for name in app.COMMANDS:
+        assert f"\n  {name} " in page
+
+
+def test_the_help_of_run_groups_its_options_and_names_values_in_words(call: Callable[..., Any]) -> None:
+    page = call("run", "--help").out
+    titles = ("Options", "Data", "Goal", "Search", "Options for a model without a dag.yaml")
+    places = [page.index(f"\n{title}:\n") for title in titles]
+    assert places == sorted(places)
+    assert places[1] < page.index("  --label NAME ") < places[2]
+    assert places[3] < page.index("  --trials N ") < places[4]
+    assert "  --engine inline|prefect " in page
+
+
+@pytest.mark.parametrize("command", [("apply",), ("nights",), ("store", "quarantine", "lift"), ("run",)])
+def test_no_help_names_types_of_python(call: Callable[..., Any], command: tuple[str, ...]) -> None:
+    page = call(*command, "--help").out
+    assert "<" not in page.partition("[x")[0]
+    assert "str" not in page.split()
 
 
 @pytest.mark.parametrize("name", sorted(app.COMMANDS))

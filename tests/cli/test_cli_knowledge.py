@@ -87,4 +87,4 @@ def test_a_bad_file_is_refused_and_nothing_is_imported(call: Call, file: Path) -
     file.write_text(file.read_text().replace("0.5", "1e308"))
     said = call("knowledge", "import", "team.json")
     assert (said.code, said.err.count("\n")) == (2, 1)
-    assert "nothing was learned yet" in call("knowledge", "show").out
+    assert "no lessons yet" in call("knowledge", "show").out
