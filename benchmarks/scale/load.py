@@ -1,12 +1,13 @@
 """Load on Prefect's server and database: many small model runs at once under `autoopt serve`.
 
     python -m benchmarks.scale.load [--models 20] [--trials 8] [--places 8] [--minutes M]
-                                    [--database postgresql|sqlite|URL]
+                                    [--database postgresql|sqlite|URL] [--folder FOLDER]
 
 Each model has four chains whose passes only sleep, so 20 models are 100 flow runs. Prints what the server did with
 them: errors in its log, flow runs that ended without their event, alarms of the automation for dead flow runs,
 tracebacks about missing results in the logs of flow runs, the slowest of the reads that a page makes, one a second, the
-longest time in which a chain waited although fewer chains than `--places` ran, and the longest run of a model.
+longest time in which a chain waited although fewer chains than `--places` had a process, the slowest start of a chain's
+process, and the longest run of a model.
 """
 
 from __future__ import annotations
@@ -155,14 +156,34 @@ def without_event(client: httpx.Client, ended: set[str]) -> int:
         time.sleep(3)
 
 
-def longest_wait(rows: list[Row], places: int) -> float:
-    """Longest time, in seconds, in which a chain's flow run waited although fewer than `places` of them ran."""
-    changes: list[tuple[float, int, int]] = []
+@dataclass(frozen=True)
+class ChainRun:
+    """When a chain's flow run was due, taken by a worker, begun and ended, in seconds."""
+
+    due: float
+    taken: float
+    begun: float
+    ended: float
+
+
+def chain_runs(client: httpx.Client, rows: list[Row]) -> list[ChainRun]:
+    """The flow runs of chains that were begun."""
+    runs: list[ChainRun] = []
     for row in rows:
         if row["work_pool_name"] != CHAINS or not row["start_time"]:
             continue
+        states = client.get("/flow_run_states/", params={"flow_run_id": row["id"]}).raise_for_status().json()
+        taken = min(_seconds(state["timestamp"]) for state in states if state["type"] == "PENDING")
         due, begun, ended = (_seconds(row[name]) for name in ("expected_start_time", "start_time", "end_time"))
-        changes += [(due, 1, 0), (begun, -1, 1), (ended, 0, -1)]
+        runs.append(ChainRun(due, taken, begun, ended))
+    return runs
+
+
+def longest_wait(runs: list[ChainRun], places: int) -> float:
+    """Longest time, in seconds, in which a flow run waited although fewer than `places` of them had a process."""
+    changes: list[tuple[float, int, int]] = []
+    for run in runs:
+        changes += [(run.due, 1, 0), (run.taken, -1, 1), (run.ended, 0, -1)]
     waiting = running = 0
     longest = 0.0
     since: float | None = None
@@ -203,6 +224,7 @@ def measure(folder: Path, options: argparse.Namespace) -> str:
         lost = without_event(client, {f"prefect.flow-run.{row['id']}" for row in rows})
         alarms = events_named(client, ["prefect.automation.action.triggered"])
         logs = all_rows(client, "/logs/filter", {})
+        chains = chain_runs(client, rows)
         missing_results = sum("MissingResult" in row["message"] for row in logs)
     log = (folder / "home" / "logs" / "server.log").read_text()
     errors = len(re.findall(r"\bERROR\b", log))
@@ -213,7 +235,8 @@ def measure(folder: Path, options: argparse.Namespace) -> str:
         f"{missing_results} MissingResult",
         f"slowest read {reader.slowest:.1f} s",
         f"{reader.failures} reads failed",
-        f"longest wait beside a free place {longest_wait(rows, options.places):.1f} s",
+        f"longest wait beside a free place {longest_wait(chains, options.places):.1f} s",
+        f"slowest start of a process {max(run.begun - run.taken for run in chains):.1f} s",
         f"longest run of a model {longest_run(rows):.0f} s",
     ]
     return ", ".join(counts)
@@ -228,7 +251,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="limit of each model's run")
     parser.add_argument("--places", type=int, default=8, help="chains that may have a process at once")
     parser.add_argument("--database")
+    parser.add_argument("--folder", type=Path, help="where the home with its logs stays")
     options = parser.parse_args()
+    if options.folder is not None:
+        print(measure(options.folder.resolve(), options), flush=True)
+        return
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)  # root's PostgreSQL runs as another user
         print(measure(Path(name), options), flush=True)

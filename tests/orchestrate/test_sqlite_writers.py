@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from aiosqlite import Cursor
 from children import HANG_SECONDS
 from prefect.server.api.server import RequestLimitMiddleware
 from prefect.server.database.configurations import AioSqliteConfiguration
 
-from autoopt.orchestrate.server.sqlite_writers import WriterQueue, limit_requests_only, queue_writers
+from autoopt.orchestrate.server.sqlite_writers import (
+    WriterQueue,
+    limit_requests_only,
+    queue_statements,
+    queue_writers,
+)
 
 WRITERS = 40
 """More than the pool of the server has connections."""
@@ -19,9 +26,12 @@ WRITERS = 40
 
 @pytest.fixture
 def queued(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prefect's own method afterwards."""
+    """Prefect's own methods afterwards."""
     monkeypatch.setattr(AioSqliteConfiguration, "begin_transaction", AioSqliteConfiguration.begin_transaction)
+    monkeypatch.setattr(Cursor, "execute", Cursor.execute)
+    monkeypatch.setattr(Cursor, "executemany", Cursor.executemany)
     queue_writers()
+    queue_statements()
 
 
 async def write(database: AioSqliteConfiguration, number: int) -> None:
@@ -33,16 +43,28 @@ async def write(database: AioSqliteConfiguration, number: int) -> None:
             await other.execute(sa.text("SELECT count(*) FROM item"))
 
 
-async def written(file: Path) -> list[int]:
-    """The rows of many writers at once, in the order in which they were written."""
+async def new_database(file: Path) -> AioSqliteConfiguration:
+    """A database with an empty table."""
     database = AioSqliteConfiguration(connection_url=f"sqlite+aiosqlite:///{file}")
     engine = await database.engine()
     async with engine.begin() as connection:
         await connection.execute(sa.text("CREATE TABLE item (number INTEGER)"))
-    await asyncio.gather(*(write(database, number) for number in range(WRITERS)))
+    return database
+
+
+async def rows(database: AioSqliteConfiguration) -> list[int]:
+    """The rows in the order in which they were written."""
+    engine = await database.engine()
     async with engine.connect() as connection:
-        rows = await connection.execute(sa.text("SELECT number FROM item ORDER BY rowid"))
-        return [row[0] for row in rows]
+        result = await connection.execute(sa.text("SELECT number FROM item ORDER BY rowid"))
+        return [row[0] for row in result]
+
+
+async def written(file: Path) -> list[int]:
+    """The rows of many writers at once."""
+    database = await new_database(file)
+    await asyncio.gather(*(write(database, number) for number in range(WRITERS)))
+    return await rows(database)
 
 
 @pytest.mark.usefixtures("queued")
@@ -51,6 +73,53 @@ def test_many_writers_finish_in_the_order_in_which_they_began(tmp_path: Path) ->
         return await asyncio.wait_for(written(tmp_path / "prefect.db"), HANG_SECONDS)
 
     assert asyncio.run(within_the_limit()) == list(range(WRITERS))
+
+
+@pytest.mark.usefixtures("queued")
+def test_nobody_can_write_between_what_a_transaction_reads_and_writes(tmp_path: Path) -> None:
+    file = tmp_path / "prefect.db"
+
+    async def read_then_write() -> list[int]:
+        database = await new_database(file)
+        engine = await database.engine()
+        async with await database.session(engine) as session, database.begin_transaction(session):
+            await session.execute(sa.text("SELECT count(*) FROM item"))
+            with sqlite3.connect(file, timeout=0) as other, pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("INSERT INTO item VALUES (1)")
+            await session.execute(sa.text("INSERT INTO item VALUES (2)"))
+        return await rows(database)
+
+    assert asyncio.run(read_then_write()) == [2]
+
+
+@pytest.mark.usefixtures("queued")
+@pytest.mark.parametrize("parameters", [{"number": 2}, [{"number": 2}, {"number": 3}]])
+def test_a_statement_outside_of_a_transaction_waits_for_its_turn_and_not_in_sqlite(
+    tmp_path: Path, parameters: dict[str, int] | list[dict[str, int]]
+) -> None:
+    async def write_beside_a_transaction() -> list[int]:
+        database = await new_database(tmp_path / "prefect.db")
+        engine = await database.engine()
+        begun = asyncio.Event()
+
+        async def write_alone() -> None:
+            await begun.wait()
+            async with await database.session(engine) as session:
+                await session.execute(sa.text("PRAGMA busy_timeout = 0"))  # so that SQLite refuses what has to wait
+                await session.execute(sa.text("INSERT INTO item VALUES (:number)"), parameters)
+
+        alone = asyncio.create_task(write_alone())
+        async with await database.session(engine) as session, database.begin_transaction(session):
+            await session.execute(sa.text("INSERT INTO item VALUES (1)"))
+            begun.set()
+            for _ in range(10_000):
+                await asyncio.sleep(0)
+                if alone.done():
+                    break
+        await alone
+        return await rows(database)
+
+    assert asyncio.run(write_beside_a_transaction())[:2] == [1, 2]
 
 
 def test_a_task_does_not_wait_for_itself_and_leaves_its_turn_after_an_exception() -> None:
