@@ -15,6 +15,7 @@ from children import HANG_SECONDS, start_process
 from object_store import bucket
 
 from autoopt.engine.sweeps.release_turns import TURN_EVENT
+from autoopt.engine.sweeps.releases import release_histories
 from autoopt.owner import this_process
 from autoopt.store import EventRecord, open_store
 from autoopt.store.maintenance.gc import collect
@@ -78,6 +79,21 @@ def test_what_was_released_before_is_released_again_at_the_same_places(
     digests = {entry["annotations"]["org.opencontainers.image.ref.name"]: entry["digest"] for entry in index}
     assert digests["current"] == digests["1"] != digests["2"]
     assert "rolled back by" in call("releases").out
+
+
+def test_after_a_rollback_the_places_are_those_of_the_release_that_was_taken_back(
+    call: Call, filled: dict[str, Any], tmp_path: Path
+) -> None:
+    assert call("promote", filled["run"], *AS, "--to", "old").code == 0
+    assert call("promote", filled["run"], *AS, "--to", "live").code == 0
+    said = call("rollback", "production/cnn")
+    assert said.out.strip().endswith(f"published to {tmp_path / 'live'}")
+    assert (tmp_path / "live" / "current").readlink() == Path("1")
+    with open_store(None, tmp_path / ".autoopt") as store:
+        history = release_histories(store, "production")["cnn"]
+    assert history.current is not None
+    assert history.current.places == (str(tmp_path / "live"),)
+    assert call("promote", filled["run"], *AS).code == 2  # is released there already
 
 
 PROMOTE = """

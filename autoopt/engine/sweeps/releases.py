@@ -89,6 +89,7 @@ def _step(event: EventRecord, earlier: Sequence[ReleaseStep]) -> ReleaseStep:
         release = replace(Release.from_json(event.data), time=event.time)
         return ReleaseStep(release, rolled_back=False, by=by, time=event.time)
     release = ReleaseHistory(tuple(earlier)).promoted[event.data["back_to"]]
+    release = replace(release, places=earlier[-1].release.places)
     return ReleaseStep(release, rolled_back=True, by=by, time=event.time)
 
 
@@ -142,6 +143,7 @@ def roll_back(store: Store, name: str, zoo: str | None = None) -> tuple[Release,
         before = history.promoted.get(current.replaced)
         if before is None:
             raise InputError(f"release {current.name} is the first one", where=name, remedy="promote another model")
+        before = replace(before, places=current.places)
         run = store.runs.get(before.entry.run)
         package = package_of(store, run, before.trial, before.target)
         publish(store, package, before, current.places)
