@@ -14,6 +14,7 @@ from autoopt.data.in_memory import Data, data_file
 from autoopt.engine.inputs.request import Remeasure, RunRequest
 from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.prepare import prepare
+from autoopt.engine.run.answers import record_answer
 from autoopt.engine.run.export import check_out
 from autoopt.engine.run.opening import refuse_imported
 from autoopt.engine.run.parts import is_outdated
@@ -247,7 +248,11 @@ def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
             if out is not None:
                 session.export_incumbent(out)
             raise
-        return result if out is None else session.export(result, out)
+        if out is not None:
+            result = session.export(result, out)
+            if isinstance(session, Session):
+                record_answer(session, request, result)
+        return result
 
 
 def open_remote(host: HostSpec, home: Path) -> Host:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TextIO
@@ -138,8 +139,17 @@ def run(  # noqa: PLR0913  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
-    from autoopt.engine.work.readings import note_answered, was_answered
+    from autoopt.engine.work.answers import Command, look_up_answer
     from autoopt.settings import settings, without_passwords
+
+    began = time.monotonic()
+    options = (dag, model, data, calibration, reading, goal, data_root, out, search, workers, proposal)
+    command = Command.of(dag[0], options)
+    if not (retry_failed or fresh or remeasure or profile):
+        document = look_up_answer(settings().home, command)
+        if document is not None:
+            return _show_answer(document, out, began, as_json=as_json)
+    from autoopt.engine.work.readings import note_answered, was_answered
     from autoopt.workers.pool import WARM, start_ahead
 
     words = [*dag, model or "", data or "", calibration or ""]
@@ -184,6 +194,7 @@ def run(  # noqa: PLR0913  options of the command
                 proposal_options=proposal_options,
                 observer=ObserverGroup(progress, work) if profile else progress,
                 out=out,
+                command=command,
             )
             result = execute(request, chosen_engine(engine))
         note_answered(settings().home, words)
@@ -193,6 +204,21 @@ def run(  # noqa: PLR0913  options of the command
             _show_result(result, out, shown_notes=progress.notes)
         if profile:
             _show_profile(work, out, sys.stderr if as_json else sys.stdout)
+    return exit_code(bool(result.best))
+
+
+def _show_answer(document: Mapping[str, object], out: Path, began: float, *, as_json: bool) -> int:
+    """Write the result that answered the same command before; returns the exit code.
+
+    `began` is the start of the command on `time.monotonic`.
+    """
+    from autoopt.results import RunResult
+
+    result = RunResult.from_json(document).as_reused(time.monotonic() - began)
+    if as_json:
+        print_json(result.to_json())
+    else:
+        _show_result(result, out)
     return exit_code(bool(result.best))
 
 

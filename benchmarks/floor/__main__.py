@@ -50,7 +50,7 @@ def run_way(way: str, case: Case, folder: Path, olive: str | None) -> Usage:
         return measure(command, ROOT, environment)
     if not (folder / "files").exists():
         write_case(case, folder / "files")
-    command = [sys.executable, "-m", "autoopt", "run", "dag.json", "--json", "-q", "--out", str(folder / way)]
+    command = [sys.executable, "-m", "autoopt", "run", "dag.json", "--json", "-q", "--out", str(folder / "out")]
     if way.endswith("fresh"):
         command.append("--fresh")
     if way.startswith("prefect"):

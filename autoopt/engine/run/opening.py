@@ -168,6 +168,7 @@ def make_session(ctx: RunContext, inputs: ResolvedInputs, name: str) -> Session:
         chains=chains,
         notes=inputs.notes,
         name=name,
+        model=inputs.model,
     )
 
 

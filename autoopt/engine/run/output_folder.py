@@ -17,6 +17,7 @@ from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.files import MODEL, ORT_MODEL, files_in
 from autoopt.model.io import EXTERNAL_NAME
 from autoopt.model.model_set import MODEL_SET
+from autoopt.model.session_file import SESSION_FILE
 from autoopt.report.formatting import short
 from autoopt.store import faults
 from autoopt.working_folder import working_folder
@@ -29,6 +30,8 @@ ENTRIES: Final = (MODEL_SET, MODEL, ORT_MODEL)
 """The files that a reader opens."""
 REPLACED: Final = (*ENTRIES, EXTERNAL_NAME, INPUTS)
 """Files that not every package has; those of an earlier one are removed, the entries first."""
+PACKAGE: Final = (*REPLACED, RECIPE_FILE, SESSION_FILE, "run.py", "requirements.txt", "README.md")
+"""All files that the package of one model may have."""
 
 
 @contextmanager

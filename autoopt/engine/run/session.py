@@ -67,6 +67,8 @@ class Session:
     chains: Mapping[str, Chain]
     notes: list[str]
     name: str
+    model: str = ""
+    """The source model as the user named it."""
     answer: RunResult | None = None
     remeasure: Remeasure | None = None
     """Candidates to measure once more before deciding."""

@@ -1,0 +1,143 @@
+"""`autoopt run` again: the same command is answered by a look-up while all that its answer follows from is the same."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from children import HANG_SECONDS
+
+from autoopt.store import open_store
+
+DIGITS = Path(__file__).parents[2] / "dags" / "digits"
+FILES = ("model.onnx", "evaluation.npz", "calibration.npz")
+DAG: dict[str, Any] = {
+    "name": "small",
+    "model": "model.onnx",
+    "data": {"evaluation": "evaluation.npz", "calibration": "calibration.npz"},
+    "passes": {"constants": {"pass": "constant_folding"}, "fold": {"pass": "batchnorm_folding"}},
+    "chains": [["constants", "fold"]],
+    "objectives": [{"metric": "size"}],
+    "constraints": [{"metric": "accuracy", "max_drop": 0.01}],
+}
+PROGRAM = """
+import sys
+from autoopt.cli.app import main
+code = main(sys.argv[1:])
+print("sqlalchemy" in sys.modules or "autoopt.dag" in sys.modules, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+class Folder:
+    """A folder with a DAG, its files, and a library that any distribution can be installed into."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.library = path / "library"
+        self.library.mkdir()
+        for name in FILES:
+            shutil.copyfile(DIGITS / name, path / name)
+        (path / "dag.json").write_text(json.dumps(DAG))
+
+    def run(self, *options: str) -> tuple[dict[str, Any], bool]:
+        """The document of `autoopt run`, and True if it planned or opened the store."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("AUTOOPT_HOME", "AUTOOPT_DB", "PREFECT"))}
+        env["PYTHONPATH"] = os.pathsep.join([str(self.library), *filter(None, [env.get("PYTHONPATH")])])
+        command = [sys.executable, "-c", PROGRAM, "run", "dag.json", "--json", "--quiet", *options]
+        ended = subprocess.run(
+            command, cwd=self.path, env=env, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout), ended.stderr == "True\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """A folder in which a run has finished."""
+    folder = Folder(tmp_path_factory.mktemp("answers"))
+    folder.run()
+    return folder
+
+
+def test_the_same_command_imports_neither_planner_nor_database(folder: Folder) -> None:
+    first, _ = folder.run("--fresh")
+    again, planned = folder.run()
+    assert not planned
+    assert again["reused"]
+    assert again["run"] == first["run"]
+    assert again["best"] == first["best"]
+    assert again["pass_runs"]["executed"] == 0
+
+
+def test_other_options_are_another_command(folder: Folder) -> None:
+    folder.run()
+    assert folder.run("--seed", "7", "--out", "seeded")[1]
+    assert folder.run("--out", "elsewhere")[1]
+    assert (folder.path / "elsewhere" / "model.onnx").is_file()
+    assert not folder.run("--out", "elsewhere")[1]
+    assert not folder.run()[1]
+
+
+def append_space(path: Path) -> None:
+    path.write_text(path.read_text() + " ")
+
+
+def add_items(path: Path) -> None:
+    """Make other data of the same kind."""
+    shutil.copyfile(DIGITS / "calibration.npz", path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("dag.json", append_space),
+        ("evaluation.npz", add_items),
+        ("out/README.md", append_space),
+        ("out/model.onnx", Path.unlink),
+    ],
+)
+def test_a_changed_file_is_noticed(folder: Folder, name: str, change: Callable[[Path], object]) -> None:
+    folder.run()
+    file = folder.path / name
+    content = file.read_bytes()
+    change(file)
+    assert folder.run()[1]
+    assert not folder.run()[1]
+    if name.startswith("out/"):
+        assert file.read_bytes() == content
+    file.write_bytes(content)
+    assert folder.run()[0]["best"]
+
+
+def test_a_package_that_was_installed_is_noticed(folder: Folder) -> None:
+    folder.run()
+    (folder.library / "other-1.0.dist-info").mkdir()
+    assert folder.run()[1]
+    assert not folder.run()[1]
+
+
+def test_a_search_that_another_process_has_begun_is_noticed(folder: Folder) -> None:
+    document, _ = folder.run()
+    with open_store(home=folder.path / ".autoopt") as store:
+        finished = store.runs.get(document["run"])
+        other = store.runs.create(replace(finished, id="", status="running", result=None, owner=None))
+        assert folder.run()[1]
+        store.runs.finish(other.id, "cancelled")
+    assert not folder.run()[1]
+
+
+def test_a_run_that_was_removed_answers_no_more(folder: Folder) -> None:
+    document, _ = folder.run()
+    for file in (folder.path / ".autoopt").glob("autoopt.db*"):
+        file.unlink()
+    shutil.rmtree(folder.path / ".autoopt" / "artifacts")
+    again, planned = folder.run()
+    assert planned
+    assert again["run"] != document["run"]
