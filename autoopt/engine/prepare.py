@@ -78,11 +78,12 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
         session = open_session(request, inputs, resources, began)
         session.closing.callback(resources.close)
         if session.answer is None:
-            # A new search over old results may find all of them in the store.
+            modules = [*WARM, *_pass_modules(session.chains.values())]
             if request.fresh:
-                _warm(resources, WARM, workers=1)
+                # A new search over old results may find all of them in the store, and then needs no worker.
+                resources.pool.expect(modules)
             else:
-                _warm(resources, [*WARM, *_pass_modules(session.chains.values())])
+                _warm(resources, modules)
             warnings = source_warnings(session.ctx)
             if try_scripts:
                 warnings += script_warnings(session.ctx, session.chains.values())
@@ -103,7 +104,7 @@ def _pass_modules(chains: Iterable[Chain]) -> list[str]:
     return sorted(modules)
 
 
-def _warm(resources: Resources, modules: Sequence[str], workers: int | None = None) -> None:
+def _warm(resources: Resources, modules: Sequence[str]) -> None:
     """Start workers that import `modules`, while nobody measures on this machine."""
     with Gate(waiting=report_waiting).working():
-        resources.pool.warm(modules, workers)
+        resources.pool.warm(modules)

@@ -74,6 +74,7 @@ class WorkerPool:
         self._busy = 0
         self._free = threading.Condition()
         self._closed = False
+        self._expected: tuple[str, ...] = ()
         self._owner = os.getpid()
         _pools.add(self)
 
@@ -116,7 +117,7 @@ class WorkerPool:
             return worker.call(line, timeout, cap, self._is_closed)
         except KilledAtStart:
             # Nothing of the call has run: whatever killed the process, the call is not to blame.
-            worker = WorkerProcess(self.python, self._env)
+            worker = self._start()
             try:
                 return worker.call(line, timeout, cap, self._is_closed)
             except KilledAtStart as error:
@@ -142,6 +143,10 @@ class WorkerPool:
         for worker in outdated:
             worker.kill()
 
+    def expect(self, modules: Sequence[str]) -> None:
+        """Have the workers share the import of `modules` as `warm` does, but only once a call needs a worker."""
+        self._expected = tuple(modules)
+
     def close(self) -> None:
         """End all workers; running calls raise `Cancelled`. Returns when all are gone. Closing twice is fine."""
         if os.getpid() != self._owner:  # a fork of this process does not own the workers
@@ -154,6 +159,11 @@ class WorkerPool:
             worker.kill()
         with self._free:  # running calls notice within a tick and end their workers
             self._free.wait_for(lambda: not self._busy, timeout=limits.KILL_SECONDS)
+
+    def _start(self) -> WorkerProcess:
+        if self._expected:
+            preload(self.python, self._env, self._expected)
+        return WorkerProcess(self.python, self._env)
 
     def _is_closed(self) -> bool:
         return self._closed
@@ -170,11 +180,11 @@ class WorkerPool:
                 worker = self._idle.pop()
         try:
             if worker is None:
-                return WorkerProcess(self.python, self._env)
+                return self._start()
             if _is_fit(worker, memory):
                 return worker
             worker.kill()
-            return WorkerProcess(self.python, self._env)
+            return self._start()
         except BaseException:
             self._release()
             raise

@@ -203,6 +203,9 @@ class SimulatedPool(WorkerPool):
     def warm(self, modules: Sequence[str], workers: int | None = None) -> None:
         """There is no process to start."""
 
+    def expect(self, modules: Sequence[str]) -> None:
+        """The same."""
+
     @property
     def meters(self) -> list[str]:
         """Names of the meters that measured, in order."""

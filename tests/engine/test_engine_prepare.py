@@ -17,6 +17,8 @@ from autoopt.engine.run.early_warnings import CHECK_SOURCE
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.errors import InputError
+from autoopt.outcome import Outcome
+from autoopt.workers import CallResult
 
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
 
@@ -57,6 +59,34 @@ def test_a_request_is_taken_to_its_result(tmp_path: Path, pool: ReadingPool, mod
         "limit: accuracy may drop by at most 0.01 (--max-drop)",
         "WARNING: odd",
     )
+
+
+def test_a_new_search_over_known_results_asks_no_worker(
+    tmp_path: Path, pool: ReadingPool, model: Path, data: Path
+) -> None:
+    warnings = []
+    for fresh in (False, True):
+        pool.functions.clear()
+        pool.measured.clear()
+        with prepare(request(tmp_path, model, data=data, fresh=fresh)) as session:
+            assert isinstance(session, Session)
+            result = session.execute(search_inline)
+        warnings.append(result.warnings)
+    assert pool.functions == []
+    assert warnings == [("WARNING: odd",)] * 2
+
+
+def test_a_source_that_could_not_be_checked_is_checked_again(
+    tmp_path: Path, pool: ReadingPool, model: Path, data: Path
+) -> None:
+    pool.answers[CHECK_SOURCE] = CallResult(Outcome.FAILED, message="no memory")
+    with prepare(request(tmp_path, model, data=data)) as session:
+        assert isinstance(session, Session)
+        assert session.notes == ["limit: accuracy may drop by at most 0.01 (--max-drop)"]
+    pool.answers[CHECK_SOURCE] = {"warnings": ["odd"]}
+    with prepare(request(tmp_path, model, data=data)) as session:
+        assert isinstance(session, Session)
+        assert "WARNING: odd" in session.notes
 
 
 def test_resources_are_closed_with_the_session(tmp_path: Path, pool: ReadingPool, model: Path) -> None:

@@ -169,12 +169,13 @@ def test_somebody_elses_tables_are_left_alone(url: str, tmp_path: Path) -> None:
     database.close()
 
 
-def test_opening_a_current_database_does_not_import_alembic(tmp_path: Path) -> None:
+def test_opening_a_current_database_imports_neither_alembic_nor_another_dialect(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from autoopt.store import open_store;"
         "assert 'sqlalchemy' not in sys.modules;"
         "[open_store(None, Path(sys.argv[1])).close() for _ in range(2)];"
-        "assert 'sqlalchemy' in sys.modules and 'alembic' not in sys.modules"
+        "assert 'sqlalchemy' in sys.modules and 'alembic' not in sys.modules;"
+        "assert 'sqlalchemy.dialects.postgresql' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any, Final
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.data.config import DataConfig
 from autoopt.engine.run.trial import nodes_up_to
 from autoopt.engine.work.calls import first_call
 from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.environment import versions
 from autoopt.engine.work.pass_runs import run_chain
 from autoopt.engine.work.problem import Problem
+from autoopt.engine.work.readings import is_read_from_files, read_once
+from autoopt.json_codec import JsonObject
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.report.failures import plain_reason
 from autoopt.results.run import WARNING
@@ -42,16 +46,37 @@ def source_warnings(ctx: RunContext) -> list[str]:
         settings=problem.measurement_settings,
         user_script=problem.script.path,
     )
+    payload = request.to_json()
+    with suppress(_SourceFails):
+        if request.user_script or not is_read_from_files(config):
+            return _warnings(_check(ctx, payload))
+        content = {**payload, "candidate": problem.source.key}
+        key = [CHECK_SOURCE, content, problem.data.evaluation.digest, versions()]
+        _, reply = read_once(ctx.store.home, key, lambda _: _check(ctx, payload))
+        return _warnings(reply)
+    return []
+
+
+class _SourceFails(Exception):
+    """The source model cannot be run on its data."""
+
+
+def _check(ctx: RunContext, payload: JsonObject) -> JsonObject:
+    problem = ctx.problem
     result = first_call(
         ctx.resources,
         CHECK_SOURCE,
-        request.to_json(),
+        dict(payload),
         subject=lambda: problem.source.artifact,
         limit=problem.limits.measure_seconds,
     )
     if not result.outcome.good or result.value is None:
-        return []
-    return [f"{WARNING}{text}" for text in result.value["warnings"]]
+        raise _SourceFails
+    return result.value
+
+
+def _warnings(reply: Mapping[str, Any]) -> list[str]:
+    return [f"{WARNING}{text}" for text in reply["warnings"]]
 
 
 def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[str]:

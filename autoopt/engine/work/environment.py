@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import sys
@@ -74,6 +73,8 @@ def versions() -> Mapping[str, str]:
 @lru_cache(maxsize=128)
 def library_version(name: str) -> str:
     """The version of a distribution; empty if it is not installed."""
+    import importlib.metadata  # it takes as long as the rest of a command that the store answers
+
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -10,7 +10,7 @@ from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, Strin
 
 from autoopt.errors import InputError
 from autoopt.store.sql.database import DAMAGED, Database, without_secrets
-from autoopt.store.sql.tables import HEAD, metadata
+from autoopt.store.sql.tables import HEAD, add_postgresql_options, metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -99,6 +99,7 @@ def _config() -> Config:
 def _create_or_upgrade(connection: Connection, before_creation: Callable[[], None]) -> None:
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets in one at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        add_postgresql_options()
     current = _version_of(connection)
     if current == HEAD:  # another process was faster
         return

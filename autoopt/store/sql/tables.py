@@ -166,7 +166,7 @@ pass_run = Table(
     _text("owner", null=True),
     _time("lease", null=True),
     _time("finished", null=True),
-    Index("ix_pass_run_unchanged", "input_key", sqlite_where=_UNCHANGED, postgresql_where=_UNCHANGED),
+    Index("ix_pass_run_unchanged", "input_key", sqlite_where=_UNCHANGED),
 )
 
 evaluation = Table(
@@ -212,3 +212,10 @@ event = Table(
     _json("content"),
     Index("ix_event_kind_subject", "kind", "subject"),
 )
+
+
+def add_postgresql_options() -> None:
+    """Add what only PostgreSQL reads; as arguments of the tables, it would import the dialect into every process."""
+    for index in pass_run.indexes:
+        if index.name == "ix_pass_run_unchanged":
+            index.dialect_options["postgresql"]["where"] = _UNCHANGED
