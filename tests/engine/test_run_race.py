@@ -122,6 +122,15 @@ def test_where_no_candidate_promises_a_gain_the_source_is_the_answer(tmp_path: P
     assert len(joint(simulation)) < 4 + EXTENSION * 5
 
 
+def test_a_gain_that_a_wide_range_leaves_open_is_undecided(tmp_path: Path) -> None:
+    simulation = simulate(tmp_path, (1.01, 1.02, 1.03), measurement={"rounds": 1})
+    simulation.pool.spread = 0.2
+    result = finish(simulation.session())
+    assert result.best is not None
+    assert result.best.is_source
+    assert result.undecided == "no candidate's gain on the source model is certain"
+
+
 def test_no_round_starts_when_the_time_of_the_race_is_up(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, (0.8, 0.81, 0.82), measurement={"rounds": 1})
     simulation.pool.noise = Noise(spread=0.05, seed=1)

@@ -136,3 +136,14 @@ def test_decisions_that_did_not_change_may_change_on_the_next_item() -> None:
     agreements = compare_parts(parts_of(source, ["output"], [None]), source, source)
     assert estimate(agreements, ITEMS) == Estimate(1.0, 1 - share_resolution(ITEMS), 1.0)
     assert estimate(agreements, ITEMS, same=True) == Estimate.exact(1.0)
+
+
+def test_all_states_together_count_as_one_output() -> None:
+    scores = [RNG.normal(0, 6, (1, 10)) for _ in range(ITEMS)]
+    states = [[RNG.normal(size=(1, 20)) for _ in range(ITEMS)] for _ in range(6)]
+    source = [scores, *states]
+    parts = parts_of(source, [f"output_{index}" for index in range(7)], [None] * 7, states=range(1, 7))
+    wrong_scores = [[np.roll(value, 1) for value in scores], *states]
+    assert estimate(compare_parts(parts, wrong_scores, source), ITEMS).value == pytest.approx(0.5)
+    drifted = [scores, *[[1.1 * value for value in state] for state in states]]
+    assert estimate(compare_parts(parts, drifted, source), ITEMS).value == pytest.approx(0.95)

@@ -186,7 +186,9 @@ class Race:
         if rivals:
             others = plural(len(rivals), "other candidate")
             return f"{others} may be more than {100 * OPEN:g} % better than the best one"
-        if self.ranking.source_meets and not self.ranking.gains(leader) and self._may_gain(leader, OPEN):
+        # A ratio that is not known well leaves more open than its mean says.
+        worthwhile = OPEN if self.evidence.is_narrow(leader.key, self._deciding_metric) else WORTHWHILE
+        if self.ranking.source_meets and not self.ranking.gains(leader) and self._may_gain(leader, worthwhile):
             return "no candidate's gain on the source model is certain"
         return ""
 

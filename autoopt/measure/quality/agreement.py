@@ -14,7 +14,7 @@ Each output is compared by what it stands for (`output_kinds`); 1 is full agreem
 | token_embedding | the same of the vectors averaged over the tokens; at most the mean cosine of the single vectors |
 | values | 1 - relative L2 |
 
-The agreement of the model is the mean over its outputs.
+The agreement of the model is the mean over its outputs, of which all recurrent states together are one.
 """
 
 from __future__ import annotations
@@ -75,11 +75,16 @@ def compare_parts(parts: Sequence[Part], candidate: Outputs, source: Outputs) ->
 def estimate(agreements: Sequence[PartAgreement], items: int, *, same: bool = False) -> Estimate:
     """Estimate the mean agreement over the parts, with its interval over this number of items.
 
+    All recurrent states together count as one part: a model of many layers has many states and few outputs that matter.
     With `same`, the outputs are the same up to rounding, and the value is exact.
     """
 
     def mean(indices: np.ndarray) -> float:
-        return float(np.mean([agreement.over(indices) for agreement in agreements]))
+        parts = [agreement.over(indices) for agreement in agreements if not agreement.part.is_state]
+        states = [agreement.over(indices) for agreement in agreements if agreement.part.is_state]
+        if states:
+            parts.append(float(np.mean(states)))
+        return float(np.mean(parts))
 
     if same:
         return Estimate.exact(mean(np.arange(items)))

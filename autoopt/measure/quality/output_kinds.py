@@ -68,6 +68,8 @@ class Part:
     """Reads `boxes`."""
     masks: tuple[np.ndarray, ...] = ()
     """For each item, which tokens of a `token_embedding` count: (tokens) booleans."""
+    is_state: bool = False
+    """True for recurrent state."""
 
 
 def parts_of(
@@ -92,7 +94,7 @@ def parts_of(
         parts.append(detector)
     for index, values in enumerate(outputs):
         if index in states:
-            parts.append(Part((index,), "values"))
+            parts.append(Part((index,), "values", is_state=True))
         elif TOKEN_NAMES.search(names[index]) and _are_token_vectors(values, masks):
             token_masks = tuple(mask.reshape(-1) != 0 for mask in masks)
             parts.append(Part((index,), "token_embedding", masks=token_masks))
