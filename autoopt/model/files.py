@@ -18,8 +18,12 @@ ORT_MODEL = "model.ort"
 
 def digest_file(path: str | os.PathLike[str]) -> str:
     """Compute the sha256 of a file's bytes, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        error.filename = path  # an error while reading names no file
+        raise
 
 
 def model_in(folder: str | os.PathLike[str]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -49,7 +50,7 @@ def _read_text(path: Path) -> str:
     try:
         if path.is_dir():
             raise ConfigError("is a folder, not a file", file=file)
-        with path.open("rb") as stream:
+        with open(path, "rb", opener=_open_at_once) as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise ConfigError(
@@ -66,6 +67,13 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError("is not UTF-8 text", file=file, line=line) from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting: a pipe that nobody writes to is empty."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)  # a writer may still need time to write
+    return descriptor
 
 
 def _similar_file(path: Path) -> str:

@@ -59,3 +59,9 @@ def test_labels_that_are_missing_or_unreadable_are_refused(tmp_path: Path, conte
     with pytest.raises(InputError, match=reason) as error:
         labels_by_name(ROOT, paths("a.png", "b.png"), str(file))
     assert str(error.value).startswith(str(file))
+
+
+def test_a_byte_order_mark_belongs_to_no_name(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("\ufeffa.png,3\n", encoding="utf-8")
+    assert labels_by_name(ROOT, paths("a.png"), str(file)) == ["3"]

@@ -108,3 +108,9 @@ def test_tables_that_do_not_fit_are_refused(tmp_path, text, params, words):
 def test_columns_of_texts_alone_are_one_input(tmp_path):
     data = load(tmp_path, "a,b\nx,y\nz,w\n")
     assert data.columns["input"].tolist() == [["x", "y"], ["z", "w"]]
+
+
+def test_the_byte_order_mark_of_excel_belongs_to_no_name(tmp_path):
+    data = load(tmp_path, "\ufefflabel,a,b\n1,2,3\n0,5,6\n")
+    assert data.labels.tolist() == [1, 0]
+    assert data.columns["input"].tolist() == [[2, 3], [5, 6]]

@@ -91,3 +91,13 @@ def test_a_file_that_is_no_tokenizer_and_a_missing_column_are_named(tmp_path, to
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(InputError, match=r"bad\.json: not a tokenizer file"):
         text.tokenize(data, str(tmp_path / "bad.json"))
+
+
+def test_lines_end_only_at_line_breaks(tmp_path):
+    texts = ["one\u2028two", "three\x0cfour\x85"]
+    (tmp_path / "t.txt").write_text("\ufeff" + "\r\n".join(texts), encoding="utf-8", newline="")
+    assert open_data(str(tmp_path / "t.txt")).columns["text"].tolist() == texts
+    (tmp_path / "t.jsonl").write_text(
+        "\n".join(json.dumps({"text": text}, ensure_ascii=False) for text in texts), encoding="utf-8"
+    )
+    assert open_data(str(tmp_path / "t.jsonl")).columns["text"].tolist() == texts

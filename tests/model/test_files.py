@@ -55,3 +55,8 @@ def test_model_in(tmp_path: Path) -> None:
     assert files.model_in(tmp_path).name == "model.ort"
     lay(tmp_path, {"model.onnx": b"x"})
     assert files.model_in(tmp_path).name == "model.onnx"
+
+
+def test_an_error_while_reading_names_the_file() -> None:
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        files.digest_file("/proc/self/mem")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,3 +113,17 @@ def refusal(read: Callable[[str, str], Any], text: str) -> ConfigError | None:
     except ConfigError as error:
         return error
     return None
+
+
+def test_a_pipe_without_a_writer_is_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "dag.yaml")
+    with pytest.raises(ConfigError, match=r"dag\.yaml:1: is empty"):
+        read_document(tmp_path / "dag.yaml")
+
+
+def test_a_pipe_is_read_up_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "dag.yaml"
+    file.write_text("# " + 200_000 * "x" + "\nname: piped\n")  # more than a pipe holds
+    with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert read_document(f"/dev/fd/{writer.stdout.fileno()}").value == {"name": "piped"}

@@ -204,6 +204,19 @@ def test_values_that_no_view_could_show_are_refused(
         assert other.artifacts.all() == ()
 
 
+def test_an_archive_does_not_number_the_rows_of_the_store(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    """With the largest number in use, the next run could not have a larger one."""
+    with open_store(None, tmp_path / "elsewhere") as other:
+        export_run(other, finished_run(other), tmp_path / "run.tar")
+    document = rows_of(tmp_path / "run.tar")
+    document["tables"]["run"][0] |= {"number": 2**63 - 1, "owner": "somebody", "lease": 1e11}
+    repack(tmp_path / "run.tar", tmp_path / "evil.tar", document)
+    imported = import_run(sqlite_store, tmp_path / "evil.tar")
+    run = finished_run(sqlite_store, b"another")
+    assert sqlite_store.runs.get("latest").id == run
+    assert sqlite_store.runs.get(imported).owner is None
+
+
 def rows_of(archive: Path) -> dict[str, Any]:
     with tarfile.open(archive) as opened:
         stream = opened.extractfile("rows.json")

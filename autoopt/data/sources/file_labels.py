@@ -26,7 +26,7 @@ def labels_by_name(root: Path, files: Sequence[Path], labels: str) -> list[str]:
         InputError: The file of labels cannot be read, or a file has no row.
     """
     try:
-        with open(labels, newline="", encoding="utf-8") as stream:
+        with open(labels, newline="", encoding="utf-8-sig") as stream:
             by_name = {row[0]: row[1] for row in csv.reader(stream) if len(row) >= 2}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         remedy = "give a CSV file with the name and the label of each file"

@@ -41,7 +41,7 @@ def load_csv(
 def _read_rows(path: str, delimiter: str) -> list[list[str]]:
     """Read the header and at least one row of a CSV file."""
     try:
-        with open(path, newline="", encoding="utf-8") as stream:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
             rows = list(csv.reader(stream, delimiter=delimiter))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"not a readable table ({error})", where=path) from error

@@ -68,7 +68,8 @@ def tokenize(data: DataSet, tokenizer: str, length: int = 128, column: str = "te
 
 def _lines(path: Path) -> list[str]:
     """The lines of a file that are not empty."""
-    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    # `str.splitlines` would also split at characters that a text may hold, such as U+2028.
+    return [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
 
 
 def _read(path: Path, text_col: str, label_col: str) -> tuple[list[str], Array | None]:

@@ -135,6 +135,7 @@ def _read_archive(store: SqlStore, file: Path, reuse: bool) -> tuple[str, Rows]:
             checked = {table: [_checked(table, row, file) for row in items] for table, items in exported.items()}
             check_digests(checked)
             check_runs(checked)
+            _remove_local_values(checked)  # an archive that autoopt wrote has none
             rows = as_imported(checked, run, file.name, reuse=reuse)
             check_records(rows, store.home)
             with _unpacked(store, archive, file) as folders:
@@ -179,9 +180,7 @@ def _rows_of(connection: Connection, run: str) -> Rows:
         "metric_value": _select(connection, tables.metric_value, "evaluation", _values(evaluations, "key")),
         "event": _select(connection, tables.event, "run", ids),
     }
-    for table, items in rows.items():
-        for row in items:
-            _remove_local_values(table, row, ids)
+    _remove_local_values(rows)
     return rows
 
 
@@ -212,13 +211,17 @@ def _results(connection: Connection, table: Table, runs: Set[str], keys: Set[str
     return [row for row in rows if row["outcome"] is not None]
 
 
-def _remove_local_values(table: str, row: Row, runs: Set[str]) -> None:
-    for column in _LOCAL_COLUMNS:
-        # The number of a trial counts within its run; in other tables it counts the rows of the database.
-        if (table, column) != ("trial", "number"):
-            row.pop(column, None)
-    if table in ("pass_run", "evaluation") and row["run"] not in runs:
-        row["run"] = None
+def _remove_local_values(rows: Rows) -> None:
+    """Remove the values that mean something only in one database."""
+    runs = _values(rows.get("run", []), "id")
+    for table, items in rows.items():
+        for row in items:
+            for column in _LOCAL_COLUMNS:
+                # The number of a trial counts within its run; in other tables it counts the rows of the database.
+                if (table, column) != ("trial", "number"):
+                    row.pop(column, None)
+            if table in ("pass_run", "evaluation") and row.get("run") not in runs:
+                row["run"] = None
 
 
 def _read_document(archive: tarfile.TarFile, file: Path) -> _Document:
