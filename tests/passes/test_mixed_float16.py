@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from bench import cosine, outputs, saved, step
 from micro_models import MODELS, made, normal
 
+from autoopt.model.tensors import weight_bytes
+from autoopt.passes.precision import mixed_float16
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
@@ -51,3 +54,9 @@ def test_models_with_branches_are_refused(tmp_path: Path) -> None:
     )
     result = step(tmp_path, model, "mixed_float16", True)
     assert (result["outcome"], "branches" in result["message"]) == ("refused", True)
+
+
+def test_a_large_model_gets_few_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = overflowing()
+    monkeypatch.setattr(mixed_float16, "CONVERTED_BYTES", weight_bytes(model))
+    assert step(tmp_path, model, "mixed_float16", True)["outcome"] == "unchanged", "one attempt, with all nodes"

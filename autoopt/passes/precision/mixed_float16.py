@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import np
 from autoopt.model.session import make_plain_session
+from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, name_nodes
@@ -19,6 +20,9 @@ from autoopt.space import Categorical
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+CONVERTED_BYTES: Final = 24 << 30
+"""All attempts together convert no more than this: a model of 2.4 GB gets ten, which take half a minute each."""
 
 
 class MixedFloat16(Pass):
@@ -34,7 +38,7 @@ class MixedFloat16(Pass):
     conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)
     libraries = ("onnx", "onnxruntime")
     aliases = ("mixed_fp16", "float_to_mixed", "OrtMixedPrecision")
-    version = 2
+    version = 3
     memory_factor = 5.0
 
     rtol: Annotated[
@@ -42,7 +46,7 @@ class MixedFloat16(Pass):
     ] = 1e-2
     keep_io_types: Annotated[bool, "keep the model's inputs and outputs in float32"] = True
     samples: Annotated[int, "number of calibration items to compare"] = 4
-    attempts: Annotated[int, "maximum number of conversions to try"] = 64
+    attempts: Annotated[int, "maximum number of conversions to try; of large models fewer"] = 64
 
     def run(self, model: ModelProto) -> ModelProto | None:
         if not has_float32(model):
@@ -58,9 +62,9 @@ class MixedFloat16(Pass):
         unconverted: ModelProto | None = model  # a conversion changes its model; there is often no second one
         in_float32 = set(names)
         segments = [names]
-        attempts = 0
-        while segments and attempts < self.attempts:
-            attempts += 1
+        attempts = min(self.attempts, max(1, CONVERTED_BYTES // max(1, weight_bytes(model))))
+        while segments and attempts > 0:
+            attempts -= 1
             segment = segments.pop(0)
             remaining = in_float32.difference(segment)
             candidate = unconverted or io.load(source)

@@ -25,6 +25,12 @@ _LEFT_OUT: Final = ("event", "sweep")
 """Events and sweeps only serve to continue runs."""
 _LISTS: Final = ("nodes", "pass_runs", "evaluations", "attempts")
 """JSON columns that hold lists; the others hold objects."""
+_CANDIDATES: Final = (
+    ("pass_run", "input_artifact", "input_options", "input_key"),
+    ("pass_run", "output_artifact", "output_options", "output_key"),
+    ("evaluation", "artifact", "session_options", "candidate"),
+)
+"""Tables with the columns of a candidate: artifact, session options and key."""
 _SCRIPT: Final = "user_script"
 _TIMES: Final = ("created", "finished", "time", "seconds")
 _LATEST: Final = 1e11
@@ -48,7 +54,7 @@ def check_json(column: str, value: str) -> str:
 
 
 def check_digests(rows: Rows) -> None:
-    """Check that shared rows have the digests of their content, so that they cannot pass for others.
+    """Check that shared rows and candidates have the digests of their content, so that they cannot pass for others.
 
     Raises:
         ValueError: One has another digest.
@@ -61,6 +67,11 @@ def check_digests(rows: Rows) -> None:
         ids = [chain["id"] for chain in sorted(chains, key=lambda chain: chain["position"])]
         if row["digest"] != digest_json({"plan": codec.loads(row["content"]), "chains": ids}):
             raise ValueError("a plan does not have its digest")
+    for table, artifact, options, key in _CANDIDATES:
+        for row in rows.get(table, []):
+            candidate = codec.candidate(row.get(artifact), row.get(options))
+            if row.get(key) != (candidate and candidate.key):
+                raise ValueError(f"a candidate in table {table!r} does not have its key")
 
 
 def check_runs(rows: Rows) -> None:
