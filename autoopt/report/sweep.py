@@ -98,8 +98,7 @@ def summary(result: SweepResult) -> list[str]:
     if result.improvements:
         lines.append(f"improvements: {', '.join(result.improvements)}")
     lines += causes(result.models)
-    if result.environment_changes:
-        lines.append(f"possible cause, the environment changed: {'; '.join(result.environment_changes)}")
+    lines += _environment_lines(result)
     lines += _lines_on_models(result.models)
     if not result.regressions:
         lines.append("no regression")
@@ -116,6 +115,28 @@ def causes(entries: Sequence[SweepEntry]) -> list[str]:
     for entry in entries:
         if entry.bisection is not None:
             lines += [sentence(entry.bisection), *remarks(entry.bisection)]
+    return lines
+
+
+def _environment_lines(result: SweepResult) -> list[str]:
+    """Changes of the environment: those that changed models have seen, then the others since the last sweep."""
+    changed = [entry for entry in result.models if entry.compared.regressed or entry.compared.improved]
+    models_by_cause: dict[str, list[str]] = {}
+    for entry in changed:
+        for cause in entry.compared.causes:
+            models_by_cause.setdefault(cause, []).append(entry.name)
+    possible = []
+    for cause, names in models_by_cause.items():
+        if len(names) < len(changed):
+            possible.append(f"{cause} ({first_names(names)})")
+        else:
+            possible.append(cause)
+    others = [change for change in result.environment_changes if change not in models_by_cause]
+    lines = []
+    if possible:
+        lines.append(f"possible cause, the environment changed: {'; '.join(possible)}")
+    if others:
+        lines.append(f"the environment changed since the last sweep: {'; '.join(others)}")
     return lines
 
 
@@ -162,8 +183,8 @@ def message(result: SweepResult) -> str:
     lines += [_regression_line(entry) for entry in regressed[:MOST_LINES]]
     if len(regressed) > MOST_LINES:
         lines.append(f"... and {len(regressed) - MOST_LINES} more.")
-    changes = result.environment_changes
-    if regressed and changes:
+    changes = list(dict.fromkeys(cause for entry in regressed for cause in entry.compared.causes))
+    if changes:
         lines.append(f"Changed since: {'; '.join(changes[:MOST_LINES])}.")
     return "\n".join(lines)
 

@@ -11,7 +11,8 @@ from autoopt.report.sweep_page import sweep_html
 from autoopt.results import EntryComparison, MetricChange, ModelResult, RunResult, SweepEntry, SweepResult
 
 CHANGE = MetricChange("best model", "latency_p50", Estimate(0.5, 0.48, 0.52), Estimate(0.6, 0.58, 0.62), True, "worse")
-WORSE = EntryComparison("worse", "s1", changes=(CHANGE,), other_inputs=("DAG b1 -> b2",))
+NEW_RUNTIME = "libraries.onnxruntime 1.30 -> 1.31"
+WORSE = EntryComparison("worse", "s1", changes=(CHANGE,), causes=(NEW_RUNTIME,), other_inputs=("DAG b1 -> b2",))
 BEST = ModelResult(
     artifact="b" * 64,
     chain="tidy -> quant",
@@ -27,7 +28,7 @@ SWEEP = SweepResult(
     name="zoo",
     models=(ENTRY,),
     regressions=("<b>|",),
-    environment_changes=("libraries.onnxruntime 1.30 -> 1.31",),
+    environment_changes=(NEW_RUNTIME,),
 )
 
 
@@ -89,6 +90,17 @@ def test_the_summary_names_regressions_and_possible_causes() -> None:
     ]
 
 
+def test_a_change_that_a_model_has_not_seen_is_no_cause_of_its_regression() -> None:
+    unaffected = replace(ENTRY, name="other", compared=replace(WORSE, causes=()))
+    line = f"possible cause, the environment changed: {NEW_RUNTIME}"
+    assert f"{line} (<b>|)" in summary(replace(SWEEP, models=(ENTRY, unaffected)))
+    alone = replace(SWEEP, models=(unaffected,), regressions=("other",))
+    lines = summary(alone)
+    assert f"the environment changed since the last sweep: {NEW_RUNTIME}" in lines
+    assert line not in lines
+    assert "Changed since" not in message(alone)
+
+
 def test_models_with_the_same_caveat_share_a_line() -> None:
     lines = summary(replace(SWEEP, models=(ENTRY, replace(ENTRY, name="other"))))
     assert lines[-1] == "* <b>|, other: accuracy is not certain"
@@ -117,10 +129,10 @@ def test_a_message_has_a_line_for_each_regression_and_what_changed() -> None:
     broken = [SweepEntry(f"mlp{i}", "failed", reason="it crashed", compared=EntryComparison("fails")) for i in range(6)]
     entries = (slow, *broken)
     names = tuple(entry.name for entry in entries)
-    result = SweepResult(models=entries, regressions=names, environment_changes=("onnxruntime 1 -> 2",))
+    result = SweepResult(models=entries, regressions=names)
     lines = message(result).split("\n")
     assert lines[0] == "7 of 7 models regressed: cnn, mlp0, mlp1, mlp2, mlp3 and 2 more."
     assert lines[1].startswith("cnn: latency_p50 of the best model 2.0x faster (1.9 to 2.1)")
     assert lines[1].endswith(". Its inputs changed: DAG b1 -> b2.")
     assert lines[2] == "mlp0 fails: it crashed"
-    assert lines[-2:] == ["... and 2 more.", "Changed since: onnxruntime 1 -> 2."]
+    assert lines[-2:] == ["... and 2 more.", f"Changed since: {NEW_RUNTIME}."]
