@@ -36,7 +36,7 @@ from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.run import caveats, run_table, single_verdict, target_table, time_line, trials_line
 from autoopt.report.run_facts import ModelFacts, RunFacts
 from autoopt.report.table import Table
-from autoopt.report.verdict import lossy_steps, verdict
+from autoopt.report.verdict import lossy_steps, verdict, verdict_lines
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
@@ -97,8 +97,10 @@ def _search_sections(result: RunResult, trials: Sequence[Trial], facts: RunFacts
 
 
 def _head(title: str, result: RunResult, facts: RunFacts) -> str:
-    answer = single_verdict(result) if result.targets else verdict(result)
+    answer, *others = [single_verdict(result)] if result.targets else verdict_lines(result)
     parts = [f"<h1>{text_html(title)}</h1>", f'<p class="headline">{text_html(answer)}</p>']
+    if others:
+        parts.append(paragraphs([" ".join(others)], "lead"))
     warnings = [*result.warnings]
     if facts.imported:
         warnings.append(f"Imported from {facts.imported}: measured elsewhere, and may have been edited.")

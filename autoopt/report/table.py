@@ -175,5 +175,8 @@ def write_lines(lines: Sequence[str], stream: TextIO) -> None:
         # Names come from models and files: their control characters could rewrite the terminal.
         clean = "".join(c if c.isprintable() else "?" for c in line)
         if 0 < width < len(clean):
+            # Without control characters in it, `clean` has no such space of its own.
+            clean = clean.replace(" %", "\u00a0%")
             clean = "\n".join(textwrap.wrap(clean, width, subsequent_indent="  ", break_on_hyphens=False))
+            clean = clean.replace("\u00a0", " ")
         stream.write(f"{clean}\n")

@@ -89,6 +89,9 @@ def _kept_answer(result: RunResult) -> list[str]:
     if _lacks_candidates(result):
         trials = plural(result.trial_counts["total"], "trial")
         return [f"Undecided: none of {trials} gave a model that could be measured; keeping your model."]
+    total = result.trial_counts.get("total", 0)
+    if total and result.trial_counts.get("infeasible", 0) == total:
+        return [f"No gain within the limits: {_broken_text(total)}; your model stays.", *_time_lines(result)]
     metric = first_objective(result).metric
     word, verb = "better", "is"
     if is_ratio_metric(metric) or metric == "throughput":
@@ -96,10 +99,21 @@ def _kept_answer(result: RunResult) -> list[str]:
     lines = [f"Not {word}: no candidate was measurably better, so your model stays."]
     if result.undecided:
         lines = [f"Undecided whether a candidate {verb} {word}; keeping your model.", deciding_action(result)]
-    if result.time_was_up:
-        trials = plural(result.trial_counts.get("total", 0), "trial")
-        lines.append(f"The time was up after {trials}; more time (--minutes) allows more.")
-    return lines
+    return [*lines, *_time_lines(result)]
+
+
+def _broken_text(trials: int) -> str:
+    if trials == 1:
+        return "the only candidate broke one"
+    return f"each of {trials} candidates broke one"
+
+
+def _time_lines(result: RunResult) -> list[str]:
+    """What a run whose time was up may still find."""
+    if not result.time_was_up:
+        return []
+    trials = plural(result.trial_counts.get("total", 0), "trial")
+    return [f"The time was up after {trials}; more time (--minutes) allows more."]
 
 
 def _interim_answer(result: RunResult) -> str:

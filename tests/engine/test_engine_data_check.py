@@ -38,7 +38,7 @@ def test_wrong_names_and_shapes_are_one_line(
     np.savez(tmp_path / "d.npz", **arrays)
     with pytest.raises(InputError, match=said) as caught:
         go(DAG, model=mlp_file, data=str(tmp_path / "d.npz"))
-    assert str(caught.value).startswith(f"{tmp_path / 'd.npz'}:1: data: ")
+    assert str(caught.value).startswith(f"{tmp_path / 'd.npz'}: data: ")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,13 @@ def test_optional_inputs_may_be_absent(go: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("expected", "actual", "loader", "remedy"),
     [
-        (("n", 13), (5, 14), "csv", "; choose the columns with --inputs A,B,... and the label with --label NAME"),
+        (
+            ("n", 13),
+            (5, 14),
+            "csv",
+            "; one column too many: name the label with --label NAME, or choose the others with --inputs A,B,...",
+        ),
+        (("n", 13), (5, 17), "csv", "; choose the columns with --inputs A,B,... and the label with --label NAME"),
         (("n", 13), (5, 14), "npz", "the model expects ['n', 13]"),
         (("n", 3, 32, 32), (5, 32, 32, 3), "images", "; add --layout NCHW"),
         (("n", 32, 32, 3), (5, 3, 32, 32), "images", "; add --layout NHWC"),
@@ -220,7 +226,7 @@ def test_a_lossy_or_doubtful_cast_is_noted(given: str, span: tuple[int, int] | N
 )
 def test_other_content_is_no_number(dtype: str, content: str) -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)),))
-    reason = rf"x\.npz:1: data: array for input 'x' holds {content}, the model expects float32"
+    reason = rf"x\.npz: data: array for input 'x' holds {content}, the model expects float32"
     with pytest.raises(InputError, match=reason):
         check_data(DataDescription(5, {"x": Column(dtype, (5, 2))}), inspection, "x.npz")
 

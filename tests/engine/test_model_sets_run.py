@@ -278,7 +278,7 @@ def test_a_wrong_pipeline_is_named(place: Path, script: dict[str, Any], changes:
         ),
         (
             {"data": "few.npz"},
-            r"few.npz:1: data: no array 'attention_mask' for encoder.attention_mask; the data has: input_ids",
+            r"few.npz: data: no array 'attention_mask' for encoder.attention_mask; the data has: input_ids",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
+from autoopt.json_codec import JsonValue
 from autoopt.metrics import Estimate
 from autoopt.report.night_history import history_of
 from autoopt.report.nights_page import nights_html
@@ -60,6 +61,25 @@ def test_the_page_fits_its_width(shown: webdriver.Chrome, width: int) -> None:
     visible = [svg for svg in shown.find_elements(By.CSS_SELECTOR, "figure svg") if svg.is_displayed()]
     figures = shown.find_elements(By.CSS_SELECTOR, "figure")
     assert len(visible) == len(figures) > 0
+
+
+def test_all_columns_of_the_trials_fit_into_1280_pixels(
+    chromium: webdriver.Chrome, result: RunResult, trials: list[Trial], tmp_path: Path
+) -> None:
+    params: dict[str, JsonValue] = {
+        "activation_type": "QUInt8",
+        "calibrate_method": "MinMax",
+        "op_types": ["Conv", "Gemm", "MatMul"],
+    }
+    reason = "accuracy drop of at most 0.01 is not certain: better by 0.003 (95 %: better by 0.018 to worse by 0.011)"
+    long = replace(trials[2].result, point={"simplify": {"engine": "onnxslim"}, "static": params}, reasons=(reason,))
+    page = tmp_path / "report.html"
+    page.write_text(html_report(result, [*trials, Trial(3, "names -> simplify -> static", long)]), encoding="utf-8")
+    set_width(chromium, 1280)
+    chromium.get(page.as_uri())
+    table = chromium.find_element(By.ID, "all-trials")
+    room = chromium.execute_script("return arguments[0].parentElement.clientWidth", table)
+    assert table.size["width"] <= room
 
 
 def test_a_point_shows_its_trial_and_leads_to_it(shown: webdriver.Chrome) -> None:

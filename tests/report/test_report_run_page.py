@@ -53,6 +53,13 @@ def test_the_page_argues_from_the_answer_to_the_trials(result: RunResult, trials
     assert text.count('role="img"') == 2 * 4, "two trade-offs, the best so far, measurements; wide and narrow"
 
 
+def test_the_headline_is_one_sentence_and_what_is_open_stands_below_it(result: RunResult, trials: list[Trial]) -> None:
+    text = html_report(replace(result, undecided="1 other candidate may be better"), trials, FACTS)
+    headline, lead = text.index('<p class="headline">'), text.index('<p class="lead">')
+    assert headline < lead < text.index("Still open: 1 other candidate") < text.index("<nav>")
+    assert "Still open" not in text[headline:lead]
+
+
 def test_a_warning_stands_below_the_answer(result: RunResult, trials: list[Trial]) -> None:
     text = html_report(replace(result, notes=("WARNING: accuracy is at <chance>",)), trials, FACTS)
     warning = text.index('<p class="warning">WARNING: accuracy is at &lt;chance&gt;</p>')

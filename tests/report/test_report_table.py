@@ -128,3 +128,10 @@ def test_long_lines_break_between_words_on_a_terminal(monkeypatch: pytest.Monkey
     lines = stream.getvalue().splitlines()
     assert lines[:3] == ["one two three four", "  five six", "short"]
     assert "".join(lines[3:]).replace(" ", "") == "a-long-name-that-has-no-space"
+
+
+def test_a_percentage_is_not_broken_at_the_end_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = Terminal()
+    write_lines(["accuracy was a 99.5 % and now"], stream)
+    assert stream.getvalue() == "accuracy was a\n  99.5 % and now\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from autoopt.report.verdict import answer, deciding_action, gains, lossy_steps, verdict
 from autoopt.results import RunResult
 
@@ -122,3 +124,19 @@ def test_a_source_that_stays_because_the_time_was_up_says_so(data: dict[str, Any
     changes = {"best": best, "trials": {"total": 2, "ok": 2}, "stopped": "stopped at the time limit (--minutes)"}
     text = verdict(RunResult.from_json({**data, **changes}))
     assert text.endswith("so your model stays. The time was up after 2 trials; more time (--minutes) allows more.")
+
+
+@pytest.mark.parametrize(
+    ("trials", "text"),
+    [
+        ({"total": 1, "ok": 1, "infeasible": 1}, "the only candidate broke one"),
+        ({"total": 2, "ok": 2, "infeasible": 2}, "each of 2 candidates broke one"),
+    ],
+)
+def test_a_run_whose_candidates_all_broke_a_limit_says_so(
+    data: dict[str, Any], trials: dict[str, int], text: str
+) -> None:
+    changes = {"best": {**data["best"], **SOURCE}, "trials": trials, "stopped": "stopped at the time limit (--minutes)"}
+    result = RunResult.from_json({**data, **changes})
+    assert answer(result) == "not better"
+    assert verdict(result).startswith(f"No gain within the limits: {text}; your model stays. The time was up after ")

@@ -58,7 +58,7 @@ def check_data(
     """
     if description is None:
         return []
-    place = f"{where}:1: data"
+    place = f"{where}: data"
     notes = [f"data: {description.reading}"] if description.reading else []
     if not named:
         notes += _check_labels(description, inspection, place)
@@ -288,6 +288,8 @@ def _images_remedy(expected: Sequence[int | str | None], actual: Sequence[int], 
 
 def _table_remedy(expected: Sequence[int | str | None], columns: int) -> str:
     """The remedy for a table with this number of columns."""
+    if len(expected) == 2 and isinstance(expected[1], int) and columns == expected[1] + 1:
+        return "one column too many: name the label with --label NAME, or choose the others with --inputs A,B,..."
     if len(expected) <= 2:
         return "choose the columns with --inputs A,B,... and the label with --label NAME"
     sizes = [size for size in expected[1:] if isinstance(size, int)]
