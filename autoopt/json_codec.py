@@ -112,7 +112,7 @@ def _field_readers(kind: type) -> dict[str, tuple[str, Reader]]:
 def _collection_to_json(value: object) -> list[Any]:
     if isinstance(value, bytes) or not isinstance(value, Collection):
         raise TypeError(f"{type(value).__name__} has no JSON form")
-    items: list[Any] = [to_json(item) for item in value]
+    items: list[Any] = list(map(to_json, value))
     if isinstance(value, Set):
         items.sort()
     return items
@@ -191,7 +191,7 @@ def _collection_reader(origin: type, arguments: tuple[object, ...]) -> Reader:
     if issubclass(origin, Mapping):
         return functools.partial(_read_mapping, _reader(arguments[1]))
     if origin is tuple and arguments[-1] is not Ellipsis:
-        return functools.partial(_read_fixed_tuple, [_reader(argument) for argument in arguments])
+        return functools.partial(_read_fixed_tuple, list(map(_reader, arguments)))
     make: type = tuple
     if origin is list:
         make = list

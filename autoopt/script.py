@@ -51,7 +51,7 @@ def check_allowed(path: str | Path) -> None:
     folders = [Path(folder).resolve() for folder in allowed.split(os.pathsep) if folder]
     file = Path(os.path.abspath(path))
     file = file.parent.resolve() / file.name  # the interpreter of a virtual environment is itself a link
-    if "://" not in str(path) and any(file.is_relative_to(folder) for folder in folders):
+    if "://" not in str(path) and any(map(file.is_relative_to, folders)):
         return
     # A script from another machine arrives in a folder for temporary files.
     if file.suffix == ".py" and file.is_file() and _hold_copy(folders, file.read_bytes()):

@@ -62,7 +62,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     if as_json:
         document = to_json(applied.step)
         del document["path"], document["node"]
-        print_json({**document, "required": list(applied.required), "files": [str(file) for file in files]})
+        print_json({**document, "required": list(applied.required), "files": list(map(str, files))})
     else:
         if applied.required:
             print(f"first: {', '.join(applied.required)} (required by {applied.step.pass_name})")

@@ -197,7 +197,7 @@ def _size(text: str | None) -> list[JsonValue] | None:
         parts *= 2
     if len(parts) != 2 or not all(part.isdecimal() and int(part) for part in parts):
         raise InputError(f"must be HEIGHTxWIDTH, not {text!r}", where="--image-size", remedy="write 224x224")
-    return [int(part) for part in parts]
+    return list(map(int, parts))
 
 
 def _numbers(option: str, text: str | None) -> list[float] | None:
@@ -205,7 +205,7 @@ def _numbers(option: str, text: str | None) -> list[float] | None:
     if text is None:
         return None
     try:
-        return [float(part) for part in text.split(",")]
+        return list(map(float, text.split(",")))
     except ValueError:
         remedy = "write one number, or one for each channel: 0.485,0.456,0.406"
         raise InputError(f"must be numbers, not {text!r}", where=option, remedy=remedy) from None

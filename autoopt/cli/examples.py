@@ -24,6 +24,6 @@ def examples(
         raise InputError("already exists", where=str(out), remedy="name another folder with -o")
     with writing(out):
         shutil.copytree(EXAMPLES, out)
-    files = sorted(str(path) for path in out.glob("*.yaml"))
+    files = sorted(map(str, out.glob("*.yaml")))
     text = "\n".join([*(f"wrote {file}" for file in files), f"next: autoopt run {out / 'quickstart.yaml'}"])
     print_result({"folder": str(out), "files": files}, text, as_json)

@@ -34,7 +34,7 @@ def list_passes(
 
     infos = _infos(user_script, device, ep)
     if as_json:
-        print_json([pass_entry(info) for info in infos])
+        print_json(list(map(pass_entry, infos)))
         return
     rows = tuple((info.name, info.family, _search_text(info), info.summary) for info in infos)
     write_table(Table(("pass", "family", "searched", "description"), rows), sys.stdout)
@@ -96,7 +96,7 @@ def new(
     """Create a pass and its test from a template."""
     from autoopt.passes.catalogue.scaffold import new_pass
 
-    files = [str(path) for path in new_pass(name, folder)]
+    files = list(map(str, new_pass(name, folder)))
     print_result({"pass": name, "files": files}, "\n".join(f"wrote {file}" for file in files), as_json)
 
 

@@ -128,7 +128,7 @@ def compare(
     from autoopt.report.compare import write_comparison
 
     with existing_store() as store:
-        records = [store.runs.get(name) for name in (first, second)]
+        records = list(map(store.runs.get, (first, second)))
         comparison = compare_runs(*map(result_of, records))
     imported = {record.id: record.imported for record in records if record.imported}
     if as_json:

@@ -55,7 +55,7 @@ def schema_text(kind: FileKind = FileKind.dag, with_passes: bool = True) -> str:
         infos = []
         if with_passes:
             passes = registry()
-            infos = [passes.info(name) for name in passes.names()]
+            infos = list(map(passes.info, passes.names()))
         document = json_schema(DagSpec, infos, SETTINGS)
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 

@@ -48,7 +48,7 @@ def verify(
     if as_json:
         print_json(result.to_json())
     else:
-        lines = [_problem_line(problem) for problem in result.problems]
+        lines = list(map(_problem_line, result.problems))
         repaired = sum(problem.repaired for problem in result.problems)
         counts = f"{result.checked} artifacts, "
         if repair:

@@ -110,7 +110,7 @@ def plain_labels(labels: Array) -> Array:
 def class_ids(texts: Sequence[str]) -> Array:
     """Class labels in text as numbers: whole numbers as they are, other texts by their place in sorted order."""
     if all(text.lstrip("-").isdecimal() for text in texts):
-        return np.array([int(text) for text in texts], np.int64)
+        return np.array(list(map(int, texts)), np.int64)
     return np.unique(np.array(texts, object), return_inverse=True)[1].astype(np.int64)
 
 

@@ -104,8 +104,8 @@ def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence
     source_runner, runner = ModelRunner.open(source, request), ModelRunner.open(request.candidate, request)
     if len(source_runner.outputs) != len(runner.outputs):
         raise InputError(f"the models have {len(source_runner.outputs)} and {len(runner.outputs)} outputs")
-    source_items = [source_runner.run(feed) for feed in feeds]
-    items = [runner.run(feed) for feed in feeds]
+    source_items = list(map(source_runner.run, feeds))
+    items = list(map(runner.run, feeds))
     distances = []
     for index, name in enumerate(source_runner.outputs):
         values = [as_array(item[index]) for item in items]

@@ -142,7 +142,7 @@ def _save_feeds(feeds: Sequence[Sequence[Feed]], file: Path) -> None:
     arrays: list[np.ndarray] = []
     names: list[list[list[str]]] = []
     for profile_feeds in feeds:
-        names.append([list(feed) for feed in profile_feeds])
+        names.append(list(map(list, profile_feeds)))
         for feed in profile_feeds:
             arrays += [array.astype(str) if array.dtype == object else array for array in feed.values()]
     np.savez(file, np.array(json.dumps(names)), *arrays)  # named arr_0 (the names), arr_1, ...

@@ -30,7 +30,7 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
     dtypes: Counter[str] = Counter()
     for tensor in walk.tensors(model):
         dtypes[_dtype(tensor.data_type)] += max(0, math.prod(tensor.dims))
-    ops = Counter(walk.op_name(node) for node in walk.nodes(model))
+    ops = Counter(map(walk.op_name, walk.nodes(model)))
     files = {path, *(path.parent / location for location in external_locations(model))}
     size = sum(file.stat().st_size for file in files if file.is_file())
     external_data = any(external_tensors(model))
@@ -39,7 +39,7 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         external_data = came_with_external_data(path)
     return Inspection(
         inputs=inputs,
-        outputs=tuple(_value(value) for value in model.graph.output),
+        outputs=tuple(map(_value, model.graph.output)),
         opsets={walk.plain_domain(opset.domain): opset.version for opset in model.opset_import},
         ir_version=model.ir_version,
         op_counts=dict(sorted(ops.items())),
@@ -106,7 +106,7 @@ def _value(value: ValueInfoProto) -> ValueSpec:
     tensor = value.type.tensor_type
     shape = None
     if tensor.HasField("shape"):
-        shape = tuple(_dim(dim) for dim in tensor.shape.dim)
+        shape = tuple(map(_dim, tensor.shape.dim))
     return ValueSpec(value.name, _dtype(tensor.elem_type), shape)
 
 

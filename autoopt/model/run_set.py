@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         blocks = run_package.time_alone(make_call(lambda: session, feed), time.perf_counter, options.seconds)
         print(f"{run_package.milliseconds(blocks)} per inference. {reason}")
         return 0
-    print(f"source   {', '.join(str(path) for path in sources.values())}")
+    print(f"source   {', '.join(map(str, sources.values()))}")
     openers = (partial(make_call, partial(source_session, description, sources), feed), partial(make_call, load, feed))
     ratio = run_package.recorded_ratio(recorded)
     code: int = run_package.compare(openers, time.perf_counter, ratio, options.seconds, "these models")

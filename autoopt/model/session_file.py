@@ -168,7 +168,7 @@ def _open(folder: Path, model: Path, content: SessionFile | JsonObject) -> Infer
         str(model),
         _session_options(content, folder / SESSION_FILE),
         providers=list(arguments.providers),
-        provider_options=[dict(values) for values in arguments.provider_options] or None,
+        provider_options=list(map(dict, arguments.provider_options)) or None,
         disabled_optimizers=list(arguments.disabled_optimizers),
     )
     check_no_fallback(session, provider)

@@ -120,7 +120,7 @@ def graph_path(folder: Path, digest: str) -> Path:
 
 def graph_bytes(graph: Path) -> int:
     """The bytes of a split model apart from its weights."""
-    paths = [graph.with_suffix(end) for end in (".onnx", ORIGINAL)]
+    paths = list(map(graph.with_suffix, (".onnx", ORIGINAL)))
     return sum(path.stat().st_size for path in paths if path.exists())
 
 

@@ -101,7 +101,7 @@ def named(value: JsonValue) -> dict[str, Section]:
     """Sections by name; new versions write them as a list with `name`."""
     if isinstance(value, Mapping):
         return {name: flat(content) for name, content in value.items()}
-    sections = [flat(content) for content in items(value)]
+    sections = list(map(flat, items(value)))
     return {str(content.get("name")): content for content in sections}
 
 

@@ -19,7 +19,7 @@ def target_and_host(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValu
     result: dict[str, JsonValue] = {}
     system = config.system("target")
     place = ("target",)
-    targets = [dict(target) for target in _accelerators(config, system)]
+    targets = list(map(dict, _accelerators(config, system)))
     interpreter = _interpreter(system, "target", remarks)
     for target in targets:
         target.update(interpreter)

@@ -53,7 +53,7 @@ def _without_none(field: Property) -> Property:
     rest = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
     if len(types) == 1:
         return {**types[0], **rest}
-    return {**rest, "anyOf": [_titled(one) for one in types]}
+    return {**rest, "anyOf": list(map(_titled, types))}
 
 
 def _with_choices(field: Property, values: list[str]) -> Property:
@@ -61,7 +61,7 @@ def _with_choices(field: Property, values: list[str]) -> Property:
     choice: Property = {"title": "choose", "type": "string", "enum": values}
     types = field.get("anyOf") or [{"type": field["type"]}]
     rest = {key: value for key, value in field.items() if key not in ("anyOf", "type")}
-    return {**rest, "anyOf": [choice, *(_titled(one) for one in types)]}
+    return {**rest, "anyOf": [choice, *map(_titled, types)]}
 
 
 def _titled(one: Property) -> Property:

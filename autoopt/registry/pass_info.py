@@ -174,7 +174,7 @@ def info_to_json(info: PassInfo) -> dict[str, JsonValue]:
     for attribute in fields(info):
         if attribute.name != "parameters":
             record[attribute.name] = to_json(getattr(info, attribute.name))
-    record["parameters"] = [_parameter_to_json(parameter) for parameter in info.parameters]
+    record["parameters"] = list(map(_parameter_to_json, info.parameters))
     return record
 
 

@@ -47,7 +47,7 @@ class DescribeReply:
 
     def to_json(self) -> dict[str, JsonValue]:
         return {
-            "passes": [info_to_json(info) for info in self.passes],
+            "passes": list(map(info_to_json, self.passes)),
             "metrics": to_json(self.metrics),
             "source_digest": self.source_digest,
             "failures": to_json(self.failures),

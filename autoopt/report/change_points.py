@@ -48,7 +48,7 @@ def change_points(values: Sequence[float]) -> list[ChangePoint]:
     Returns:
         The changes; empty for fewer than `2 * MIN_NIGHTS` nights.
     """
-    logs = [math.log(value) for value in values]
+    logs = list(map(math.log, values))
     if len(logs) < 2 * MIN_NIGHTS:
         return []
     price = PENALTY * _noise(logs) * math.log(len(logs))

@@ -26,7 +26,7 @@ def write_nights(history: History, stream: TextIO) -> None:
 
 def nights_table(history: History) -> Table:
     """One row for each night, newest first."""
-    rows = [_night_row(night) for night in reversed(history.nights)]
+    rows = list(map(_night_row, reversed(history.nights)))
     columns = ("night", "sweep", "models", "ok", "regressions", "better", "mean gain", "host", "machine")
     return Table(columns, tuple(rows), title=f"nights of {history.zoo}", right=frozenset({2, 3, 6}))
 

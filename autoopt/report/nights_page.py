@@ -166,7 +166,7 @@ def _plotted(histories: Sequence[ModelHistory]) -> list[ModelHistory]:
 
 def _plots(histories: Sequence[ModelHistory], models: int) -> str:
     """Small plots of each model, and a line if there are more models."""
-    parts = charts(lambda: [_model_plots(past) for past in histories])
+    parts = charts(lambda: list(map(_model_plots, histories)))
     if parts and models > MOST_PLOTS:
         parts += paragraphs([f"{MOST_PLOTS} of {models} models."], "small")
     return parts

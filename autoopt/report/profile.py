@@ -96,7 +96,7 @@ def timeline(spans: Sequence[WorkSpan]) -> alt.LayerChart:
     require_altair()
     import altair as alt
 
-    rows = [asdict(span) for span in spans]
+    rows = list(map(asdict, spans))
     colours = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
     bars = alt.Chart(alt.Data(values=rows)).mark_bar()
     return alt.layer(

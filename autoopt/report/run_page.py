@@ -211,7 +211,7 @@ def _evidence(result: RunResult, facts: RunFacts) -> str:
         )
         return [figure_html(measurements_chart(metric, facts.measurements, ratio), caption, 240)]
 
-    tables = "\n".join(table_html(table) for table in measured_tables(best, outputs=True))
+    tables = "\n".join(map(table_html, measured_tables(best, outputs=True)))
     if facts.operator_times is not None:
         tables += _operator_section(facts.operator_times)
     notes = ""

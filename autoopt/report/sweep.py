@@ -161,7 +161,7 @@ def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyT
     changes = changes_table(result)
     if changes.rows:
         parts.append(markdown(changes))
-    return "\n\n".join([*parts, *(one_line(line) for line in summary(result))])
+    return "\n\n".join([*parts, *map(one_line, summary(result))])
 
 
 def _tables(result: SweepResult) -> list[Table]:
@@ -180,7 +180,7 @@ def message(result: SweepResult) -> str:
     """The outcome of a night for people who read it on a phone: a sentence, then a line for each regression."""
     lines = [_headline(result)]
     regressed = [entry for entry in result.models if entry.compared.regressed]
-    lines += [_regression_line(entry) for entry in regressed[:MOST_LINES]]
+    lines += list(map(_regression_line, regressed[:MOST_LINES]))
     if len(regressed) > MOST_LINES:
         lines.append(f"... and {len(regressed) - MOST_LINES} more.")
     changes = list(dict.fromkeys(cause for entry in regressed for cause in entry.compared.causes))

@@ -60,7 +60,7 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
     facts = facts or SweepFacts()
     title = sweep_title(result)
     verdict, *_ = [line for line in summary(result) if line.startswith(("regressions", "no regression", "no model"))]
-    rows = [_row_id(entry) for entry in result.models]
+    rows = list(map(_row_id, result.models))
     links = {entry.name: facts.pages[entry.run] for entry in result.models if entry.run in facts.pages}
     models = table_html(models_table(result), identity="models", style="sortable", row_ids=rows, links=links)
     parts = [

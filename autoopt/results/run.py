@@ -136,7 +136,7 @@ class RunResult:
             "untried": self.untried,
             "undecided": self.undecided,
             "notes": list(self.notes),
-            "objectives": [asdict(objective) for objective in self.objectives],
+            "objectives": list(map(asdict, self.objectives)),
             "constraints": [json_codec.without_nulls(asdict(constraint)) for constraint in self.constraints],
         }
         if self.targets:

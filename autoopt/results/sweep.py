@@ -182,5 +182,5 @@ class SweepResult:
     @staticmethod
     def from_json(data: Json) -> SweepResult:
         """Read a document of this or an older version."""
-        entries = [SweepEntry.from_json(entry) for entry in data.get("models") or ()]
+        entries = list(map(SweepEntry.from_json, data.get("models") or ()))
         return json_codec.from_json(SweepResult, {**data, "models": entries})

@@ -63,7 +63,7 @@ def log_where_positive(rows: Sequence[Losses]) -> list[Losses]:
     columns = []
     for column in zip(*rows, strict=True):
         if min(column) > 0:
-            columns.append(tuple(math.log(value) for value in column))
+            columns.append(tuple(map(math.log, column)))
         else:
             columns.append(column)
     return list(zip(*columns, strict=True))

@@ -60,7 +60,7 @@ def find_sampler(name: str) -> SamplerInfo:
     """
     sampler = _match(name)
     if sampler is None:
-        names = [short_name(sampler) for sampler in SAMPLERS]
+        names = list(map(short_name, SAMPLERS))
         every = dict.fromkeys([*names, *(sampler.name for sampler in SAMPLERS)])
         hint = did_you_mean(name, every) or f"known: {', '.join(dict.fromkeys(names))}"
         raise FieldError(f"unknown sampler {name!r}", remedy=hint)

@@ -39,7 +39,7 @@ def _read_thread_count(value: object) -> int:
 def describe_threads(threads: int | Sequence[int]) -> str:
     """Describe a number of threads, or several to choose from: `1, 2 or the runtime's default threads`."""
     if not isinstance(threads, int):
-        words = [_count_word(count) for count in threads]
+        words = list(map(_count_word, threads))
         return f"{', '.join(words[:-1])} or {words[-1]} threads"
     if threads == 1:
         return "1 thread"

@@ -210,7 +210,7 @@ def end_servers() -> None:
     """End the servers of this process; their workers have ended."""
     with _guard:
         own = [key for key in _servers if key[0] == os.getpid()]
-        servers = [_servers.pop(key) for key in own]
+        servers = list(map(_servers.pop, own))
     for server in servers:
         server.end()
 

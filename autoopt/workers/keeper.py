@@ -139,6 +139,6 @@ def kill_children(spared: Collection[int] = ()) -> None:
 def _children() -> list[int]:
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-            return [int(pid) for pid in file.read().split()]
+            return list(map(int, file.read().split()))
     except OSError:
         return []

@@ -47,7 +47,7 @@ class MachineLoad:
         """The load now; `pid` is the process to set apart."""
         ticks = [0.0] * 8
         with suppress(OSError, ValueError), open("/proc/stat", encoding="ascii") as file:
-            ticks = [float(number) for number in file.readline().split()[1:9]]
+            ticks = list(map(float, file.readline().split()[1:9]))
         own_ticks = 0.0
         with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             user, system = file.read().rpartition(")")[2].split()[11:13]

@@ -179,7 +179,7 @@ def _digest(builder: ChainBuilder, facts: Facts) -> str:
         "name": spec.name,
         "accelerator": [target.device, target.execution_provider, target.memory, sorted(target.isa)],
         "edges": rules.graph.edges,
-        "nodes": [builder.identity(node) for node in sorted(rules.infos)],
+        "nodes": list(map(builder.identity, sorted(rules.infos))),
         "defaults": defaults,
         "versions": versions,
         "hosts": hosts,

@@ -56,7 +56,7 @@ def yaml_text(
     lines += _section("forbid:", _excluded(proposal, nodes))
     preferred = [*_preferred(plan), *_first(proposal, plan)]
     lines += _section("prefer:                                    # tried first", iter(preferred))
-    lines += ["", f"objectives: {flow([_fields(objective) for objective in objectives or [LATENCY]])}"]
+    lines += ["", f"objectives: {flow(list(map(_fields, objectives or [LATENCY])))}"]
     lines += _constraints(constraints, nodes)
     search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
     return "\n".join([*lines, f"search: {flow(search)}"]) + "\n"
@@ -64,7 +64,7 @@ def yaml_text(
 
 def _constraints(constraints: Sequence[Constraint] | None, nodes: Sequence[str]) -> Iterator[str]:
     if constraints is not None:
-        yield f"constraints: {flow([_fields(constraint) for constraint in constraints])}"
+        yield f"constraints: {flow(list(map(_fields, constraints)))}"
     elif any(TEMPLATES[node].lossy for node in nodes):
         default = "on accuracy if there are labels, else on agreement with the source model"
         yield f"# constraints: [...]                        # by default autoopt adds one {default}"

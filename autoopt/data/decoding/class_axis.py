@@ -44,7 +44,7 @@ def scores_form(items: Sequence[Array], shape: Sequence[Dimension] | None = None
     if lowest >= -1e-6:
         return _normalized_axis(finite, axes), "probabilities"
     if highest <= 1e-6:
-        axis = _normalized_axis([np.exp(item) for item in finite], axes)
+        axis = _normalized_axis(list(map(np.exp, finite)), axes)
         if axis is not None:
             return axis, "log_probabilities"
     return _confident_axis(finite, axes), "logits"

@@ -95,12 +95,12 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     if samples is not None:
         target = target.of_length(samples)
     sounds, rate = _read_all(list(data.columns["file"]), sample_rate, target.channels, path)
-    lengths = [len(sound) for sound in sounds]
+    lengths = list(map(len, sounds))
     if target.samples is not None:
         sounds = [_of_length(sound, target.samples) for sound in sounds]
     items = [target.item(sound * np.float32(scale)) for sound in sounds]
     data = replace(data, columns={}, reading=_reading(target, lengths, rate, is_resampled=sample_rate is not None))
-    return _with_other_inputs(_with_items(data, target, items), specs, [len(sound) for sound in sounds], rate)
+    return _with_other_inputs(_with_items(data, target, items), specs, list(map(len, sounds)), rate)
 
 
 def _files(path: str, labels: str | None) -> DataSet:

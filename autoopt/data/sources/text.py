@@ -57,7 +57,7 @@ def tokenize(data: DataSet, tokenizer: str, length: int = 128, column: str = "te
         raise InputError(f"not a tokenizer file ({error})", where=tokenizer) from error
     encoder.enable_truncation(length)
     encoder.enable_padding(length=length)
-    encodings = encoder.encode_batch([str(text) for text in data.columns[column]])
+    encodings = encoder.encode_batch(list(map(str, data.columns[column])))
     columns = dict(data.columns)
     del columns[column]
     columns["input_ids"] = np.array([encoding.ids for encoding in encodings], np.int64)
@@ -91,4 +91,4 @@ def _read(path: Path, text_col: str, label_col: str) -> tuple[list[str], Array |
         return texts, None
     if all(isinstance(label, int | float) for label in labels):
         return texts, np.array(labels)
-    return texts, class_ids([str(label) for label in labels])
+    return texts, class_ids(list(map(str, labels)))

@@ -159,7 +159,7 @@ def _check_labels(description: DataDescription, inspection: Inspection, place: s
     if description.broken_labels:
         message = f"{description.broken_labels} of {description.items} labels are NaN or infinite"
         raise InputError(message, where=place, remedy="leave these items out")
-    text, names = description.label_text, [one_line(name) for name in description.class_names]
+    text, names = description.label_text, list(map(one_line, description.class_names))
     if text is None or any(spec.dtype in NOT_NUMBERS for spec in inspection.outputs):
         return []
     if names and any(_classifies(spec, len(names)) for spec in inspection.outputs):

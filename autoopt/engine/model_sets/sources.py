@@ -196,7 +196,7 @@ def record_inputs(
     if sources.description.pipeline is not None and spec.script_path is not None:
         script = str(fetch(spec.script_path, store.home / "downloads"))
         recording_settings.append(digest_file(script))
-    versions = [library_version(name) for name in ("autoopt", "onnxruntime", "numpy")]
+    versions = list(map(library_version, ("autoopt", "onnxruntime", "numpy")))
     key = digest_json([sources.model.key, data.digest, recording_settings, target.content, versions])
     folder = store.home / RECORDINGS / key
     if not (folder / RECORDING).is_file():

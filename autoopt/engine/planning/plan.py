@@ -381,7 +381,7 @@ class Probe:
         home = settings().home
         if not home.is_dir():
             return Inspection.from_json(ask())
-        content = [INSPECT, digest_file(model), [library_version(name) for name in ("autoopt", "onnx", "onnx-ir")]]
+        content = [INSPECT, digest_file(model), list(map(library_version, ("autoopt", "onnx", "onnx-ir")))]
         try:
             _, reply = read_once(home, content, lambda _: ask())
         except OSError:  # a full or read-only disk costs the cache, not the plan

@@ -118,8 +118,8 @@ def _environment(ctx: RunContext) -> dict[str, object]:
 
 def input_digests(ctx: RunContext) -> dict[str, str]:
     """Short digests of a run's inputs, by the name that users know."""
-    objectives = [asdict(objective) for objective in ctx.problem.goal.objectives]
-    constraints = [asdict(constraint) for constraint in ctx.problem.goal.constraints]
+    objectives = list(map(asdict, ctx.problem.goal.objectives))
+    constraints = list(map(asdict, ctx.problem.goal.constraints))
     digests = {
         MODEL: ctx.problem.source.artifact,
         DAG: ctx.problem.plan.digest,

@@ -244,7 +244,7 @@ class SweepHistory:
 
     @cached_property
     def _lines(self) -> Collection[str]:
-        return {listed(model) for model in self._zoo.models}
+        return set(map(listed, self._zoo.models))
 
 
 def _missing(entry: SweepEntry, reasons: Mapping[str, str], names: set[str]) -> SweepEntry:

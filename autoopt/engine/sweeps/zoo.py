@@ -211,7 +211,7 @@ def _list_remote(path: str) -> list[str]:
     try:
         system, root = open_filesystem(path)
         pattern = root if "*" in root else f"{root.rstrip('/')}/**"
-        names = [str(name) for name in system.glob(pattern)]
+        names = list(map(str, system.glob(pattern)))
     except Exception as error:  # every file system has its own family of errors
         text = redacted(f"{type(error).__name__}: {error}", path)
         raise InputError(f"cannot be listed ({text})", where=without_password(path)) from None

@@ -62,7 +62,7 @@ def join_targets(parts: list[TargetPart], until: float) -> JoinedTargets:
                 measured[part.name][key] = session.measure_trial(contender.trial, until)
 
     run_by_machine(parts, measure)
-    missing = len(contenders) * len(parts) - sum(len(trials) for trials in measured.values())
+    missing = len(contenders) * len(parts) - sum(map(len, measured.values()))
     notes = []
     if missing:
         notes.append(f"time is up: {missing} measurements of good models on other targets were skipped")

@@ -171,7 +171,7 @@ def _prefect(settings: Settings) -> Iterator[Finding]:
         yield Finding("prefect", "ok", text, "pip install 'autoopt[prefect]' for --engine prefect and 'autoopt serve'")
         return
     version, fastapi = metadata.version("prefect"), metadata.version("fastapi")
-    if tuple(int(part) for part in re.findall(r"\d+", fastapi)[:2]) >= BROKEN_FASTAPI:
+    if tuple(map(int, re.findall(r"\d+", fastapi)[:2])) >= BROKEN_FASTAPI:
         text = f"Prefect {version} does not start with fastapi {fastapi}"
         yield Finding("prefect", "problem", text, "pip install 'fastapi<0.151'")
         return

@@ -161,7 +161,7 @@ def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> Op
 def _measured_here(store: Store, candidate: Candidate) -> bool:
     """True if all latencies of a candidate were measured with this CPU and runtime."""
     evaluations = [record for record in store.results.evaluations_of(candidate) if record.meter == "latency"]
-    return {Machine.that_measured(record) for record in evaluations} == {Machine.of({})}
+    return set(map(Machine.that_measured, evaluations)) == {Machine.of({})}
 
 
 def _model_facts(store: Store, lineages: Sequence[Json]) -> dict[str, ModelFacts]:

@@ -68,7 +68,7 @@ def _reading_code() -> str:
     """Digest of the code that reads: its next version may reply in another form."""
     folders = (*autoopt.data.__path__, *autoopt.measure.__path__, *autoopt.model.__path__)
     files = [file for folder in folders for file in sorted(Path(folder).rglob("*.py"))]
-    return digest_json([digest_file(file) for file in files])
+    return digest_json(list(map(digest_file, files)))
 
 
 def is_read_from_files(config: Mapping[str, object] | None) -> bool:

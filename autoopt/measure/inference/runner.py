@@ -214,7 +214,7 @@ def stack(items: Sequence[object]) -> np.ndarray:
     Raises:
         InputError: the items' shapes differ.
     """
-    arrays = [np.asarray(item) for item in items]
+    arrays = list(map(np.asarray, items))
     if len({array.shape for array in arrays}) > 1:
         raise InputError("the outputs of the items differ in shape, so they do not form one array")
     if arrays[0].ndim and arrays[0].shape[0] == 1:

@@ -88,7 +88,7 @@ class Comparison:
         within = median_variance * float(np.mean([np.var(logs, ddof=1) for logs in several])) / pairs_per_replica
         total = 0.0
         if len(several) > 1:
-            total = float(np.var([np.median(logs) for logs in several], ddof=1))
+            total = float(np.var(list(map(np.median, several)), ddof=1))
         if total <= UNEQUAL * within:
             return math.sqrt(1 / longer)
         return math.sqrt((total - within + within / longer) / total)
@@ -159,7 +159,7 @@ def shared_variance(comparisons: Sequence[Comparison]) -> float:
     their number; 0 for one comparison. Values beyond 3 median absolute deviations are moved there, as one disturbed
     block must not decide.
     """
-    ratios = np.array([_unit_logs(comparison) for comparison in comparisons])
+    ratios = np.array(list(map(_unit_logs, comparisons)))
     if len(ratios) < 2 or ratios.shape[1] < 3:
         return 0.0
     middle = np.median(ratios, axis=1, keepdims=True)

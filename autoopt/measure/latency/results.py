@@ -150,7 +150,7 @@ def _statistic_of(blocks: Sequence[np.ndarray], name: str) -> Callable[[np.ndarr
     times = np.concatenate(blocks)
     order = np.argsort(times)
     times = times[order]
-    block_of_time = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])[order]
+    block_of_time = np.repeat(np.arange(len(blocks)), list(map(len, blocks)))[order]
 
     def quantile(indices: np.ndarray) -> float:
         repetitions = np.bincount(indices, minlength=len(blocks))

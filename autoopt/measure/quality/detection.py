@@ -135,7 +135,7 @@ def boxes_of(outputs: Outputs, index: int) -> Boxes:
         rows = np.asarray(first).reshape(-1, 6)
         parts = [rows[:, :4], rows[:, 4], rows[:, 5]]
     else:
-        parts = _recognize([np.asarray(value) for value in values])
+        parts = _recognize(list(map(np.asarray, values)))
     corners, scores, classes = parts
     if corners.size != 4 * scores.size or classes.size != scores.size:
         raise InputError(f"{corners.size // 4} boxes, {scores.size} scores and {classes.size} classes do not fit")

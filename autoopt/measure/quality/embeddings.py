@@ -72,7 +72,7 @@ def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
     Raises:
         ValueError: one of the series has fewer than two different values.
     """
-    ranks = [_ranks(values) for values in (one, other)]
+    ranks = list(map(_ranks, (one, other)))
     deviations = [rank - rank.mean() for rank in ranks]
     norms = [float(np.linalg.norm(deviation)) for deviation in deviations]
     if min(norms) == 0:

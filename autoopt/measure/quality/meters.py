@@ -118,7 +118,7 @@ def _task_metric(name: str, outputs: Sequence[object], labels: np.ndarray) -> Es
     except InputError as error:
         raise InputError(f"{name}: {error.what}", where=error.where, remedy=error.remedy) from error
     except (ValueError, IndexError, TypeError, AttributeError) as error:  # numpy's errors on arrays that do not fit
-        shapes = ", ".join(_shape_text(output) for output in outputs)
+        shapes = ", ".join(map(_shape_text, outputs))
         raise InputError(
             f"{name} does not fit outputs of {shapes} and labels of {_shape_text(labels)} ({error})",
             remedy="choose the output with task_output or post_process",

@@ -99,7 +99,7 @@ def parts_of(
             token_masks = tuple(mask.reshape(-1) != 0 for mask in masks)
             parts.append(Part((index,), "token_embedding", masks=token_masks))
         elif detector is None or index not in detector.outputs:
-            parts.append(_part(index, [np.asarray(value) for value in values], names[index], shapes[index]))
+            parts.append(_part(index, list(map(np.asarray, values)), names[index], shapes[index]))
     return parts
 
 
@@ -151,7 +151,7 @@ def _are_events(items: Sequence[np.ndarray]) -> bool:
 def _are_unit_vectors(items: Sequence[np.ndarray]) -> bool:
     if not _are_vectors(items, 8):
         return False
-    return bool(np.allclose([np.linalg.norm(item) for item in items], 1, atol=1e-3))
+    return bool(np.allclose(list(map(np.linalg.norm, items)), 1, atol=1e-3))
 
 
 def _are_embeddings(items: Sequence[np.ndarray], name: str, *, are_logits: bool) -> bool:
@@ -243,7 +243,7 @@ def _readings(outputs: Outputs) -> Iterator[tuple[Sequence[int], Decode]]:
     """Yield the ways to read the outputs as boxes that fit their shapes and values."""
     firsts = [np.asarray(values[0]) for values in outputs]
     for index, first in enumerate(firsts):
-        items = [np.asarray(value) for value in outputs[index]]
+        items = list(map(np.asarray, outputs[index]))
         if _are_box_rows(items):
             yield (index,), partial(_decoded, indices=(index,))
         elif _is_yolo(items):

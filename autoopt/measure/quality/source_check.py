@@ -244,7 +244,7 @@ def _action(data: DataConfig | None, scaling: Scaling, array: Array, axis: int) 
 
 def _from_array(scaling: Scaling, array: Array, axis: int) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
     """Scale, mean and standard deviation that take the array's own values, instead of pixels, to this scaling."""
-    factor, offset = (np.ravel(value) for value in _to_pixels(array, axis))
+    factor, offset = map(np.ravel, _to_pixels(array, axis))
     if len(factor) == 1:
         mean = np.array(scaling.mean) - offset * scaling.scale
         return float(factor[0]) * scaling.scale, tuple(map(float, mean)), scaling.std

@@ -100,7 +100,7 @@ def tags_of(session: Session) -> list[str]:
         f"target:{ctx.problem.target.name}",
         f"run:{ctx.run}",
     )
-    return [flow_run_name(tag) for tag in tags]
+    return list(map(flow_run_name, tags))
 
 
 def headlines(session: Session) -> list[str]:

@@ -44,7 +44,7 @@ def pass_entry(info: PassInfo) -> dict[str, object]:
         "name": info.name,
         "family": info.family,
         "summary": info.summary,
-        "parameters": [_parameter_entry(parameter) for parameter in info.parameters],
+        "parameters": list(map(_parameter_entry, info.parameters)),
         "requires": list(info.requires),
         "conflicts": list(info.conflicts),
         "accelerators": list(info.accelerators),
@@ -95,7 +95,7 @@ def _values_entry(value: object) -> object:
 def page() -> str:
     """Render docs/passes.md: built-in passes by family, then the equivalents of other products' passes."""
     passes = registry()
-    infos = [passes.info(name) for name in passes.dotted]
+    infos = list(map(passes.info, passes.dotted))
     parts = [HEAD]
     for family, text in FAMILIES.items():
         parts.append(f"## {family}\n\n{text}\n")
@@ -121,7 +121,7 @@ def _section(info: PassInfo) -> str:
     lines = [f"### {info.name}", "", info.summary, "", f"{'; '.join(facts)}.", ""]
     if info.parameters:
         lines += ["| parameter | type | default | search | |", "|---|---|---|---|---|"]
-        lines += [_parameter_row(parameter) for parameter in info.parameters]
+        lines += list(map(_parameter_row, info.parameters))
         lines.append("")
     return "\n".join(lines)
 

@@ -169,7 +169,7 @@ def _is_expression(text: str) -> bool:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, RecursionError, MemoryError):
         return False
-    return all(_is_allowed_node(node) for node in ast.walk(tree))
+    return all(map(_is_allowed_node, ast.walk(tree)))
 
 
 def _is_allowed_node(node: ast.AST) -> bool:
@@ -191,4 +191,4 @@ def _is_structure(spec: Mapping[str, Any]) -> bool:
         keys = json.loads(context)
         if keys is not None and not (isinstance(keys, list) and all(isinstance(key, (str, int)) for key in keys)):
             return False
-    return all(_is_structure(child) for child in spec["children_spec"])
+    return all(map(_is_structure, spec["children_spec"]))

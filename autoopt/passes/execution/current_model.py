@@ -129,7 +129,7 @@ def _contradicts(value: ValueInfoProto, output: np.ndarray) -> bool:
     """Tell if an output has another rank than declared, or another size along a dimension that is declared fixed."""
     if not value.type.tensor_type.HasField("shape"):
         return False
-    sizes = [fixed_size(dim) for dim in value.type.tensor_type.shape.dim]
+    sizes = list(map(fixed_size, value.type.tensor_type.shape.dim))
     if len(sizes) != output.ndim:
         return True
     return any(size not in (0, actual) for size, actual in zip(sizes, output.shape, strict=True))

@@ -195,7 +195,7 @@ class _Matcher:
         """Tell if a node turns a boolean mask into 0 and a large negative number."""
         if node.op_type != "Where":
             return False
-        allowed, masked = (self._scalars.get(name) for name in node.input[1:])
+        allowed, masked = map(self._scalars.get, node.input[1:])
         return allowed == 0 and masked is not None and masked < LOW
 
     def _cuts_keys(self, node: NodeProto) -> bool:
@@ -219,7 +219,7 @@ class _Matcher:
 
     def _factor(self, node: NodeProto) -> float | None:
         """The constant, not 0, that a node multiplies another value by; None if it does something else."""
-        scalars = [self._scalars.get(name) for name in node.input]
+        scalars = list(map(self._scalars.get, node.input))
         if node.op_type == "Div" and scalars[0] is None and scalars[1]:
             return 1 / scalars[1]
         if node.op_type == "Mul" and None in scalars:

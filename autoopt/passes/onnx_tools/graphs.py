@@ -254,7 +254,7 @@ def to_ir(model: ModelProto) -> ir.Model:
 
 def sort_nodes(model: ModelProto) -> ModelProto:
     """Return the model with its nodes in topological order; the sort is stable. A sorted model is returned as is."""
-    if all(is_sorted(graph) for graph in walk_graphs(model.graph)):
+    if all(map(is_sorted, walk_graphs(model.graph))):
         return model
     import onnx_ir as ir
     from onnx_ir.passes.common import TopologicalSortPass

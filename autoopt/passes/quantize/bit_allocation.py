@@ -49,7 +49,7 @@ def rounding_noise(
 def _outputs_that_count(model: ModelProto) -> list[str]:
     """The outputs without those that return a decoder's cache."""
     names = [value.name for value in model.graph.output]
-    decoder = decoder_with(input_spec(value) for value in model.graph.input)
+    decoder = decoder_with(map(input_spec, model.graph.input))
     cache = decoder.outputs(names) if decoder is not None else {}
     return [name for name in names if name not in cache] or names
 

@@ -63,7 +63,7 @@ class Dequantize(Pass):
 
         dequantizer = _Dequantizer(FloatCounterparts(model))
         # One after the other: bodies are those of the nodes that the graph around them has by then.
-        rewritten = [dequantizer.rewrite(graph) for graph in walk_graphs(model.graph)]
+        rewritten = list(map(dequantizer.rewrite, walk_graphs(model.graph)))
         if not any(rewritten):
             return None
         return apply_ir_passes(model, common.IdentityEliminationPass(), common.RemoveUnusedNodesPass())

@@ -78,7 +78,7 @@ class FloatCounterparts:
             self.write("MaxPool", [self.turned(source, CHANNELS_FIRST)], [pooled], producer)
             self.values[name] = self.turned(pooled, CHANNELS_LAST)
             return self.values[name]
-        outputs = [self.new_name(output) for output in producer.output]
+        outputs = list(map(self.new_name, producer.output))
         if not self.write(producer.op_type, [source, *producer.input[1:]], outputs, producer):
             return None
         self.values.update(zip(producer.output, outputs, strict=True))

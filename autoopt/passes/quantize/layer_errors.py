@@ -65,7 +65,7 @@ def output_ratios(
     disturbed, errors = _with_added_errors(model, layers)
     session = make_session(io.save(disturbed, work / "disturbed"))
     silent = dict.fromkeys(errors.values(), np.array(0, np.float32))
-    values = sum(np.size(value) for value in session.run(None, {**feeds[0], **silent}))
+    values = sum(map(np.size, session.run(None, {**feeds[0], **silent})))
     feeds = few_items(feeds, max(FEWEST_COMPARED, -(-COMPARED_VALUES // max(1, values))))
     exact_feeds = [{**feed, **silent} for feed in feeds]
     expected = [session.run(None, feed) for feed in exact_feeds]
@@ -184,7 +184,7 @@ def _groups(
 
 def few_items(feeds: Sequence[Mapping[str, np.ndarray]], most: int) -> Sequence[Mapping[str, np.ndarray]]:
     """Choose at most `most` of the items, evenly; fewer if they are large, such as images, but at least two."""
-    elements = sum(np.size(value) for value in feeds[0].values())
+    elements = sum(map(np.size, feeds[0].values()))
     count = max(2, min(most, FEW_ELEMENTS // max(1, elements)))
     return feeds[:: -(-len(feeds) // count)]
 

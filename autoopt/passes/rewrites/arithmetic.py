@@ -139,13 +139,13 @@ def _reduced_axes(node: ir.Node) -> list[int] | None:
     """The axes of a reduction: an attribute in older opsets, an input in newer ones. None if they are computed."""
     axes = attribute(node, "axes", None)
     if axes is not None:
-        return [int(axis) for axis in axes]
+        return list(map(int, axes))
     if len(node.inputs) < 2 or node.inputs[1] is None:
         return []
     fixed = constant(node.inputs[1])
     if fixed is None:
         return None
-    return [int(axis) for axis in fixed.tolist()]
+    return list(map(int, fixed.tolist()))
 
 
 class BatchNormToMulAdd(Rule):

@@ -94,12 +94,12 @@ class _SplitWeight(Rule):
             return f"its columns do not divide by {self.chunks}"
         if _digest(fixed) in self._parts:
             return "it is a part already"
-        self._pieces = [np.ascontiguousarray(piece) for piece in np.split(fixed, self.chunks, axis=1)]
+        self._pieces = list(map(np.ascontiguousarray, np.split(fixed, self.chunks, axis=1)))
         return ""
 
     def multiply(self, op: Tape, x: ir.Value) -> list[ir.Value]:
         """Build the products with the pieces."""
-        self._parts.update(_digest(piece) for piece in self._pieces)
+        self._parts.update(map(_digest, self._pieces))
         return [op.MatMul(x, op.Constant(value=ir.Tensor(piece))) for piece in self._pieces]
 
 

@@ -66,7 +66,7 @@ class SpecializeInputs(Pass):
             array = np.array(self.values[value.name], helper.tensor_dtype_to_np_dtype(tensor.elem_type))
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(f"input {value.name!r} cannot have the value given: {error}") from error
-        dims = [fixed_size(dim) for dim in tensor.shape.dim]
+        dims = list(map(fixed_size, tensor.shape.dim))
         fits = len(dims) == array.ndim and all(dim in (0, size) for dim, size in zip(dims, array.shape, strict=True))
         if tensor.HasField("shape") and not fits:
             raise Refused(f"input {value.name!r} cannot have a value of shape {list(array.shape)}")

@@ -140,7 +140,7 @@ def _add_nodes(digest: _Hash, nodes: Iterable[NodeProto], names: dict[str, str],
         for position, name in enumerate(node.output):
             if name:
                 names[name] = f"{len(names)}:{number}.{position}"
-        _update(digest, [bool(name) for name in node.output])
+        _update(digest, list(map(bool, node.output)))
         if "names" in view.kinds:
             _update(digest, node.name, list(node.output))
 

@@ -19,7 +19,7 @@ def output_arrays(outputs: Sequence[object]) -> list[np.ndarray]:
     arrays: list[np.ndarray] = []
     for output in outputs:
         if isinstance(output, list) and output and isinstance(output[0], dict):
-            arrays.append(np.array([list(row) for row in output], object))
+            arrays.append(np.array(list(map(list, output)), object))
             arrays.append(np.array([list(row.values()) for row in output]))
         elif isinstance(output, list):
             arrays += output_arrays(output)

@@ -52,7 +52,7 @@ def synthetic_feeds(
     fixed: dict[str, list[int | str]] = {}
     if narrower is not None:
         fixed = {value.name: _dims(value) for value in caller_inputs(narrower)}
-    specs = [input_spec(value) for value in inputs]
+    specs = list(map(input_spec, inputs))
     sound_sizes = _sound_sizes(specs)
     decoder = decoder_of({value.name: _dims(value) for value in inputs})
     limits = _index_limits(model)

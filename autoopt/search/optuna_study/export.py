@@ -129,7 +129,7 @@ def _distributions(trials: Sequence[StudyTrial]) -> dict[str, BaseDistribution]:
 
 
 def _distribution(values: Sequence[CategoricalChoiceType]) -> BaseDistribution:
-    types = {type(value) for value in values}
+    types = set(map(type, values))
     numbers = [value for value in values if isinstance(value, int | float)]
     if types == {int}:
         return IntDistribution(int(min(numbers)), int(max(numbers)))

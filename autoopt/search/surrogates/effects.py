@@ -65,7 +65,7 @@ def estimated_effects(rows: Sequence[tuple[Collection[Factor], float]], scale: S
     x = np.zeros((len(rows), len(factors)))
     for row, (present, _) in enumerate(rows):
         x[row, [columns[factor] for factor in present]] = 1
-    prior = np.array([scale.prior(factor) for factor in factors])
+    prior = np.array(list(map(scale.prior, factors)))
     covariance = np.linalg.inv(x.T @ x / scale.noise**2 + np.diag(prior**-2))
     means = covariance @ x.T @ np.array([value for _, value in rows]) / scale.noise**2
     return {factor: Effect(float(means[i]), float(covariance[i, i])) for i, factor in enumerate(factors)}

@@ -19,7 +19,7 @@ def scaled_violations(trials: Sequence[Trial]) -> list[float] | None:
         One number for each trial. None unless some results keep the constraints, some break them, and all say by how
         much.
     """
-    raw = [_violation(trial) for trial in trials]
+    raw = list(map(_violation, trials))
     within = [-value for value in raw if value < 0]
     distinct = {value for value in raw if math.isfinite(value)}
     if not within or len(distinct) < 3 or max(distinct) <= 0:

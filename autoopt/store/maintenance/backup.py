@@ -151,7 +151,7 @@ def _copy_rows(source: Connection, target: Connection) -> None:
     for table in tables.metadata.sorted_tables:
         rows = source.execution_options(stream_results=True).execute(select(table)).mappings()
         for batch in rows.partitions(BATCH):
-            target.execute(insert(table), [dict(row) for row in batch])
+            target.execute(insert(table), list(map(dict, batch)))
     if target.dialect.name == "postgresql":
         for table in _NUMBERED:
             highest = f"(SELECT max(number) FROM {table.name})"

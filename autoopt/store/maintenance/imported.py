@@ -224,7 +224,7 @@ def _own_key(key: str) -> str:
 
 
 def _own_keys(keys: str) -> str:
-    return codec.dumps([_own_key(key) for key in codec.loads(keys)])
+    return codec.dumps(list(map(_own_key, codec.loads(keys))))
 
 
 def is_older(schema: str) -> bool:
@@ -257,7 +257,7 @@ def migrated(rows: Rows, schema: str) -> Rows:
         for name, table in _tables(connection).items():
             columns = [column for column in table.c if column.name not in left_out.get(name, set())]
             if columns:
-                result[name] = [dict(row) for row in connection.execute(select(*columns)).mappings()]
+                result[name] = list(map(dict, connection.execute(select(*columns)).mappings()))
         return result
 
 

@@ -117,7 +117,7 @@ class SqlArtifacts(ArtifactStore):
 
     def all(self) -> tuple[ArtifactRecord, ...]:
         query = select(tables.artifact).order_by(_T.created, _T.digest)
-        return tuple(_artifact(row) for row in fetch_all(self._database, query))
+        return tuple(map(_artifact, fetch_all(self._database, query)))
 
 
 class SqlModels(ModelStore):

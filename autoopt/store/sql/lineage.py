@@ -50,7 +50,7 @@ class SqlLineage(LineageStore):
         candidates = {Candidate(artifact, codec.loads(row["output_options"])) for row in rows}
         if not candidates or self._store.models.get(artifact) is not None:
             candidates.add(Candidate(artifact))
-        ways = [self._trace(candidate) for candidate in candidates]
+        ways = list(map(self._trace, candidates))
         return min(ways, key=lambda way: (len(way.steps), way.candidate.key))
 
     def _trace(self, candidate: Candidate) -> Lineage:

@@ -102,7 +102,7 @@ class SqlTrials(TrialStore):
 
     def all(self, run: str) -> tuple[TrialRecord, ...]:
         query = select(tables.trial).where(_T.run == run).order_by(_T.number)
-        return tuple(_record(row) for row in fetch_all(self._database, query))
+        return tuple(map(_record, fetch_all(self._database, query)))
 
 
 def _is(record: TrialRecord) -> ColumnElement[bool]:
