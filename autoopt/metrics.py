@@ -152,8 +152,13 @@ class Estimate:
         return self.low > 1 or self.high < 1
 
     def inverse(self) -> Estimate:
-        """1 divided by a positive value."""
-        return Estimate(1 / self.value, 1 / self.high, 1 / self.low)
+        """1 divided by the value. An interval that reaches 0 gets no upper end, and 0 stays 0."""
+        if self.value <= 0:
+            return Estimate.exact(0.0)
+        high = math.inf
+        if self.low > 0:
+            high = 1 / self.low
+        return Estimate(1 / self.value, 1 / self.high, high)
 
     @property
     def log_deviation(self) -> float:

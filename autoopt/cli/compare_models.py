@@ -38,8 +38,9 @@ def compare_models(
     from autoopt.data.config import DataConfig
     from autoopt.json_codec import from_json
     from autoopt.measure.layerwise import ModelComparison
-    from autoopt.measure.request import MeasureRequest, ModelFile
+    from autoopt.measure.request import MeasureRequest
     from autoopt.measure.settings import MeasurementSettings
+    from autoopt.model.model_file import ModelFile
     from autoopt.workers import call_once
 
     for path in (first, second):

@@ -16,7 +16,8 @@ from autoopt.json_codec import JsonObject, JsonValue, to_json
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.quality.fidelity import NUMBERS, as_array, compare_output
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
+from autoopt.model.model_file import ModelFile
 from autoopt.model.tensors import return_values
 
 ITEMS = 4

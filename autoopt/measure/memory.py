@@ -23,8 +23,9 @@ from autoopt.measure.inference.batches import items, sized
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.profiles import read_profiles, request_for
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import Estimate
+from autoopt.model.model_file import ModelFile
 
 RUNS = 5
 """Inferences before the memory is read; the arena has grown by then."""

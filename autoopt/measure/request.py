@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import ClassVar
 
 from autoopt import json_codec
@@ -14,8 +13,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import START_UP, Estimate
-from autoopt.model.candidate import digest_json
-from autoopt.model.storage import content_digest
+from autoopt.model.model_file import ModelFile
 from autoopt.target import Target
 
 EXECUTED_GRAPH, SAME_GRAPH = "executed_graph", "same_graph"
@@ -29,30 +27,6 @@ class Unmeasurable(InputError):
     """The data, the settings or the metric do not fit the model; the runtime itself has refused nothing."""
 
     outcome: ClassVar[str] = "refused"
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    """A model file with the session options that it runs with."""
-
-    path: str
-    session_options: Mapping[str, JsonValue] = field(default_factory=dict)
-
-    def same_as(self, other: ModelFile) -> bool:
-        """True if both have the same bytes and the same session options."""
-        if dict(self.session_options) != dict(other.session_options):
-            return False
-        one, two = Path(self.path), Path(other.path)
-        if one == two:
-            return True
-        if one.stat().st_size != two.stat().st_size:
-            return False
-        return content_digest(self.path) == content_digest(other.path)
-
-    @property
-    def digest(self) -> str:
-        """Identity by content and options."""
-        return digest_json([content_digest(self.path), dict(self.session_options)])
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,10 @@ def unpack(payload: JsonObject) -> dict[str, JsonValue]:
     models = []
     try:
         for name, body in _members(source):
-            target = _target(dest, name, source)
+            path = PurePosixPath(name.replace("\\", "/"))
+            if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
+                raise InputError("holds a name that leads out of it", where=str(source))
+            target = dest.joinpath(*path.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             remaining -= _copy(body, target, remaining, source)
             if target.suffix in MODELS:
@@ -78,10 +81,3 @@ def _members(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
             content = tar.extractfile(member) if member.isreg() else None
             if content is not None:
                 yield member.name, content
-
-
-def _target(dest: Path, name: str, source: Path) -> Path:
-    path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
-        raise InputError("holds a name that leads out of it", where=str(source))
-    return dest.joinpath(*path.parts)

@@ -100,16 +100,12 @@ def load_weights(
 def _load_weight(tensor: TensorProto, folder: str | Path) -> None:
     from onnx.external_data_helper import load_external_data_for_tensor
 
-    _add_length(tensor)
-    load_external_data_for_tensor(tensor, str(folder))
-    tensor.ClearField("data_location")  # equal models must give equal bytes, wherever their weights were
-
-
-def _add_length(tensor: TensorProto) -> None:
-    """Add the length of external data if it is not given: onnx would read the file to its end for each tensor."""
+    # Add the length of external data if it is not given: onnx would read the file to its end for each tensor.
     size = packed_bytes(tensor)
     if size is not None and all(entry.key != "length" for entry in tensor.external_data):
         tensor.external_data.add(key="length", value=str(size))
+    load_external_data_for_tensor(tensor, str(folder))
+    tensor.ClearField("data_location")  # equal models must give equal bytes, wherever their weights were
 
 
 def external_tensors(model: ModelProto) -> Iterator[TensorProto]:

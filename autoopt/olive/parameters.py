@@ -93,7 +93,9 @@ def parameters(info: PassInfo, params: Section, place: Place, remarks: Remarks) 
     """Return the parameters of autoopt's pass for those of Olive's; a remark for each that it does not have."""
     result: dict[str, JsonValue] = {}
     names = [parameter.name for parameter in info.parameters]
-    for name, value in _all(params).items():
+    fields = dict(params)
+    extra = section(fields.pop("extra_options", None))
+    for name, value in {**fields, **extra}.items():
         if value is None or name in _SILENT:
             continue
         line = _lines().get(name, _Line(name, {}))
@@ -112,13 +114,6 @@ def parameters(info: PassInfo, params: Section, place: Place, remarks: Remarks) 
         except InputError as error:
             remarks.add(here, f"is left out: {error.what}", error.remedy)
     return result
-
-
-def _all(params: Section) -> dict[str, JsonValue]:
-    """The parameters, including those in `extra_options`."""
-    fields = dict(params)
-    extra = section(fields.pop("extra_options", None))
-    return {**fields, **extra}
 
 
 def _setting(info: PassInfo, line: _Line, value: JsonValue) -> JsonValue:

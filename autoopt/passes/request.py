@@ -10,20 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.json_codec import JsonObject
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.target import Accelerator
 
 RUN_PASSES: Final = "autoopt.passes.runner:run"
 TOO_LARGE: Final = "too large for the memory of this worker"
 """Opens the text of a refusal that holds for this machine and its limits only."""
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    """A model on disk with the session options that it runs with."""
-
-    path: Path
-    session_options: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

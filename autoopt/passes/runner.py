@@ -51,7 +51,7 @@ def execute(request: PassRequest) -> PassReply:
     replies: list[StepReply] = []
     surroundings = digest_json([request.data, request.data_root, script.digest])
     with (
-        opened(request.model.path, surroundings) as current,
+        opened(Path(request.model.path), surroundings) as current,
         reused_memory(current.is_small),
         tempfile.TemporaryDirectory(prefix="autoopt-") as work,
     ):

@@ -58,7 +58,7 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
     if better.low > 1:
         return _interval_text(better, words.better)
     if better.high < 1:
-        return _interval_text(_inverse(better), words.worse)
+        return _interval_text(better.inverse(), words.worse)
     if better.high > NOTICED or better.low < 1 / NOTICED:
         return f"{words.noun} undecided ({better.low:.2f}x to {better.high:.2f}x)"
     return f"same {words.noun} ({better.low:.2f}x to {better.high:.2f}x)"
@@ -66,7 +66,7 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
 
 def improvement(metric: str, ratio: Estimate) -> Estimate:
     """The factor by which a candidate is better than the source: 2 for twice as fast, or half the size."""
-    return ratio if words_of(metric) in (THROUGHPUT, TOKENS) else _inverse(ratio)
+    return ratio if words_of(metric) in (THROUGHPUT, TOKENS) else ratio.inverse()
 
 
 def quality_change(metric: str, before: float | None, after: float) -> str:
@@ -175,10 +175,3 @@ def _decimals(factor: float) -> int:
     if factor >= SEVERAL:
         return 1
     return 2
-
-
-def _inverse(ratio: Estimate) -> Estimate:
-    """Source / candidate."""
-    if ratio.low <= 0:
-        return Estimate(0.0, 0.0, 0.0) if ratio.value <= 0 else Estimate(1 / ratio.value, 1 / ratio.high, float("inf"))
-    return Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)

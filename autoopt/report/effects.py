@@ -51,7 +51,10 @@ def effects(trials: Iterable[Trial], objective: Objective) -> list[Effect]:
     strengths = []
     for factor, levels in _values_by_factor(measured).items():
         if len(levels) > 1:
-            strengths.append(_effect(factor, levels, objective))
+            groups = list(levels.values())
+            if is_ratio_metric(objective.metric) and min(map(min, groups)) > 0:
+                groups = [list(map(math.log, group)) for group in groups]
+            strengths.append(Effect(factor, omega_squared(groups), tuple(_levels(levels, objective))))
     return sorted(strengths, key=lambda effect: -effect.share)[:MOST]
 
 
@@ -77,13 +80,6 @@ def _values_by_factor(measured: Sequence[tuple[Trial, float]]) -> dict[str, dict
             for name, setting in params.items():
                 factors.setdefault(f"{node}: {name}", {}).setdefault(value_text(setting), []).append(value)
     return factors
-
-
-def _effect(factor: str, values: Mapping[str, Sequence[float]], objective: Objective) -> Effect:
-    groups = list(values.values())
-    if is_ratio_metric(objective.metric) and min(map(min, groups)) > 0:
-        groups = [list(map(math.log, group)) for group in groups]
-    return Effect(factor, omega_squared(groups), tuple(_levels(values, objective)))
 
 
 def _levels(values: Mapping[str, Sequence[float]], objective: Objective) -> list[Level]:

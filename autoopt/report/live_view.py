@@ -85,7 +85,11 @@ class LiveView:
             parts += _search_lines(self._state.search, now, width)
             if self._state.stage:
                 parts.append(Text(one_line(self._state.stage), no_wrap=True, overflow="ellipsis"))
-            parts.append(_workers(self._state, now, spinner))
+            table = Table.grid(padding=(0, 2))
+            for number, work in sorted(self._state.works.items()):
+                text = Text(work.text, no_wrap=True, overflow="ellipsis")
+                table.add_row(f"{spinner} worker {number}", text, clock_text(now - work.since))
+            parts.append(table)
         return Group(*parts)
 
 
@@ -115,14 +119,6 @@ def _chains(search: SearchProgress, width: int) -> Table:
     others = len(search.chains) - len(values)
     if others:
         table.add_row(Text(f"  and {plural(others, 'other chain')}", style="dim"))
-    return table
-
-
-def _workers(state: LiveState, now: float, spinner: str) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for number, work in sorted(state.works.items()):
-        text = Text(work.text, no_wrap=True, overflow="ellipsis")
-        table.add_row(f"{spinner} worker {number}", text, clock_text(now - work.since))
     return table
 
 

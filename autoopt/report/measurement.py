@@ -30,16 +30,11 @@ def measured_lines(model: ModelResult | None) -> list[str]:
     if len(outputs) > 1:
         lines += _worst_output(outputs)
     if model.measured.kinds:
-        lines.append(_kinds_text(model.measured.kinds))
+        texts = [f"{one_line(name)} as {kind.replace('_', ' ')}" for name, kind in model.measured.kinds.items()]
+        if len(texts) > MOST_KINDS:
+            texts[MOST_KINDS:] = [f"{len(texts) - MOST_KINDS} more"]
+        lines.append(f"agreement compares {', '.join(texts)}")
     return lines
-
-
-def _kinds_text(kinds: Mapping[str, str]) -> str:
-    """`agreement compares output as events, state as values`."""
-    texts = [f"{one_line(name)} as {kind.replace('_', ' ')}" for name, kind in kinds.items()]
-    if len(texts) > MOST_KINDS:
-        texts[MOST_KINDS:] = [f"{len(texts) - MOST_KINDS} more"]
-    return f"agreement compares {', '.join(texts)}"
 
 
 def _rounds_text(measured: MeasurementSummary) -> str:

@@ -22,7 +22,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from autoopt.model.io import save
-from autoopt.passes.request import ModelFile, PassRequest, PassStep
+from autoopt.model.model_file import ModelFile
+from autoopt.passes.request import PassRequest, PassStep
 from autoopt.passes.runner import execute
 from autoopt.store import open_store
 
@@ -92,7 +93,7 @@ def main() -> None:
         digest = measured("store the source", partial(store.artifacts.put, folder / "source", consume=True))
         for number, pass_name in enumerate(options.passes.split(",")):
             before = artifact_bytes(store.home)
-            model = ModelFile(store.artifacts.readable(digest))
+            model = ModelFile(str(store.artifacts.readable(digest)))
             split_folder = store.artifacts.split_folder
             request = PassRequest(model, (PassStep(pass_name),), folder / str(number), split_folder=split_folder)
             (step,) = measured(pass_name, partial(execute, request)).steps

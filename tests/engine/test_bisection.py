@@ -20,8 +20,8 @@ from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.engine.work.environment import versions
 from autoopt.errors import InputError, SystemFailure
-from autoopt.measure.request import ModelFile
 from autoopt.metrics import Estimate
+from autoopt.model.model_file import ModelFile
 from autoopt.report.bisection import sentence
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.bisection import Factor, OperatorTime

@@ -18,8 +18,8 @@ from autoopt.engine.sweeps.bisection.variants import CHOICE, Budget, Night, NotM
 from autoopt.engine.sweeps.entry import CALIBRATION, DAG, EVALUATION, GOAL, LATENCY
 from autoopt.engine.work.environment import versions
 from autoopt.errors import InputError
-from autoopt.measure.request import ModelFile
 from autoopt.model.candidate import Candidate
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.registry import registry
 from autoopt.results import ModelResult, RunResult, SweepEntry

@@ -16,10 +16,10 @@ from autoopt.engine.work.calls import CallTerms, first_call, guarded_call, run_p
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.measure.meters import METERS
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
-from autoopt.passes import request as passes
-from autoopt.passes.request import PassReply, PassRequest, PassStep, StepReply
+from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest, PassStep, StepReply
 from autoopt.registry import DescribeReply
 from autoopt.target import Accelerator
 from autoopt.workers import CallResult, Gate
@@ -78,7 +78,7 @@ def simulation(tmp_path: Path) -> Simulation:
 
 
 def request(tmp_path: Path) -> PassRequest:
-    return PassRequest(passes.ModelFile(tmp_path / "m.onnx"), (PassStep("name_fix"),), tmp_path / "output")
+    return PassRequest(ModelFile(str(tmp_path / "m.onnx")), (PassStep("name_fix"),), tmp_path / "output")
 
 
 def call(simulation: Simulation, host: Host, terms: CallTerms = TERMS, **attempt: object) -> HostReply[PassReply]:
@@ -182,7 +182,7 @@ def test_a_subject_that_killed_two_workers_is_quarantined(simulation: Simulation
 
 KILLED = CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, transient=True)
 SET_UP = StepReply("name_fix", Outcome.FAILED, message="ModuleNotFoundError: No module named 'x'")
-NO_MEMORY = StepReply("name_fix", Outcome.REFUSED, message=f"{passes.TOO_LARGE}: a model of 9 GB")
+NO_MEMORY = StepReply("name_fix", Outcome.REFUSED, message=f"{TOO_LARGE}: a model of 9 GB")
 
 
 @dataclass

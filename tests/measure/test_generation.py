@@ -17,11 +17,12 @@ from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import meter
 from autoopt.measure.latency.generation import steps_after, with_generation
 from autoopt.measure.latency.machine import Load
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import TwoRatios
 from autoopt.metrics import Estimate
 from autoopt.model import io
+from autoopt.model.model_file import ModelFile
 
 GENERATION = ("time_to_first_token", "tokens_per_second")
 TOKENS = np.array([[3, 1, 4], [1, 5, 9]])

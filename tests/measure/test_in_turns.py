@@ -16,9 +16,10 @@ from autoopt.measure.intervals.pooling import Observation
 from autoopt.measure.latency import in_turns
 from autoopt.measure.latency.in_turns import OPEN, TIME, RemoteSubject, Round, measure_round, pooled_ratios
 from autoopt.measure.latency.subjects import Subject
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
+from autoopt.model.model_file import ModelFile
 
 
 @pytest.fixture(autouse=True)

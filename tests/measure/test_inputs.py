@@ -13,9 +13,10 @@ from autoopt.data import DataConfig
 from autoopt.errors import InputError
 from autoopt.measure.inference import inputs
 from autoopt.measure.inference.inputs import CACHED_DATA_SETS, evaluation_data
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
+from autoopt.model.model_file import ModelFile
 
 
 @pytest.fixture(autouse=True)

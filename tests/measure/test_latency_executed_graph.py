@@ -13,10 +13,11 @@ from onnx import TensorProto, helper
 
 from autoopt.measure.latency import meter
 from autoopt.measure.latency.executed_graph import executed_graphs
-from autoopt.measure.request import SAME_GRAPH, MeasureRequest, ModelFile
+from autoopt.measure.request import SAME_GRAPH, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.model import io
+from autoopt.model.model_file import ModelFile
 
 
 def renamed() -> Any:

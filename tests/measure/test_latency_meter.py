@@ -14,10 +14,11 @@ from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.latency import meter
 from autoopt.measure.latency.meter import PACE, is_slow, pace_of, subject_of
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.model import io
+from autoopt.model.model_file import ModelFile
 
 
 def request_with(source_ms: float | None) -> MeasureRequest:

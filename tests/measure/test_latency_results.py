@@ -10,8 +10,9 @@ from measure_helpers import compared
 
 from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.results import STATISTICS, results
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.metrics import Estimate
+from autoopt.model.model_file import ModelFile
 
 WITH_SOURCE = MeasureRequest(ModelFile("candidate"), ModelFile("source", {"io_binding": True}))
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from autoopt.data import DataConfig
 from autoopt.errors import InputError
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile, Unmeasurable, unpaired_ratio
+from autoopt.measure.request import MeasureReply, MeasureRequest, Unmeasurable, unpaired_ratio
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.target import Target
 from autoopt.workers.protocol import judge

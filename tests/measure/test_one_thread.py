@@ -17,11 +17,12 @@ from autoopt.measure.latency import meter, one_thread
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import QUIET, Load
 from autoopt.measure.latency.measurement import Measurement, StopReason, width_beside
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model import io
+from autoopt.model.model_file import ModelFile
 from autoopt.target import Target
 
 BUSY = Load(cores=2.0)

@@ -21,9 +21,10 @@ from autoopt.measure.quality.predictions import (
     stack_or_list,
     subset,
 )
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
+from autoopt.model.model_file import ModelFile
 
 DATA = DataSet({"x": np.arange(6, dtype=np.float32).reshape(3, 2)})
 

@@ -13,9 +13,10 @@ from measure_helpers import sigmoid
 from autoopt.data import DataConfig
 from autoopt.errors import InputError
 from autoopt.measure.latency.profiles import Profile, geometric_means, measure, read_profiles, request_for
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
+from autoopt.model.model_file import ModelFile
 
 VALUES = st.floats(0.01, 100)
 

@@ -10,8 +10,9 @@ from onnx import TensorProto, helper
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.inference.runner import ModelRunner, plain, stack
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.model import io
+from autoopt.model.model_file import ModelFile
 
 FLOAT, INTEGER, TEXT = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
 

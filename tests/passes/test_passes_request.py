@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from autoopt.json_codec import JsonTypeError, from_json, to_json
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
-from autoopt.passes.request import Attempt, ModelFile, PassReply, PassRequest, PassStep, StepReply
+from autoopt.passes.request import Attempt, PassReply, PassRequest, PassStep, StepReply
 from autoopt.target import Accelerator
 
 REQUEST = PassRequest(
-    model=ModelFile(Path("/models/model.onnx"), {"intra_op_num_threads": 2}),
+    model=ModelFile("/models/model.onnx", {"intra_op_num_threads": 2}),
     steps=(PassStep("simplify", {"engine": "onnxsim"}, node="a"), PassStep("float16")),
     output=Path("/out"),
     accelerator=Accelerator(isa=frozenset({"avx2", "avx512_vnni"})),
@@ -57,7 +58,7 @@ def test_the_pass_of_a_step_has_the_key_pass() -> None:
 
 def test_all_but_model_steps_and_output_may_be_missing() -> None:
     request = from_json(PassRequest, {"model": {"path": "/m.onnx"}, "steps": [{"pass": "name_fix"}], "output": "/out"})
-    assert request == PassRequest(ModelFile(Path("/m.onnx")), (PassStep("name_fix"),), Path("/out"))
+    assert request == PassRequest(ModelFile("/m.onnx"), (PassStep("name_fix"),), Path("/out"))
     assert request.check
 
 

@@ -13,7 +13,8 @@ from script_passes import SCRIPT, steps
 
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
-from autoopt.passes.request import ModelFile, PassRequest, PassStep
+from autoopt.model.model_file import ModelFile
+from autoopt.passes.request import PassRequest, PassStep
 from autoopt.passes.runner import describe, run
 from autoopt.registry import info_from_json
 
@@ -64,7 +65,7 @@ def test_every_changed_step_leaves_its_own_model(tmp_path: Path) -> None:
 
 def test_the_step_in_progress_is_known_while_a_call_goes_on(tmp_path: Path) -> None:
     steps(tmp_path, "conv_batchnorm", "name_fix", "batchnorm_folding")
-    model = ModelFile(tmp_path / "model.onnx")
+    model = ModelFile(str(tmp_path / "model.onnx"))
     request = PassRequest(model, (PassStep("name_fix"), PassStep("batchnorm_folding")), tmp_path / "out")
     assert request.step_in_progress() == PassStep("batchnorm_folding")
     assert PassRequest(model, (PassStep("name_fix"),), tmp_path / "elsewhere").step_in_progress() is None

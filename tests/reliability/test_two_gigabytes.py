@@ -14,8 +14,9 @@ from autoopt.dag.compiler.requirements import Requirements, pass_infos
 from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import bytes_in
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
-from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep
+from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep
 from autoopt.registry import BUILT_IN, REQUIRED, registry
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
@@ -92,7 +93,7 @@ def test_no_pass_runs_out_of_memory(copies: int, medium: Path, tmp_path: Path) -
             required, _ = requirements.missing(infos(name), frozenset())
             steps = tuple(PassStep(info.name) for info in (*required, infos(name)))
             data = str(medium.with_name("data.npz"))
-            request = PassRequest(ModelFile(medium), steps, tmp_path / name, data=data)
+            request = PassRequest(ModelFile(str(medium)), steps, tmp_path / name, data=data)
             result = pool.call(RUN_PASSES, to_json(request), timeout=600)
             if result.value is None:
                 failures.append(f"{name}: {result.message}")

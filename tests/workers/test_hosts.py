@@ -17,8 +17,9 @@ from children import HANG_SECONDS
 
 from autoopt.measure.meters import METERS
 from autoopt.measure.request import MeasureRequest
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
-from autoopt.passes.request import ModelFile, PassRequest, PassStep
+from autoopt.passes.request import PassRequest, PassStep
 from autoopt.registry import info_to_json, registry
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
@@ -141,7 +142,7 @@ def test_latency_is_a_ratio_around_one(host: FunctionHost, payload: dict[str, ob
 
 def test_run_pass(host: FunctionHost, payload: dict[str, object], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    model = ModelFile(Path(payload["candidate"]["path"]))  # type: ignore[index]
+    model = ModelFile(payload["candidate"]["path"])  # type: ignore[index]
     request = PassRequest(model, (PassStep("dynamic_quantization"),), tmp_path / "out")
     answer = host.run_pass(request, CallLimits(HANG_SECONDS))
     assert answer.reply, answer.result.message

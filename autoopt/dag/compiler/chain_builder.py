@@ -94,7 +94,9 @@ class ChainBuilder:
         state = self.rules.advance(beginning.state, key)
         assert isinstance(state, State), "a kept path has no pruned step"
         digest = beginning.digest.copy()
-        digest.update(f"{',' if beginning.nodes else ''}{self._identity_text(node)}".encode())
+        if node not in self._identity_texts:
+            self._identity_texts[node] = json.dumps(self.identity(node), sort_keys=True, separators=(",", ":"))
+        digest.update(f"{',' if beginning.nodes else ''}{self._identity_texts[node]}".encode())
         return _Beginning(
             state=state,
             nodes=(*beginning.nodes, node),
@@ -154,12 +156,6 @@ class ChainBuilder:
         while node in self.spec.passes:
             node += ".inserted"
         return node
-
-    def _identity_text(self, node: str) -> str:
-        """`identity` as canonical JSON."""
-        if node not in self._identity_texts:
-            self._identity_texts[node] = json.dumps(self.identity(node), sort_keys=True, separators=(",", ":"))
-        return self._identity_texts[node]
 
     def _with_cuts(self, node: ChainNode, cuts: Sequence[int]) -> ChainNode:
         """A node without the values that the cuts at these indexes exclude."""

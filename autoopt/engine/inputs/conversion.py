@@ -21,9 +21,10 @@ from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file, split_source
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.passes.base.config import full_config
-from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep, StepReply
+from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep, StepReply
 from autoopt.registry import registry
 from autoopt.store import PassRunRecord
 from autoopt.target import Accelerator
@@ -63,7 +64,7 @@ def convert(resources: Resources, name: str, file: Path) -> str:
         if record is not None and record.outcome.good and record.output is not None:
             return record.output.artifact
         steps = (PassStep(CONVERTER, config, CONVERTER),)
-        request = PassRequest(ModelFile(model.absolute()), steps, folder / "out", user_script=script)
+        request = PassRequest(ModelFile(str(model.absolute())), steps, folder / "out", user_script=script)
         step = _run(resources, name, source.artifact, request)
         assert step.path is not None, "a converter always makes a model"
         store.claims.acquire("pass_run", key, redo=True)

@@ -16,7 +16,8 @@ from autoopt.engine.work.pass_runs import run_chain
 from autoopt.engine.work.problem import Problem
 from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.json_codec import JsonObject
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
+from autoopt.model.model_file import ModelFile
 from autoopt.report.failures import plain_reason
 from autoopt.results.run import WARNING
 

@@ -28,10 +28,11 @@ from autoopt.engine.work.reading import value_of
 from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.errors import AutooptError, InputError, refuse_url, writing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file, files_in
+from autoopt.model.model_file import ModelFile
 from autoopt.model.model_set import MODEL_SET, ModelSet
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS, session_document
 from autoopt.model.storage import graph_digest

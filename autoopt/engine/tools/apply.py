@@ -16,12 +16,13 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.model.fetch import fetch
 from autoopt.model.files import files_in, model_in
+from autoopt.model.model_file import ModelFile
 from autoopt.model.session_file import session_document
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
 from autoopt.passes.base.config import full_config
 from autoopt.passes.composed.sequence import PassCall
-from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep, StepReply
+from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep, StepReply
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo, registry
 from autoopt.settings import root_of_data, settings
 from autoopt.target import ALL_THREADS, Accelerator
@@ -133,7 +134,7 @@ def apply_pass(
             ask_worker(pool, DESCRIBE_DATA, payload, where, options.timeout)
         steps = (*(_step(before, {}) for before in required), _step(info, params or {}))
         request = PassRequest(
-            model=ModelFile(path),
+            model=ModelFile(str(path)),
             steps=steps,
             output=folder / "steps",
             accelerator=options.accelerator,

@@ -14,9 +14,10 @@ from autoopt.engine.tools.run_command import run_command
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, TimeUp
 from autoopt.json_codec import from_json
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
+from autoopt.model.model_file import ModelFile
 from autoopt.report.figures import first_objective, kind
 from autoopt.report.run_facts import Measurement, ModelFacts, RunFacts
 from autoopt.report.run_page import html_report

@@ -18,10 +18,11 @@ from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue
 from autoopt.measure.constraints import Observation, Verdict, judge
 from autoopt.measure.meters import EXECUTED_GRAPH_METER, Meter, meters_for
-from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.candidate import Candidate, digest_json
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.store import EvaluationRecord
 from autoopt.store.records import TRANSIENT

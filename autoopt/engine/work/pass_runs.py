@@ -20,8 +20,9 @@ from autoopt.engine.work.keys import Implementation, PassRunInput, pass_run_key
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.candidate import Candidate, digest_json
+from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
-from autoopt.passes.request import ModelFile, PassRequest, PassStep, StepReply
+from autoopt.passes.request import PassRequest, PassStep, StepReply
 from autoopt.registry import PassInfo
 from autoopt.store import PassRunRecord
 from autoopt.store.records import IMPLEMENTATION, TRANSIENT
@@ -215,7 +216,7 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
     candidate = progress.candidate
     host = ctx.resources.hosts.of(group[0].node.host)
     request = PassRequest(
-        model=ModelFile(Path(ctx.model_path(candidate)), candidate.session_options),
+        model=ModelFile(ctx.model_path(candidate), candidate.session_options),
         steps=tuple(PassStep(step.info.name, step.config, step.node.id) for step in group),
         output=folder,
         accelerator=problem.accelerator,

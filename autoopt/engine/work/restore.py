@@ -13,7 +13,8 @@ from autoopt.engine.work.problem import Limits
 from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import digest_file
-from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep
+from autoopt.model.model_file import ModelFile
+from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep
 from autoopt.settings import root_of_data
 from autoopt.store import Restorer, Store
 from autoopt.store.files.artifacts import ArtifactLost
@@ -56,7 +57,7 @@ class ReplayEnvironment:
         """
         folder = Path(tempfile.mkdtemp(dir=self.scratch))
         request = PassRequest(
-            model=ModelFile(model),
+            model=ModelFile(str(model)),
             steps=tuple(steps),
             output=folder / "steps",
             accelerator=self.accelerator,

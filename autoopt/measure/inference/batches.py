@@ -13,8 +13,9 @@ from autoopt.data.fit import Dimension, batch_limit
 from autoopt.errors import InputError, one_line
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
+from autoopt.model.model_file import ModelFile
 
 WHERE = "measurement.batch_size"
 

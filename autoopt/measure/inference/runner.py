@@ -13,7 +13,8 @@ from autoopt.data.dataset import DataSet, Feed
 from autoopt.data.fit import Dimension, InputSpec, batch_limit, fit, specs_of
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
+from autoopt.model.model_file import ModelFile
 from autoopt.model.session import make_session
 from autoopt.model.split_model import is_split
 

@@ -28,9 +28,10 @@ from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thr
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.timing import Call
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import FIRST_TOKEN, GENERATION, MEDIAN_LATENCY, TOKEN_RATE, Estimate
+from autoopt.model.model_file import ModelFile
 from autoopt.model.model_set import CONTINUATION, MODEL_SET, Decoding, ModelSetSession
 
 MakeCall: TypeAlias = Callable[[ModelRunner, Feed, int], Call]

@@ -20,9 +20,10 @@ from autoopt.measure.latency.comparison import Comparison, shared_variance
 from autoopt.measure.latency.machine import Load, Reading
 from autoopt.measure.latency.pairs import Pair, disturbed_share, preempted_share
 from autoopt.measure.latency.subjects import LEAD, LEAD_LONG, Subject
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import NORMAL
+from autoopt.model.model_file import ModelFile
 
 SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
 """Makes the subject of a model."""

@@ -28,9 +28,10 @@ from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.throughput import Throughput, compare_throughput
 from autoopt.measure.latency.timing import Call
-from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, MeasureRequest
 from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import Estimate
+from autoopt.model.model_file import ModelFile
 from autoopt.model.session import caller
 
 Table: TypeAlias = dict[ThroughputCase, Throughput | str]

@@ -16,10 +16,11 @@ from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import Load, core_count
 from autoopt.measure.latency.measurement import Measurement, SubjectOf, width_beside
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
+from autoopt.model.model_file import ModelFile
 
 WIDE = 0.2
 """Relative width of the interval by the clock from which the ratio on one thread is measured too, on any machine."""

@@ -18,8 +18,9 @@ from autoopt.measure.quality import custom as custom_metrics
 from autoopt.measure.quality import task as task_metrics
 from autoopt.measure.quality.classification import class_names, numbered
 from autoopt.measure.quality.predictions import outputs_of, predictions_of, same_outputs, subset
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import Direction, Estimate, get_metric
+from autoopt.model.model_file import ModelFile
 from autoopt.script import load_script
 
 FIRST_SUBSET = 128

@@ -11,8 +11,9 @@ from autoopt.data.digest import digest
 from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
 from autoopt.measure.inference.runner import Item, ModelRunner, plain, stack
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
+from autoopt.model.model_file import ModelFile
 
 CACHE_BYTES = 512 << 20
 """Outputs of models that stay in a worker's memory: the source's are compared with each candidate's."""

@@ -20,9 +20,10 @@ from autoopt.measure.quality.agreement import PartAgreement, compare_parts, esti
 from autoopt.measure.quality.fidelity import as_array, compare_output
 from autoopt.measure.quality.output_kinds import Part, parts_of
 from autoopt.measure.quality.predictions import more_outputs_of, outputs_of, same_outputs, subset
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import AGREEMENT, METRICS, Estimate
 from autoopt.model.candidate import digest_json
+from autoopt.model.model_file import ModelFile
 
 FEWEST_ITEMS = 16
 """Items of the first look, by whose time the model gets more."""

@@ -18,7 +18,7 @@ from autoopt.measure.latency.in_turns import CallWorker, RemoteSubject, Round, m
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
-from autoopt.passes.request import ModelFile as PassModelFile
+from autoopt.model.model_file import ModelFile
 from autoopt.passes.request import PassRequest, PassStep
 from autoopt.results.bisection import OperatorTime
 from autoopt.store import RunRecord
@@ -148,7 +148,7 @@ class Stopwatch:
         if self.target.threads != ALL_THREADS:
             options.setdefault("intra_op_num_threads", self.target.threads)
         request = PassRequest(
-            model=PassModelFile(Path(model.file.path), options),
+            model=ModelFile(model.file.path, options),
             steps=(PassStep("profile", {"runs": PROFILED_RUNS}),),
             output=folder,
             accelerator=Accelerator(),

@@ -19,9 +19,9 @@ from autoopt.engine.sweeps.entry import CALIBRATION, DAG, EVALUATION, GOAL, LATE
 from autoopt.engine.work.environment import LIBRARIES
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts
 from autoopt.errors import AutooptError, InputError
-from autoopt.measure.request import ModelFile
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import model_in
+from autoopt.model.model_file import ModelFile
 from autoopt.observer import SILENT, Observer
 from autoopt.passes.request import PassStep
 from autoopt.registry import registry
