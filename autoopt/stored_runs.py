@@ -38,7 +38,7 @@ class Run(RunResult):
     """Folder of the store; None for AUTOOPT_HOME."""
     db_url: str | None = field(default=None, repr=False, compare=False)
     out: Path | None = field(default=None, repr=False, compare=False)
-    """Folder that the package of the best model was written to; None if it was not."""
+    """Folder with the package of the best model; None if none was written."""
 
     @staticmethod
     def of(result: RunResult, home: Path | None = None, db_url: str | None = None, out: Path | None = None) -> Run:
@@ -69,7 +69,7 @@ class Run(RunResult):
             row |= {"feasible": trial.feasible, **_figures(values_of(result.metrics), result.ratios, result.point)}
             rows.append({**row, "seconds": result.seconds, "message": result.explanation})
         frame = _frame(rows)
-        # Programs that filter and sort work without trials, and if each of them failed, too.
+        # Without a successful trial the columns stay, so that programs can still filter and sort.
         columns = dict.fromkeys([*frame.columns, *_trial_columns(self)])
         return frame.reindex(columns=list(columns)).astype({"feasible": bool})
 
@@ -190,7 +190,7 @@ def _open(home: Path | None, db_url: str | None = None) -> Iterator[Store]:
 
 
 def _trial_columns(run: RunResult) -> list[str]:
-    """The columns that a table of trials has in any case."""
+    """The columns of every table of trials."""
     ratios = {objective.metric: Estimate.exact(1.0) for objective in run.objectives}
     metrics = [*ratios, *run.baseline.metrics]
     return ["trial", "chain", "outcome", "feasible", *metrics, *flat_ratios(ratios), "seconds", "message"]

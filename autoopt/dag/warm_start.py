@@ -1,4 +1,4 @@
-"""A warm start: what runs on similar models measured becomes weights of chains and first points of a plan."""
+"""A warm start: measurements of similar models give chains of a plan their weights and first points."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from autoopt.model.inspection import Inspection
 from autoopt.space import Value
 
 MIN_SIMILARITY: Final = 0.7
-"""Models that are less similar are no examples."""
+"""Less similar models give no examples."""
 MAX_LEARNED: Final = 3
-"""Chains that are preferred at most, and their first points together: where the examples mislead, they cost as many
-trials."""
+"""Largest number of preferred chains, and of their first points together: misleading examples cost this many trials."""
 MAX_WEIGHT: Final = 2.0
 """The largest weight that an example gives."""
 TRUST_ELSEWHERE: Final = 0.5
@@ -28,7 +27,7 @@ MAX_CHAINS: Final = 2_000
 
 @dataclass(frozen=True)
 class Example:
-    """A candidate that a finished run measured, better than its source model for certain."""
+    """A candidate that a finished run measured as certainly better than its source model."""
 
     model: str
     similarity: float
@@ -40,7 +39,7 @@ class Example:
     """Of `metric`, candidate / source, or source / candidate where more is better: a gain is below 1."""
     metric: str = MEDIAN_LATENCY
     elsewhere: str = ""
-    """CPU, runtime or threads that it was measured with, where they are not this run's."""
+    """CPU, runtime or threads that it was measured with, if they differ from this run's."""
     same_search: bool = False
     """The model has the same graph, and the run had the same chains, constraints and budget as this one."""
 
@@ -75,7 +74,7 @@ def similarity(a: Inspection, b: Inspection) -> float:
 
 
 def same_graph(a: Inspection, b: Inspection) -> bool:
-    """Tell if, judging by their inspections, two models differ only in the values of their weights."""
+    """True if two models differ only in the values of their weights, as far as their inspections show."""
     mine = (a.inputs, a.outputs, a.opsets, a.op_counts, a.parameters, a.weight_dtypes)
     return mine == (b.inputs, b.outputs, b.opsets, b.op_counts, b.parameters, b.weight_dtypes)
 
@@ -104,8 +103,15 @@ def _teaches(example: Example) -> bool:
 
 
 def _precedence(example: Example) -> tuple[object, ...]:
-    trust = bool(example.elsewhere)
-    return not example.same_search, trust, -example.similarity, example.ratio, example.model, sorted(example.passes)
+    is_elsewhere = bool(example.elsewhere)
+    return (
+        not example.same_search,
+        is_elsewhere,
+        -example.similarity,
+        example.ratio,
+        example.model,
+        sorted(example.passes),
+    )
 
 
 def _closest(example: Example, chains: Sequence[Chain]) -> _Match | None:

@@ -1,4 +1,4 @@
-"""The records that cross to the worker that records what reaches the parts of a model set, and back."""
+"""The request to the worker that records the inputs of each part of a model set, and its reply."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The cache holds contents under their sha256, and for each URL its content and version (ETag, date, size). An unchanged
 URL is not fetched again, and a changed one never overwrites a file that somebody is reading. If a URL is unreachable
-(no network, expired signature), the last fetched copy is used; if the file is gone, it is not.
+(no network, expired signature), the last fetched copy is used, but not if the server says that the file is gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", re.IGNORECASE)
 TIMEOUT = 60.0
 """Seconds."""
 LONGEST_NAME = 60
-"""Characters of a URL's file name that are kept, from its end, where the suffix is."""
+"""Characters of the longest file name. Longer ones lose their beginning, because the suffix is at the end."""
 SIZE_KEYS = ("Content-Length", "size")
 VERSION_KEYS = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "mtime", "created", "version_id",
                 "md5Hash", "checksum", *SIZE_KEYS)  # fmt: skip

@@ -51,12 +51,12 @@ class Inspection:
     layer_parameters: Mapping[str, int] = field(default_factory=dict)
     """Elements of the weights of layers by operator: Conv, MatMul, LSTM, ...; integer layers count as float ones."""
     layer_work: Mapping[str, int] = field(default_factory=dict)
-    """Multiplications by these weights in one inference by operator, of which only shares mean something; empty if
+    """Multiplications by these weights in one inference, by operator; only their shares are meaningful. Empty if
     unknown."""
     body_counts: Mapping[str, int] = field(default_factory=dict)
-    """Those of the nodes that are in bodies of If, Loop and Scan, by operator."""
+    """Nodes in bodies of If, Loop and Scan, by operator."""
     table_lengths: Mapping[str, int] = field(default_factory=dict)
-    """Length of the table that an input indexes, as token ids do; of the shortest if there are several."""
+    """Length of the table that an input indexes, as token ids do; the shortest one if there are several."""
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ OPTIMIZED_WEIGHTS: Final = "session.optimized_model_external_initializers_file_n
 def make_options(
     options: JsonObject | None = None, threads: int = 1, execution_provider: str = "CPUExecutionProvider"
 ) -> SessionOptions:
-    """Make onnxruntime's SessionOptions. `threads` is the number of intra-op threads if the options do not say.
+    """Make onnxruntime's SessionOptions. `threads` is the number of intra-op threads unless the options set it.
 
     Raises:
         InputError: as `check_session_options`.
@@ -68,11 +68,11 @@ def make_session(
     profile_prefix: str = "",
     script: str | None = None,
 ) -> InferenceSession:
-    """Open a session of the model file at `path` on exactly that EP, with the CPU for the nodes that the EP leaves.
+    """Open a session of the model file at `path` on this EP, and on the CPU for nodes that the EP does not support.
 
     A split model is opened as its users will open it, because times and memory depend on that. With `profile_prefix`,
-    the runtime's profiler writes a file whose path begins so. The session of a model set has the same methods; `script`
-    holds the pipeline of one that has a pipeline.
+    the runtime's profiler writes a file whose path begins with it. A model set gives a session with the same methods;
+    `script` defines its pipeline, if it has one.
 
     Raises:
         InputError: unknown options, or an EP that the installed runtime lacks or silently replaced.
@@ -166,8 +166,8 @@ def make_set_session(
 ) -> ModelSetSession:
     """Open the parts of a model set, each with its own session options and those given; see `make_session`.
 
-    Where a part has the same options as `session_options`, these count, except configuration entries. `threads` counts
-    if no options say.
+    `session_options` override a part's own options, but not its configuration entries. `threads` applies unless options
+    set it.
 
     Raises:
         InputError: the script has no such function.
@@ -200,7 +200,7 @@ def _pipeline(name: str, script: str | None) -> RunPipeline:
 
 
 def provider_list(execution_provider: str, options: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-    """The providers of a session with their options: that EP, and the CPU for the nodes that it leaves."""
+    """The providers of a session with their options: this EP, and the CPU for nodes that it does not support."""
     providers = [(execution_provider, dict(options))]
     if execution_provider != "CPUExecutionProvider":
         providers.append(("CPUExecutionProvider", {}))
@@ -224,7 +224,7 @@ def check_installed(execution_provider: str) -> None:
 
 
 def check_no_fallback(session: InferenceSession, execution_provider: str) -> None:
-    """Check that a session runs on the EP that was asked for.
+    """Check that a session runs on the requested EP.
 
     Raises:
         InputError: the runtime silently replaced it.

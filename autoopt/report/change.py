@@ -11,7 +11,7 @@ from autoopt.report.formatting import metric_text
 from autoopt.results import ModelResult, TrialResult
 
 MANY, SEVERAL = 10.0, 1.2
-"""Factors from which no and one decimal are enough."""
+"""Factors from which no decimals, or one, are enough."""
 MOST_DECIMALS = 3
 NOTICED = 1.1
 """Factor from which people notice a change."""

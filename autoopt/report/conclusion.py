@@ -35,12 +35,12 @@ from autoopt.results import SOURCE, ModelResult, RunResult
 WIDTH = 100
 """Characters of a row."""
 STEPS_WIDTH = 24
-"""Characters that the passes of a model have at least."""
+"""Smallest width of the passes of a model, in characters."""
 MOST_NOTES = 4
 SMALLER = 0.95
-"""Size relative to the best model's from which another model is worth a row."""
+"""Size relative to the best model's below which another model is worth a row."""
 WIDE = 1.2
-"""Upper end of an interval relative to the lower one from which the reader wonders why it is so wide."""
+"""Ratio of an interval's ends above which a note says why it is so wide."""
 
 
 def write_conclusion(

@@ -19,9 +19,9 @@ from autoopt.results import MetricChange, ModelResult, SweepEntry, SweepResult
 from autoopt.results.sweep import OK
 
 MOST_LINES = 5
-"""Regressions and causes in a message."""
+"""Largest number of regressions, and of causes, in a message."""
 MOST_REASON = 200
-"""Letters of a failure's reason in a message."""
+"""Longest reason of a failure in a message, in characters."""
 
 
 def write_sweep(result: SweepResult, stream: TextIO) -> None:
@@ -165,9 +165,9 @@ def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyT
 
 
 def _tables(result: SweepResult) -> list[Table]:
-    tables = [models_table(result), changes_table(result)]
-    if not tables[1].rows:
-        return tables[:1]
+    tables, changes = [models_table(result)], changes_table(result)
+    if changes.rows:
+        tables.append(changes)
     return tables
 
 

@@ -146,7 +146,7 @@ def deciding_action(result: RunResult) -> str:
 def headlines(result: RunResult) -> list[str]:
     """The objectives, then the latency, the size and the quality, each if it was measured.
 
-    Of a model that generates text, the latency is that of a prompt.
+    For a model that generates text, the latency is the time to the first token.
     """
     measured = metrics_of(result)
     names = [objective.metric for objective in result.objectives or (first_objective(result),)]

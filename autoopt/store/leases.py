@@ -13,7 +13,7 @@ from autoopt.store.records import ClaimKind, Json, RunRecord, RunStatus
 
 
 def is_abandoned(lease: float | None, owner: str | None, now: float) -> bool:
-    """True if nobody works any more on what `owner` claimed until `lease`."""
+    """True if nobody works any more on a claim of `owner` that lasts until `lease`."""
     return lease is None or owner is None or lease <= now or is_known_dead(owner)
 
 

@@ -77,7 +77,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Cut:
-    """Points of the scope's chains that have `values` are invalid."""
+    """A rule by which points with `values` are invalid in the chains of a scope."""
 
     scope: Scope
     values: Values

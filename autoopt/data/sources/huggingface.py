@@ -20,7 +20,7 @@ Cells: TypeAlias = Sequence[Any]
 Options: TypeAlias = Mapping[str, Any]
 """Fields of `ImageOptions`."""
 SAVED: Final = ("dataset_dict.json", "state.json")
-"""Files that `save_to_disk` leaves in a folder: of several splits, of one."""
+"""Files that `save_to_disk` writes: the first for several splits, the second for one."""
 
 
 class Table(Protocol):

@@ -1,4 +1,4 @@
-"""Large models in tools that would load or serialize them: they go without their weights, or read them one by one."""
+"""Run tools on large models, which they would load or serialize: without the weights, or with one weight at a time."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 """A model or None."""
 BYTES_THAT_STAY: Final = 1 << 27
-"""The largest weights leave until those that stay have no more bytes than this."""
+"""The largest weights are taken out until the rest has at most this many bytes."""
 
 
 def call_without_large_weights(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
     """Call a tool on a model or an outline, without its largest weights if the model is too large to be serialized.
 
     During the call they are inputs of the graph: the tool knows their types and shapes, and treats their values as
-    unknown. A large model is not changed; any other one the tool may change in place. External data lie in the working
+    unknown. The tool may change a small model in place, but not a large one. External data must be in the working
     directory.
 
     Raises:
@@ -95,7 +95,7 @@ def refuse_invalid(model: ModelProto, reason: str) -> None:
 
 
 def _largest_initializers(model: ModelProto) -> list[TensorProto]:
-    """The initializers that leave, largest first."""
+    """The initializers to take out, largest first."""
     sizes = [(packed_bytes(tensor) or 0, index) for index, tensor in enumerate(model.graph.initializer)]
     remaining = weight_bytes(model)
     large = []
@@ -125,7 +125,7 @@ def _with_inputs_for(large: Iterable[TensorProto], model: ModelProto) -> ModelPr
 
 
 def _put_back(large: Iterable[TensorProto], result: ModelProto) -> None:
-    """Turn the inputs that stand for weights into these again, and remove those that nothing uses."""
+    """Turn the inputs that stand for weights back into weights, and drop those that nothing reads."""
     used = graphs.read_names(result.graph)
     names = set()
     for tensor in large:

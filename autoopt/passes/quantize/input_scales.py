@@ -19,11 +19,11 @@ SCALE_INPUTS: Final = {
     "SkipSimplifiedLayerNormalization": (2,),
     "Mul": (0, 1),
 }
-"""Operator -> its inputs that scale the channels of the first output: all of them, of Mul either."""
+"""Operator -> the inputs that scale the channels of its first output: all of them together; for Mul, either one."""
 
 
 class InputScales:
-    """Moves factors into weights; what computes the input takes their inverse, or with `insert` a multiplication."""
+    """Moves factors into weights. The node that computes the input, or a new Mul with `insert`, takes their inverse."""
 
     def __init__(self, layers: Layers, insert: bool) -> None:
         self._layers = layers
@@ -33,7 +33,7 @@ class InputScales:
         self._names = {*self._index, *layers.consumers}
 
     def move(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> bool:
-        """Multiply the weights of these layers along their input channels, and divide the value; tell if it can be."""
+        """Multiply the weights of these layers along their input channels, and divide the value; False if it cannot."""
         if not self._absorb(value, consumers, 1 / factors):
             if not self._insert:
                 return False
