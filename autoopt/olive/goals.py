@@ -70,11 +70,11 @@ def goals(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValue]:
         constraint = _constraint(goal, remarks)
         if constraint:
             constraints.append({"metric": goal.metric, **constraint})
-        # Who asks for an improvement wants it, though Olive does not rank by it.
+        # A goal that asks for an improvement is an objective here, though Olive does not rank by it.
         if goal.priority > 0 or "improvement" in str(goal.limit.get("type")):
             ranked.append(goal)
     result: dict[str, JsonValue] = {}
-    # Two metrics of Olive may be one here, such as the latencies with two execution providers.
+    # Two of Olive's metrics may be the same here, such as the latencies with two execution providers.
     objectives: list[JsonValue] = list(dict.fromkeys(goal.metric for goal in _objectives(ranked, remarks)))
     if objectives:
         result["objectives"] = objectives

@@ -20,7 +20,7 @@ class ExportedTrial:
     trial: Trial
     start: float
     end: float
-    """The end of its last piece of work; that of the run's start if it reused everything."""
+    """The end of its last piece of work; the start of the run if the trial reused everything."""
     params: Mapping[str, JsonValue]
     """Searched parameters by `node.parameter`."""
     figures: Mapping[str, float]

@@ -32,7 +32,7 @@ RUN_TAG: Final = "autoopt.run"
 QUIET: Final = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
 """MLflow prints the address of every run, also of nested ones, where `--json` prints its document."""
 RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
-"""Variable: how often MLflow asks again; its own default of 7 waits four minutes for a server that is not there."""
+"""Variable: number of retries. MLflow's default of 7 waits four minutes for a server that is not there."""
 BATCH: Final = 100
 """Parameters in one request; MLflow's limit."""
 ALIAS: Final = "released"
@@ -91,7 +91,7 @@ def mlflow_client(tracking_uri: str | None = None) -> Iterator[MlflowClient]:
         yield mlflow.MlflowClient(tracking_uri)
     except mlflow.exceptions.MlflowException as error:
         remedy = "set MLFLOW_TRACKING_URI or --tracking-uri to a server or an SQLite file (sqlite:///mlflow.db)"
-        # What follows names the classes of three libraries.
+        # The rest of the text only names the exceptions of three libraries.
         reason, _, _ = redacted(str(error), uri).partition(" with exception ")
         raise InputError(f"MLflow: {one_line(reason)[:200]}", remedy=remedy) from None
 

@@ -139,8 +139,8 @@ def _events(span: _Span, namespace: str, parent: _Span | None) -> list[RunEvent]
 
 
 def _event(span: _Span, namespace: str, parent: _Span | None, state: RunState, time: float) -> RunEvent:
-    from openlineage.client.event_v2 import InputDataset, OutputDataset, Run, RunEvent, RunState
-    from openlineage.client.facet_v2 import error_message_run, parent_run, processing_engine_run
+    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import error_message_run, job_type_job, parent_run, processing_engine_run
 
     facets = {"processing_engine": processing_engine_run.ProcessingEngineRunFacet(version("autoopt"), "autoopt")}
     if parent is not None:
@@ -149,16 +149,13 @@ def _event(span: _Span, namespace: str, parent: _Span | None, state: RunState, t
         )
     if state is RunState.FAIL:
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(span.message, "python")
+    for facet in facets.values():
+        facet._producer = PRODUCER
+    kind = job_type_job.JobTypeJobFacet("BATCH", "AUTOOPT", span.kind)
+    kind._producer = PRODUCER
     outputs = []
     if state is RunState.COMPLETE:
         outputs = [OutputDataset(namespace, digest) for digest in span.outputs]
-    for facet in facets.values():
-        facet._producer = PRODUCER
-    from openlineage.client.event_v2 import Job
-    from openlineage.client.facet_v2 import job_type_job
-
-    kind = job_type_job.JobTypeJobFacet("BATCH", "AUTOOPT", span.kind)
-    kind._producer = PRODUCER
     return RunEvent(
         eventTime=datetime.fromtimestamp(time, UTC).isoformat(),
         run=Run(_run_id(span), facets),

@@ -22,8 +22,9 @@ def export_optuna(store: Store, record: RunRecord, file: Path) -> list[str]:
     studies = []
     for part in parts_of(store, record):
         columns = _columns(part)
-        trials = [
-            StudyTrial(
+        trials = []
+        for trial in part.trials:
+            study_trial = StudyTrial(
                 chain=trial.trial.chain,
                 params=trial.params,
                 values=_values(trial, list(columns)),
@@ -32,8 +33,7 @@ def export_optuna(store: Store, record: RunRecord, file: Path) -> list[str]:
                 end=trial.end,
                 attributes=_attributes(trial),
             )
-            for trial in part.trials
-        ]
+            trials.append(study_trial)
         attributes: dict[str, JsonValue] = {"run": part.record.id, "source": to_json(part.result.baseline.metrics)}
         if part.result.best is not None:
             attributes["best"] = part.result.best.chain
@@ -44,7 +44,7 @@ def export_optuna(store: Store, record: RunRecord, file: Path) -> list[str]:
 
 
 def _columns(part: ExportedRun) -> dict[str, Direction]:
-    """The figure of each objective: of metrics that drift with the machine's pace, the paired ratio."""
+    """The figure of each objective: the paired ratio if the metric drifts with the machine's pace, else its value."""
     columns: dict[str, Direction] = {}
     for objective in part.result.objectives or [Objective(MEDIAN_LATENCY, "minimize")]:
         name = objective.metric

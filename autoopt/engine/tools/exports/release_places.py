@@ -41,7 +41,7 @@ HUB_ATTRIBUTES: Final = "*.onnx filter=lfs diff=lfs merge=lfs -text\n*.data filt
 
 
 def publish(store: Store, package: Package, release: Release, places: Sequence[str]) -> None:
-    """Publish a release and make it the current one at all places; if one place fails, it becomes so at none.
+    """Publish a release and make it the current one at all places, or at none if one of them fails.
 
     Places are folders, URLs, `mlflow:NAME` for a registered model, `oci:FOLDER` for an OCI image layout, or `hf:FOLDER`
     for a folder whose releases are laid out like repositories of the Hugging Face Hub.
@@ -148,7 +148,7 @@ def _lay_out_for_hub(package: Path) -> None:
 
 
 def _has(final: Path, release: Release) -> bool:
-    """True if a folder holds this release; false if there is none, or one of a promotion that failed."""
+    """True if a folder holds this release; False without a folder, or if a failed promotion left it."""
     if not final.exists():
         return False
     document = read_object(final / RELEASE_FILE)
