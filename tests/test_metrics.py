@@ -142,6 +142,11 @@ def test_the_inverse_of_the_inverse_is_the_estimate(ratio: Estimate) -> None:
     assert inverse.log_deviation == pytest.approx(ratio.log_deviation, abs=1e-12)
 
 
+def test_the_inverse_of_an_interval_that_reaches_zero_has_no_upper_end() -> None:
+    assert Estimate(2.0, 0.0, 4.0).inverse() == Estimate(0.5, 0.25, math.inf)
+    assert Estimate.exact(0.0).inverse() == Estimate.exact(0.0)
+
+
 @given(RATIOS)
 def test_no_ratio_is_a_gain_for_both_directions(ratio: Estimate) -> None:
     gains = [ratio.is_gain("minimize"), ratio.is_gain("maximize")]

@@ -66,16 +66,6 @@ def test_wrong_data_and_settings_are_the_users_mistake(key: str, value: dict[str
         MeasureRequest.from_json({"candidate": {"path": "a"}, key: value})  # type: ignore[dict-item]
 
 
-def test_models_are_the_same_by_content_and_options(models: dict[str, ModelFile]) -> None:
-    source = models["source"]
-    assert source.same_as(models["copy"])
-    assert source.digest == models["copy"].digest
-    assert not source.same_as(models["other"])
-    with_options = ModelFile(source.path, {"enable_mem_pattern": False})
-    assert not source.same_as(with_options)
-    assert source.digest != with_options.digest
-
-
 def test_a_candidate_that_equals_the_source_is_the_baseline(models: dict[str, ModelFile]) -> None:
     assert MeasureRequest(models["copy"], models["source"]).is_source
     assert not MeasureRequest(models["other"], models["source"]).is_source

@@ -33,7 +33,7 @@ class InputScales:
         self._names = {*self._index, *layers.consumers}
 
     def move(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> bool:
-        """Scale the weights of these layers by input channel and divide the value; return False if that is impossible."""
+        """Scale the weights of these layers by input channel and divide the value; False if that is impossible."""
         if not self._absorb(value, consumers, 1 / factors):
             if not self._insert:
                 return False
