@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench import cosine, ops, outputs, saved, step, steps
 from micro_models import made, normal
+from onnx import TensorProto, helper
 
 from autoopt.model import io
 from autoopt.model.session import write_optimized
@@ -37,6 +38,15 @@ def test_a_bias_with_leading_ones_is_quantized_per_channel(tmp_path: Path) -> No
     result = step(tmp_path, model, "static_quantization", True, per_channel=True)
     assert result["outcome"] == "ok", result["message"]
     assert result["attempts"] == []
+
+
+def test_the_noted_shape_of_a_bias_with_leading_ones_is_no_obstacle(tmp_path: Path) -> None:
+    model = made("g (float[1, 8] x) => (float[1, 8] y) { y = Gemm (x, w, b) }", w=normal(8, 8), b=normal(1, 8))
+    model.graph.value_info.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, [1, 8]))
+    result = step(tmp_path, model, "static_quantization", True)
+    assert result["outcome"] == "ok", result["message"]
+    feeds = next(synthetic_feeds(model))
+    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.98
 
 
 def test_operators_that_the_quantizer_fails_on_are_excluded(tmp_path: Path) -> None:

@@ -89,15 +89,17 @@ def flatten_biases(model: ModelProto) -> None:
     Skips biases that other nodes read as well.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    notes = {value.name: value for value in (*model.graph.input, *model.graph.value_info)}
     for node in _nodes_with_bias(model):
         bias = weights.get(node.input[2])
         if bias is None or len(bias.dims) < 2 or any(dim != 1 for dim in bias.dims[:-1]):
             continue
         uses = sum(list(other.input).count(bias.name) for other in model.graph.node)
         if uses == 1:
-            channels = bias.dims[-1]
-            del bias.dims[:]
-            bias.dims.append(channels)
+            del bias.dims[:-1]
+            note = notes.get(bias.name)
+            if note is not None:  # shape inference refuses a note that contradicts the bias
+                del note.type.tensor_type.shape.dim[:-1]
 
 
 def split_gemms_with_computed_bias(model: ModelProto) -> None:
