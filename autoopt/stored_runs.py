@@ -47,7 +47,7 @@ class Run(RunResult):
         return Run(**values, home=home, db_url=db_url, out=out)
 
     def completed_trials(self) -> list[Trial]:
-        """The finished trials by number; for a run over several targets or models, those of each in turn."""
+        """The finished trials by number; for a run over several targets or models, one after the other."""
         return [trial for _, trial in self._trials_by_part()]
 
     @cached_property

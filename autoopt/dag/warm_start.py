@@ -115,7 +115,7 @@ def _precedence(example: Example) -> tuple[object, ...]:
 
 
 def _closest(example: Example, chains: Sequence[Chain]) -> _Match | None:
-    """The chain that is nearest to what was measured; None if none has all of its passes."""
+    """The chain that is nearest to the example; None if no chain has all of its passes."""
     matches: list[_Match] = []
     for chain in chains:
         if example.passes <= _pass_names(chain) and not _adds_loss(chain, example.passes):

@@ -1,4 +1,4 @@
-"""Data sets: their configs, which are light to import, and their reading in a worker, which is imported late.
+"""Data sets: their configs, which import fast, and the code that reads them in a worker, which is imported late.
 
 Read `config` first. `components` lists the parts that a config may name, `sources` and `steps` implement them, and
 `opening` builds a `dataset` from them.

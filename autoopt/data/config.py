@@ -128,7 +128,7 @@ class DataConfig:
         return tuple(dict.fromkeys(paths))
 
     def optional_paths(self, root: str | Path = ".") -> tuple[str, ...]:
-        """All texts besides `paths` that happen to name an existing file or folder below `root`.
+        """All texts other than `paths` that happen to name an existing file or folder below `root`.
 
         These are `data_name` and the parameters of components that are not built in.
         """
@@ -218,7 +218,7 @@ def _path_params(kind: Kind, component: ComponentConfig) -> list[str]:
 
 
 def _possible_path_params(kind: Kind, component: ComponentConfig) -> list[str]:
-    """The parameters that may name files or folders: all those of a component that is not built in."""
+    """The parameters that may name files or folders: every parameter of a component that is not built in."""
     if component.type not in BUILT_IN[kind]:
         return list(component.params)
     if component.type == "huggingface" and "data_name" in component.params:

@@ -28,7 +28,7 @@ CACHE_RANKS: Final = (4, 5)
 
 @dataclass(frozen=True)
 class Decoder:
-    """The inputs of a decoder that takes keys and values of earlier tokens and returns them with those of the new ones.
+    """The inputs of a decoder that takes the keys and values of earlier tokens and returns them with the new ones.
 
     As Optimum and onnxruntime-genai export it: `input_ids`, `past_key_values.0.key`, ..., and usually `attention_mask`
     (batch, past and new tokens) and `position_ids` (batch, new tokens). None for an input that the model lacks.

@@ -12,7 +12,7 @@ SOUNDS: Final = (".wav",)
 
 
 def folder_loader(path: Path) -> FolderLoader:
-    """The loader for the first image or sound below a folder; that of images if there is neither."""
+    """The loader for the first image or sound below a folder; the loader of images if there is neither."""
     for file in path.rglob("*"):
         suffix = file.suffix.lower()
         if suffix in SOUNDS:

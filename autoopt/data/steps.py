@@ -87,7 +87,7 @@ def argmax(outputs: list[Array], index: int = 0, axis: int = -1) -> Array:
 
 
 def softmax(outputs: list[Array], index: int = 0, axis: int = -1) -> Array:
-    """The probabilities that the logits of an output stand for."""
+    """The probabilities from the logits of an output."""
     scores = np.asarray(outputs[index], np.float64)
     # Subtracting the maximum keeps the exponentials finite and does not change the quotient.
     exponentials = np.exp(scores - scores.max(axis=axis, keepdims=True))

@@ -1,4 +1,4 @@
-"""The worker functions of the meters: the JSON of a `MeasureRequest` in, that of a `MeasureReply` out."""
+"""The worker functions of the meters: they take a `MeasureRequest` and return a `MeasureReply`, both as JSON."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ SIZE_KEYS = ("Content-Length", "size")
 VERSION_KEYS = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "mtime", "created", "version_id",
                 "md5Hash", "checksum", *SIZE_KEYS)  # fmt: skip
 GONE = (404, 410)
-"""HTTP status codes of files that do not exist any more."""
+"""HTTP status codes of files that no longer exist."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def has_secret(source: str) -> bool:
 
 
 def fetch(source: str, cache: Path) -> Path:
-    """Return the file behind a path or URL; that of a URL lies in `cache` under its own name and must not be written.
+    """Return the file behind a path or URL; a URL's is in `cache` under its own name, and nobody may write to it.
 
     Raises:
         InputError: it cannot be fetched; the message shows the address without password and query.

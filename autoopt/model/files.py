@@ -27,7 +27,7 @@ def digest_file(path: str | os.PathLike[str]) -> str:
 
 
 def model_in(folder: str | os.PathLike[str]) -> Path:
-    """Find the model file of an artifact folder: `model.onnx`, `model.ort` in ORT format, or that of a model set.
+    """Find the model file of an artifact folder: `model.onnx`, `model.ort` in ORT format, or a model set's description.
 
     Raises:
         InputError: there is none.

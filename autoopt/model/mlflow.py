@@ -25,7 +25,7 @@ def is_packaged(path: Path) -> bool:
 
 
 def packaged_model(folder: Path) -> Path:
-    """Find the model's file: that of the onnx flavour, else the exported program (`.pt2`) of the pytorch flavour.
+    """Find the model's file: the onnx flavour's, else the exported program (`.pt2`) of the pytorch flavour.
 
     Raises:
         NotPackaged: there is neither, or the model is pickled; the message says how to save it instead.

@@ -276,7 +276,7 @@ def compare(
 
 
 def judge(factors: list[float], ratio: Mapping[str, float] | None) -> tuple[str, bool]:
-    """Compare the factors of the sessions with those of the recorded rounds.
+    """Compare the factors of the sessions with the factors of the recorded rounds.
 
     Gains are the same if the two ranges meet, because a machine may be in one state for all of this measurement.
 

@@ -437,7 +437,7 @@ def _joined(data: Bytes, start: int, stop: int) -> list[Piece]:
 
 
 def _files_with_external_data(original: bytes, data: bytes) -> dict[str, list[Piece]]:
-    """The files of a model that came with external data, from its graph as it was and that of the split model."""
+    """The files of a model that came with external data, from its original graph and the graph of the split model."""
     path = (_GRAPH, _INITIALIZER)
     layout: dict[str, dict[int, Piece]] = {}
     pairs = zip(messages_at(original, 0, len(original), path), messages_at(data, 0, len(data), path), strict=True)

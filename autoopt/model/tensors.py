@@ -54,7 +54,7 @@ def weight_bytes(model: ModelProto) -> int:
 
 
 def graphs(model: ModelProto) -> Iterator[GraphProto]:
-    """Yield all graphs: the main one, training graphs, and the bodies within nodes, also those of functions."""
+    """Yield all graphs: the main one, training graphs, and the bodies within nodes, in functions too."""
     yield from walk_graphs(model.graph)
     for training in model.training_info:
         yield from walk_graphs(training.initialization)

@@ -26,7 +26,7 @@ RENEWED_AFTER: Final = 1800.0
 
 
 class Bytes(Protocol):
-    """Bytes of which parts can be read."""
+    """Bytes that can be read in parts."""
 
     def __len__(self) -> int: ...
 
@@ -46,7 +46,7 @@ Piece: TypeAlias = bytes | memoryview | Weight
 
 
 class NotSplit(Exception):
-    """A model stays as it is, because it is small or its files are unusual."""
+    """The model is not split, because it is small or its files are unusual."""
 
 
 class FileBytes:

@@ -68,7 +68,7 @@ def _uses(node: NodeProto, weight: tuple[int, ...], shapes: Shapes) -> int | Non
 
 
 def _weight_shapes(graph: GraphProto) -> Shapes:
-    """The shapes of constants, and of those that are stored in integers."""
+    """The shapes of constants, including constants that are stored as integers."""
     shapes = constant_shapes(graph)
     for node in graph.node:
         if node.op_type == "DequantizeLinear" and node.input[0] in shapes:

@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def presets(self) -> dict[str, JsonValue]:
-        """The parameters that the name stands for."""
+        """The parameters that the name implies."""
         if self.example:
             return {}
         return dict(self.params)

@@ -60,7 +60,7 @@ class DagSpec(FileModel):
     targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)
     """Several targets, instead of `target`."""
     host: HostSpec = HostSpec()
-    """Host of the passes that name none of their own."""
+    """Host of the passes that name none."""
     model: str | dict[Name, str] | None = None
     """The source model: a path, relative to this file, or a URL; several that belong together by name, or in a folder
     or an archive. `--model` overrides it."""

@@ -100,7 +100,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def _field_docs(model: type[BaseModel]) -> dict[str, str]:
-    """The docstring of each field, those of base classes included."""
+    """The docstring of each field, including the fields of base classes."""
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if not issubclass(base, StrictModel):

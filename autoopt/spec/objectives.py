@@ -51,7 +51,7 @@ class ObjectiveSpec(StrictModel):
     """Weight among several objectives, for `choose: weights`."""
 
     def objective(self, direction: Direction = "maximize") -> Objective:
-        """Return the objective; `direction` is that of a metric which a user script defines."""
+        """Return the objective; `direction` is the direction of a metric that a user script defines."""
         if self.metric in METRICS:
             direction = METRICS[self.metric].direction
         return Objective(self.metric, self.goal or direction, self.weight)

@@ -21,7 +21,7 @@ class PriorSpec(StrictModel):
     nodes: tuple[str, ...] | None = Field(default=None, strict=False)
     """Every chain that has all these nodes."""
     without: tuple[str, ...] = Field(default=(), strict=False)
-    """Nodes that none of the chains with `nodes` has."""
+    """Nodes that a chain must not have for the rule to apply."""
     values: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Node id -> parameter -> value; all of them together."""
     reason: str = ""

@@ -35,7 +35,7 @@ class SearchFields(StrictModel):
     order: object = "joint"
     """`joint`, `pass-by-pass`, a chain of groups `[a, [b, c], {nested: [d, e]}]`, or `{nested: [a, [b, c]]}`."""
     allocation: AllocationName = "round_robin"
-    """Method by which strategy per-chain divides the trials among the chains."""
+    """The method of strategy per-chain to divide the trials among the chains."""
     keep: int = Field(default=1, ge=1)
     """Number of the best partial chains that a stage of the order passes to the next stage."""
     trials: int | None = Field(default=None, ge=1)
@@ -55,7 +55,7 @@ class SearchFields(StrictModel):
     stop_early: bool = True
     """End once little more can be gained, or the known best of a model with the same graph is confirmed."""
     min_gain_per_minute: float = Field(default=0.005, ge=0, lt=1)
-    """Expected gain, as a fraction of the best candidate, for which `stop_early` lets the search go on."""
+    """Expected gain per minute, as a fraction of the best candidate, below which `stop_early` ends the search."""
     choose: Choose = "priority"
     """Rule that chooses one best model when there are several objectives."""
 

@@ -23,7 +23,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     short: ClassVar[str] = ""
-    """The field that a bare text stands for; empty if there is no short form."""
+    """The field that a bare text sets; empty if there is no short form."""
 
     @classmethod
     def expand(cls, value: object) -> object:

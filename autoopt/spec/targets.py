@@ -110,7 +110,7 @@ class TargetSpec(StrictModel):
     memory: int | None = Field(default=None, gt=0)
     """Memory of the device in bytes."""
     isa: tuple[str, ...] = Field(default=(), strict=False)
-    """Features of its instruction set beyond those of this machine, as the kernel names them (`avx512_vnni`)."""
+    """Features of its instruction set that this machine lacks, as the kernel names them (`avx512_vnni`)."""
     python: str = ""
     """Another interpreter, whose runtime measures."""
     host: HostSpec = HostSpec()

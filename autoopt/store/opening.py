@@ -13,7 +13,7 @@ DATABASE_FILE: Final = "autoopt.db"
 
 
 def store_exists(url: str | None = None, home: Path | None = None) -> bool:
-    """True if a database is named or there is a SQLite file in `home`; the defaults are those of `open_store`."""
+    """True if a database is named or there is a SQLite file in `home`; the defaults are as for `open_store`."""
     if url or settings().db_url:
         return True
     return ((home or settings().home) / DATABASE_FILE).exists()

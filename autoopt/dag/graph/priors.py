@@ -24,7 +24,7 @@ class Scope:
     chain: tuple[str, ...] | None = None
     nodes: frozenset[str] | None = None
     without: frozenset[str] = frozenset()
-    """Nodes that none of the chains with `nodes` has."""
+    """Nodes that a chain of the scope must not have."""
 
     @property
     def everywhere(self) -> bool:

@@ -162,7 +162,7 @@ def _symbols(inputs: Sequence[_Input]) -> dict[str, int | None]:
 def _merged(
     shape: Sequence[Dim], known: Sequence[int | None], symbols: Mapping[str, int | None]
 ) -> tuple[int | None, ...]:
-    """The sizes of an input: the model's own, then the data's, then those of equally named dimensions."""
+    """The sizes of an input: the model's own, then the data's, then the sizes of dimensions with the same name."""
     merged: list[int | None] = []
     for axis, dim in enumerate(shape):
         size = known[axis] if axis < len(known) else None

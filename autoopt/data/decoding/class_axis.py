@@ -15,7 +15,7 @@ ScoreForm: TypeAlias = Literal["probabilities", "log_probabilities", "logits"]
 SUM_TOLERANCE: Final = 0.02
 """Deviation from 1 of the sum of probabilities; 8-bit probabilities are off by as much."""
 CONFIDENT: Final = 0.4
-"""Confidence of softmax (0: all classes alike, 1: certain) from which raw values count as logits."""
+"""Least confidence of softmax (0: all classes alike, 1: certain) at which raw values count as logits."""
 
 
 def class_axis(items: Sequence[Array], shape: Sequence[Dimension] | None = None) -> int | None:

@@ -13,7 +13,7 @@ from autoopt.errors import InputError
 
 
 def classes_by_folder(root: Path, files: Sequence[Path]) -> Array | None:
-    """The classes that sub-folders stand for; None if there is only one folder."""
+    """The classes, which are the names of sub-folders; None if there is only one folder."""
     folders = [file.parent.relative_to(root).as_posix() for file in files]
     names, ids = np.unique(np.array(folders, object), return_inverse=True)
     return ids.astype(np.int64) if len(names) > 1 else None

@@ -111,7 +111,7 @@ def from_rows(
 def _select_columns(
     rows: Table, name: str, input_cols: Sequence[str] | None, label_col: str | None
 ) -> tuple[list[str], str | None]:
-    """The columns of the inputs, and that of the labels."""
+    """The columns of the inputs, and the column of the labels."""
     label = label_col or next((column for column in ("label", "labels") if column in rows.column_names), None)
     inputs = list(input_cols or [column for column in rows.column_names if column != label])
     for column in [*inputs, label or inputs[0]]:

@@ -37,7 +37,7 @@ ONE_SOUND: Final = UsualSize(1, "of one sound")
 PIECES: Final = 32
 """Pieces of sound in one inference of a model that takes several."""
 SHORTEST_SOUND: Final = 2000
-"""Smallest fixed size that counts as that of a sound."""
+"""Smallest fixed size that counts as the length of a sound."""
 SHORTEST_PIECE: Final = 256
 """The same for a model with recurrent state, which takes 16 ms of sound or more at a time."""
 MOST_CHANNELS: Final = 2
@@ -111,7 +111,7 @@ def sound_axes(specs: Sequence[InputSpec]) -> dict[str, int]:
 
 
 def _sound_axis(spec: InputSpec, is_streamed: bool) -> int | None:
-    """The axis of the samples: the only one that is open or long besides batch and channels."""
+    """The axis of the samples: the only open or long one, apart from batch and channels."""
     shape = spec.shape or ()
     if not _is_float(spec) or len(shape) not in (1, 2, 3):
         return None

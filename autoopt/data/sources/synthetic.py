@@ -98,7 +98,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
 
 
 def _is_open(specs: Sequence[InputSpec], sizes: Sizes) -> bool:
-    """True if a dimension besides the batch has no size yet."""
+    """True if a dimension other than the batch has no size yet."""
     for spec in specs:
         if spec.name not in sizes.shapes:
             for dimension in (spec.shape or ())[1:]:
@@ -292,7 +292,7 @@ def _floats(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def _smooth(rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
-    """Noise whose amplitude falls with the frequency along `axes`, as that of pictures does."""
+    """Noise whose amplitude falls with the frequency along `axes`, as in pictures."""
     squares = np.zeros((1,) * len(shape))
     for axis in axes:
         frequencies = np.fft.fftfreq(shape[axis]) * shape[axis]

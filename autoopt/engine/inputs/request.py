@@ -74,7 +74,7 @@ class RunRequest:
     goal: GoalOptions = field(default_factory=GoalOptions)
     """Overrides of the DAG's objectives and constraints."""
     name: str = ""
-    """Name of the model in lists, logs and flow runs; that of its file by default."""
+    """Name of the model in lists, logs and flow runs; by default, the name of its file."""
     sweep: str | None = None
     """Id of the sweep that the run belongs to."""
     until: float = math.inf

@@ -237,7 +237,7 @@ def _generated(params: Mapping[str, object]) -> dict[str, object]:
 
 
 def _limits(request: RunRequest, spec: DagSpec) -> Limits:
-    """The limits of the request, or those of the DAG."""
+    """The limits of the request, or else of the DAG."""
     if request.limits == Limits():
         return Limits(**spec.limits.model_dump())
     return request.limits

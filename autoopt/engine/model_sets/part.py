@@ -30,7 +30,7 @@ class SetPart(RunPart):
         return self.inputs.problem.goal.objectives[0]
 
     def models(self) -> list[ModelResult]:
-        """The models to try in the set: the best one, then those of the front that gain, best first."""
+        """The models to try in the set: the best one, then the gaining models of the front, best first."""
         best = self.searched.better_model
         if best is None:
             return []

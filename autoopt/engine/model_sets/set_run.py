@@ -30,7 +30,7 @@ from autoopt.store.finished import result_of
 
 NONE_MEETS: Final = "no set of models meets the constraints"
 JOINT_SECONDS: Final = 60.0
-"""Time for measuring the whole set, in any case."""
+"""Least time for measuring the whole set."""
 
 
 @dataclass

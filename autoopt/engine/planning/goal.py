@@ -216,7 +216,7 @@ def _resolution_notes(constraint: Constraint, metric: Metric, items: int) -> Ite
 
 
 def _front(objectives: Sequence[Objective], quality: str, custom: Mapping[str, Metric]) -> tuple[Objective, ...]:
-    """The objectives of the Pareto front: those of the user, the size and a quality."""
+    """The objectives of the Pareto front: the user's, the size and a quality."""
     front = {objective.metric: objective for objective in objectives}
     for name in ("size", quality):
         front.setdefault(name, Objective(name, get_metric(name, custom).direction))

@@ -1,4 +1,4 @@
-"""Gather the facts for which `autoopt.dag.proposal` writes a pass graph when a model comes without one."""
+"""Gather the facts from which `autoopt.dag.proposal` writes a pass graph when a model comes without one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def proposal_inputs(
     proposal_options: ProposalOptions,
     narrowing: Narrowing,
 ) -> ProposalInputs:
-    """The facts that a proposal rests on; `description` is that of the evaluation data, None without data."""
+    """The facts that a proposal rests on; `description` describes the evaluation data, None without data."""
     if proposal_options.keep_signature:
         narrowing = Narrowing()
     return ProposalInputs(

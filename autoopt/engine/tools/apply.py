@@ -69,7 +69,7 @@ class PassSettings:
 
 
 def get_registered_passes() -> dict[str, PassInfo]:
-    """All passes by name, including those of plug-ins."""
+    """All passes by name, including plug-ins."""
     passes = registry()
     return {name: passes.info(name, local_accelerator()) for name in passes.names()}
 

@@ -1,4 +1,4 @@
-"""A model of a run with its figures, as a package: the best one, that of a trial, that of a target."""
+"""A model of a run with its figures, as a package: the best one, or the one of a trial or a target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autoopt.store.finished import result_of
 
 
 def package_of(store: Store, run: RunRecord, trial: int | None = None, target: str | None = None) -> Package:
-    """Describe the package of the best model of a run, or of that of a trial.
+    """Describe the package of a run's best model, or of a trial's model.
 
     The run may still be under way, or have been cancelled. Without a `target`, a run over several has its best single
     model.

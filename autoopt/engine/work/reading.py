@@ -25,7 +25,7 @@ READ_SECONDS: Final = 60.0
 def ask_worker(
     pool: WorkerPool, function: str, payload: Mapping[str, object], where: str, seconds: float = READ_SECONDS
 ) -> dict[str, Any]:
-    """Call a worker function `module:function` that reads `where`; the errors are those of `value_of`."""
+    """Call a worker function `module:function` that reads `where`; raises the errors of `value_of`."""
     from autoopt.workers import gated_call
     from autoopt.workers.pool import READING
 

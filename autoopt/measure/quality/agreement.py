@@ -34,7 +34,7 @@ from autoopt.measure.quality.output_kinds import Kind, Outputs, Part, points_of
 from autoopt.metrics import Estimate
 
 DETECTED: Final = 0.5
-"""Score from which a box counts as detected."""
+"""Lowest score at which a box counts as detected."""
 CONFIRMED: Final = 0.3
 """Score from which the other model's box confirms it; lower, so that scores near the limit do not count as lost."""
 SAME_OBJECT: Final = 0.5

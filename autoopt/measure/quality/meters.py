@@ -87,7 +87,7 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
 def _source_predictions(
     request: MeasureRequest, source: ModelFile, data: DataSet, items: Sequence[Item]
 ) -> tuple[list[object], bool]:
-    """The predictions of the source, and whether its outputs are the same as `items`, those of the candidate."""
+    """The predictions of the source, and True if its outputs are the same as `items`, the candidate's."""
     source_items = items if request.is_source else outputs_of(request, source, data)
     return predictions_of(request, source, source_items), same_outputs(items, source_items)
 

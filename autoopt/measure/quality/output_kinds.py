@@ -34,7 +34,7 @@ LEAST_PEAK: Final = 2.0
 """How much farther from the mean the highest of many logits is than the lowest, at least. Classifiers push one class
 up: 3.0 for the 214 file types of magika. Embeddings have no such side: 1.3 for the 96 numbers of openwakeword's."""
 POSITIVE_COORDINATES: Final = 0.9
-"""Share of coordinates that are not negative from which pairs or triples of numbers count as keypoints."""
+"""Least share of non-negative coordinates at which pairs or triples of numbers count as keypoints."""
 DECIDED: Final = 0.9
 """Share of values in 0..1 outside 0.1..0.9 from which they count as probabilities of events, not as an image."""
 BLANK_SHARE: Final = 0.3
@@ -43,7 +43,7 @@ FEWEST_SYMBOLS: Final = 6
 """Classes, with the blank, from which scores of steps count as CTC: with fewer, each step is more likely a decision of
 its own, such as the state of a patient, of which the first is the most frequent."""
 FEWEST_CANDIDATES: Final = 20
-"""Rows from which a table counts as the raw boxes of a detector."""
+"""Least number of rows at which a table counts as the raw boxes of a detector."""
 LOWEST_SCORE: Final = 0.05
 """Score from which a box counts at all: a reading of the outputs without any such box is not that of a detector."""
 RAW_BOXES: Final = {"min_score": LOWEST_SCORE, "max_overlap": 0.5}
@@ -55,7 +55,7 @@ FEWEST_POINTS: Final = 5
 
 @dataclass(frozen=True)
 class Part:
-    """One output, or the outputs of a detector together, and what they stand for."""
+    """One output, or the outputs of a detector together, and their kind."""
 
     outputs: tuple[int, ...]
     """Indices of the outputs."""
@@ -79,7 +79,7 @@ def parts_of(
     states: Collection[int] = (),
     masks: Sequence[np.ndarray] = (),
 ) -> list[Part]:
-    """Tell what the outputs of the source model stand for.
+    """Recognize the kinds of the outputs of the source model.
 
     Args:
         outputs: for each output, its value for each item.

@@ -20,7 +20,7 @@ Split: TypeAlias = Callable[[str], Sequence[str]]
 
 
 def exact_match(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
-    """Mark the items whose whole sequence is that of the label."""
+    """Mark the items whose whole sequence equals the label."""
     pairs = zip(_decoded(outputs, labels, str.split), labels, strict=True)
     return np.array([predicted == symbols(truth, str.split) for predicted, truth in pairs], bool)
 

@@ -9,7 +9,7 @@ from autoopt.measure.quality.classification import positives
 from autoopt.measure.quality.task import Outputs, Statistic
 
 HIGHEST_DB = 120.0
-"""The ratio of a perfect estimate, which is infinite."""
+"""The ratio of a perfect estimate, in place of infinity."""
 
 
 def si_sdr(outputs: Outputs, labels: np.ndarray) -> np.ndarray:

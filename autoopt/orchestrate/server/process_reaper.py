@@ -77,7 +77,7 @@ class ProcessReaper:
         )
 
     def register(self, group: int, rank: int = 0) -> None:
-        """Add a process group, to be ended after those of a lower rank."""
+        """Add a process group, to be ended after groups of a lower rank."""
         self._send(f"{group} {rank}\n")
 
     def release(self) -> None:

@@ -46,7 +46,7 @@ def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> No
 
 
 def weighted_nodes(model: ModelProto, op_types: Collection[str]) -> Iterator[NodeProto]:
-    """Iterate over nodes of these types, those of bodies included, that read a fixed value."""
+    """Iterate over nodes of these types that read a fixed value, in bodies too."""
     outer = constant_names(model.graph)
     for graph in walk_graphs(model.graph):
         fixed = outer | constant_names(graph)
