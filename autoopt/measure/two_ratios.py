@@ -14,6 +14,9 @@ DETAIL = "one_thread"
 """The entry of a measurement's details with both ratios."""
 DIFFERENCE = 0.08
 """Standard deviation, in logarithms, of the difference between a ratio on one thread and that on several."""
+COMMON = 0.95
+"""Share of the variance of lasting errors that the candidates of a model have in common. Ratios on one thread of 9 to 16
+candidates of two models, measured in three runs each at loads of 8 to 20, were off against each other by 1 to 1.8 %."""
 DISTURBANCE = 0.1
 """Standard deviation, in logarithms, of what other programs add to a ratio of several threads by the clock, beyond its
 interval: beside other programs, a ratio of 1 was measured as 0.84 (0.72 to 0.99) and 0.85 (0.79 to 0.92)."""
@@ -44,12 +47,14 @@ class TwoRatios:
         return replace(self, by_clock=by_clock, on_one_thread=on_one_thread)
 
     def combined(self) -> Estimate:
-        """Weight both by their precision, which is less than their intervals say."""
-        variances, logs = [], []
-        for ratio, error in ((self.by_clock, self.disturbance), (self.on_one_thread, self.difference)):
-            variances.append(ratio.log_deviation**2 + error**2)
-            logs.append(math.log(ratio.value))
-        share = variances[1] / sum(variances)
-        middle = share * logs[0] + (1 - share) * logs[1]
-        half_width = NORMAL * math.sqrt(share * variances[0])
+        """Weight both by what they tell about one candidate against another.
+
+        The interval is that of the ratio to the source.
+        """
+        clock_variance = self.by_clock.log_deviation**2 + self.disturbance**2
+        thread_variance = self.on_one_thread.log_deviation**2 + self.difference**2
+        own_variance = thread_variance - COMMON * self.difference**2
+        share = own_variance / (clock_variance + own_variance)
+        middle = share * math.log(self.by_clock.value) + (1 - share) * math.log(self.on_one_thread.value)
+        half_width = NORMAL * math.sqrt(share**2 * clock_variance + (1 - share) ** 2 * thread_variance)
         return Estimate(math.exp(middle), math.exp(middle - half_width), math.exp(middle + half_width))

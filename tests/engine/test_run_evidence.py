@@ -128,3 +128,20 @@ def test_rounds_beside_other_programs_do_not_average_their_error_away(simulation
     assert math.log(estimate.high / estimate.low) / 2 == pytest.approx(1.96 * error_of(0.5, 0.1), rel=0.2)
     assert busy.is_narrow(key, "latency_p50")  # as far as it can be
     assert busy.is_exhausted(key, "latency_p50")
+
+
+def test_further_rounds_change_what_is_known_badly_and_is_no_lasting_error(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 5.0, rounds=3)
+    records = evidence.records(key)
+    other = "other"
+    changes = []
+    for count in (1, 3):
+        few = Evidence(evidence.rounds)
+        few.rounds.records[key] = records[:count]
+        few.rounds.records[other] = [replace(record, key=f"{other} {record.key}") for record in records[:count]]
+        changes.append(few.foreseen_change(key, other, LATENCY, rounds=2))
+    assert changes[0] > 1.5 * changes[1] > 0
+    for name in (key, other):
+        noisy = [replace(record, details={**record.details, CONTENTION: 0.4}) for record in few.rounds.records[name]]
+        few.rounds.records[name] = noisy
+    assert Evidence(few.rounds).foreseen_change(key, other, LATENCY, rounds=2) < changes[1]

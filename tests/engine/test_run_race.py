@@ -13,7 +13,6 @@ import pytest
 from simulation import Model, Simulation, faster
 
 from autoopt import json_codec
-from autoopt.engine.run import race
 from autoopt.engine.run.evidence import Evidence
 from autoopt.engine.run.race import BUSY_FACTOR, EXTENSION, FEWEST_ROUNDS, Race, measure_repeatedly, round_settings
 from autoopt.engine.run.session import Session, search_inline
@@ -254,7 +253,7 @@ def test_a_race_ends_where_no_repetition_helps(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, (0.95, 0.96, 1.3))
     simulation.pool.on_one_thread = True
     result = finish(simulation.session())
-    rounds = [models for models in joint(simulation) if len(models) > 1]
+    rounds = joint(simulation)[4:]  # after the baseline and three trials
     assert FEWEST_ROUNDS <= len(rounds) < 5
     assert result.undecided
 
@@ -340,7 +339,7 @@ def test_a_candidate_that_crashes_when_measured_again_does_not_win_and_takes_no_
     result = finish(simulation.session())
     assert result.best is not None
     assert result.best.chain in ("fold", "clean")
-    assert result.best.measured.rounds > FEWEST_ROUNDS
+    assert result.best.measured.rounds >= FEWEST_ROUNDS
     assert simulation.resources.quarantine.any
     for trial in simulation.store.trials.all(result.run):
         assert trial.candidate is not None
@@ -358,14 +357,21 @@ def test_a_slower_model_is_measured_no_more_than_needed_where_the_source_breaks_
     assert len(joint(simulation)) == 4 + FEWEST_ROUNDS
 
 
-def test_rivals_that_will_not_be_known_better_are_left_out_while_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rivals_that_will_not_be_known_better_are_not_measured_again(tmp_path: Path) -> None:
     """Beside other programs, no number of rounds tells candidates apart that differ by a few percent."""
-    monkeypatch.setattr(race, "MOST_RIVALS", 2)
     simulation = simulate(tmp_path, (0.5, 0.51, 0.52))
     simulation.pool.on_one_thread = True
     finish(simulation.session())
     rounds = joint(simulation)[4:]  # after the baseline and three trials
-    names = [name for models in rounds for name in models[1:]]
-    assert sorted(names) == FEWEST_ROUNDS * ["name_fix"] + FEWEST_ROUNDS * ["remove_unused"]
+    assert rounds == FEWEST_ROUNDS * [["identity_elimination"]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_candidates_do_not_race_until_one_is_ahead_by_luck(tmp_path: Path, seed: int) -> None:
+    simulation = simulate(tmp_path, (0.5, 0.5, 0.5))
+    simulation.pool.noise = Noise(spread=0.06, seed=seed)
+    simulation.pool.spread = 0.1
+    result = finish(simulation.session())
+    assert len(joint(simulation)) - 4 <= 5
+    assert result.best is not None
+    assert not result.best.is_source

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from autoopt.measure.intervals.pooling import SCALES, USUAL, WIDE, Observation, Pooled, observation, pool
+from autoopt.measure.two_ratios import COMMON
 from autoopt.metrics import Estimate
 
 RATIOS = st.floats(0.2, 3.0)
@@ -162,6 +163,15 @@ def test_an_error_that_measurements_state_as_shared_is_not_in_their_contrast() -
     assert relative_width(pool(shared).estimate("a")) == pytest.approx(relative_width(pool(own).estimate("a")), rel=0.1)
 
 
+def test_most_of_the_lasting_error_of_two_candidates_is_not_in_their_contrast() -> None:
+    biased = [Observation(candidate, candidate, -0.5, 0.005, bias=0.08) for candidate in "ab"]
+    result = pool(biased)
+    assert contrast_width(result) < 0.6 * math.hypot(*(relative_width(result.estimate(name)) for name in "ab"))
+    # A further part of the error of one of them is its own.
+    other = [biased[0], replace(biased[1], bias=0.2)]
+    assert contrast_width(pool(other)) > 1.5 * contrast_width(result)
+
+
 def simulate(rng: np.random.Generator, together: float, own: float) -> tuple[dict[str, float], list[Observation]]:
     """Measure three candidates in four rounds, and each once on its own. Returns the true logarithms too."""
     truth = {candidate: float(rng.normal(-0.2, 0.2)) for candidate in "abc"}
@@ -228,7 +238,7 @@ def test_a_biased_observation_counts_less_than_an_exact_one() -> None:
 def test_means_are_those_of_the_model_averaged_over_the_grid() -> None:
     """Against the density of the logarithms themselves, without the identities that make it fast."""
     seen = [
-        Observation("a", "1", -0.10, 0.01, 0.00005), Observation("b", "1", -0.04, 0.02, 0.00003),
+        Observation("a", "1", -0.10, 0.01, 0.00005), Observation("b", "1", -0.04, 0.02, 0.00003, bias=0.03),
         Observation("a", "2", -0.16, 0.01, 0.00005, bias=0.01), Observation("a", "3", -0.08, 0.03, bias=0.02),
     ]  # fmt: skip
     logs = np.array([one.log for one in seen])
@@ -236,7 +246,9 @@ def test_means_are_those_of_the_model_averaged_over_the_grid() -> None:
     same = np.array([[one.measurement == other.measurement for other in seen] for one in seen]).astype(float)
     shared = np.array([one.shared_variance for one in seen])
     bias = np.array([one.bias for one in seen])
-    fixed = same * np.sqrt(np.outer(shared, shared)) + np.outer(bias, bias)  # only "a" has a bias
+    of_one = np.array([[one.candidate == other.candidate for other in seen] for one in seen])
+    biases = COMMON * np.minimum.outer(bias, bias) ** 2 + (1 - COMMON) * np.outer(bias, bias) * of_one
+    fixed = same * np.sqrt(np.outer(shared, shared)) + biases
     prior = WIDE**2 * design @ design.T
     scores, means = [], []
     for together in SCALES:

@@ -40,6 +40,13 @@ def test_the_more_precise_ratio_counts_more() -> None:
     assert half_width(unsure_clock) == pytest.approx(1.96 * DIFFERENCE, rel=0.05)
 
 
+def test_candidates_that_differ_on_one_thread_differ_by_about_that_however_noisy_the_clock_is() -> None:
+    faster = TwoRatios(estimate(0.57, 0.1), estimate(0.5, 0.02)).combined()
+    slower = TwoRatios(estimate(0.53, 0.1), estimate(0.55, 0.02)).combined()
+    assert slower.value / faster.value == pytest.approx(1.1, abs=0.03)
+    assert half_width(faster) > 1.9 * 0.07  # the difference from several threads is still in the ratio to the source
+
+
 def test_both_are_read_from_the_details_of_a_measurement() -> None:
     both = TwoRatios(estimate(0.5, 0.2), estimate(0.6, 0.1))
     assert TwoRatios.of({DETAIL: json_codec.to_json(both)}) == both

@@ -64,15 +64,15 @@ def test_trials_that_took_no_time_say_nothing_about_the_usual_time() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=20, max_size=300), st.floats(0.1, 10))
 def test_one_gain_in_fifty_exceeds_the_bound(gains: list[float], unit: float) -> None:
-    outlook = Outlook.of(gains, unit)
+    outlook = Outlook.of(gains, 0.0, unit)
     assert sum(gain / unit > outlook.bound + 1e-9 for gain in gains) <= (1 - DRAWN_BELOW) * len(gains) + 1
     assert sum(gain / unit < outlook.bound - 1e-9 for gain in gains) <= DRAWN_BELOW * len(gains) + 1
     assert 0 <= outlook.expected <= max(gains) / unit + 1e-9
 
 
 def test_without_any_results_everything_is_possible() -> None:
-    assert Outlook.of([], 1.0) == Outlook(math.inf, math.inf)
-    assert not reason_to_stop(Outlook.of([], 1.0), Progress(12, 0, True, 60.0), 0.5)
+    assert Outlook.of([], 0.0, 1.0) == Outlook(math.inf, math.inf)
+    assert not reason_to_stop(Outlook.of([], 0.0, 1.0), Progress(12, 0, True, 60.0), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,29 @@ def test_without_any_results_everything_is_possible() -> None:
     [
         (Outlook(0.0, 0.0), 0, 0.0, LITTLE_LEFT),
         (Outlook(0.01, 0.002), 0, 0.0, LITTLE_LEFT),
-        (Outlook(0.02, 0.002), MANY_WITHOUT_GAIN - 1, 0.0, ""),
+        (Outlook(0.04, 0.011), MANY_WITHOUT_GAIN - 1, 0.0, ""),
         (Outlook(0.3, 0.1), MANY_WITHOUT_GAIN, 0.0, NONE_FOR_LONG),
         (Outlook(0.01, 0.002), MANY_WITHOUT_GAIN, 0.0, LITTLE_LEFT),
-        (Outlook(0.02, 0.01), 0, 6.0, ""),  # ten trials a minute
+        (Outlook(0.04, 0.011), 0, 6.0, ""),  # ten trials a minute
         (
-            Outlook(0.041, 0.0049),
+            Outlook(0.041, 0.03),
             0,
-            6.0,
+            60.0,
             "stopped early: less than 0.5 % per minute is expected to be gained; at most 5 % more to gain, 90 % sure",
         ),
+        (
+            Outlook(0.041, 0.009),
+            0,
+            0.0,
+            "stopped early: less than 1 % is expected to be gained; at most 5 % more to gain, 90 % sure",
+        ),
+        (
+            Outlook(0.07, 0.023, noise=0.012),
+            0,
+            0.0,
+            "stopped early: less than 2.4 % is expected to be gained; at most 7 % more to gain, 90 % sure",
+        ),
+        (Outlook(0.2, 0.04, noise=0.3), 0, 0.0, ""),  # what looks like so much noise may be structure
     ],
 )
 def test_a_search_stops_where_little_is_left_or_takes_too_long(
@@ -120,7 +133,7 @@ def test_a_small_space_is_left_early_too() -> None:
 
     study = create_study(SearchConfig(), SIX, LATENCY)
     assert MIN_CANDIDATES <= len(drive(study, outcome=even)) < 24
-    assert study.finished == LITTLE_LEFT
+    assert str(study.finished).startswith("stopped early: ")
     assert len(drive(create_study(SearchConfig(stop_early=False), SIX, LATENCY), outcome=even)) == 24
 
 

@@ -86,7 +86,7 @@ def slope(x: np.ndarray) -> np.ndarray:
 
 
 def chance_of_gain(known: Observations, candidates: np.ndarray) -> float:
-    return float((possible_gains(known, candidates, seed=0) > 0.05).mean())
+    return float((possible_gains(known, candidates, seed=0).drawn > 0.05).mean())
 
 
 def test_little_can_be_gained_once_the_bottom_is_known() -> None:
@@ -99,8 +99,16 @@ def test_little_can_be_gained_once_the_bottom_is_known() -> None:
 def test_candidates_that_are_far_worse_do_not_promise_gains() -> None:
     loss = np.where(SEEN[:, 0] < 0.6, 0.01 * SEEN[:, 1], 1 + SEEN[:, 0])
     known = Observations(SEEN, loss, np.ones(len(SEEN)))
-    assert possible_gains(known, GRID, seed=0).mean() > 0.2
-    assert possible_gains(known.emphasized, GRID, seed=0).mean() < 0.05
+    assert possible_gains(known, GRID, seed=0).drawn.mean() > 0.2
+    assert possible_gains(known.emphasized, GRID, seed=0).drawn.mean() < 0.05
+
+
+def test_noise_is_told_from_structure() -> None:
+    flat = bowl(GRID) * 0.01
+    noisy = flat + np.random.default_rng(0).normal(0, 0.05, len(GRID))
+    everywhere = np.ones(len(GRID))
+    assert possible_gains(Observations(GRID, noisy, everywhere), GRID, seed=0).noise == pytest.approx(0.05, rel=0.3)
+    assert possible_gains(Observations(GRID, bowl(GRID), everywhere), GRID, seed=0).noise < 0.02
 
 
 def test_what_breaks_a_constraint_is_no_gain() -> None:
@@ -115,4 +123,4 @@ def test_what_breaks_a_constraint_is_no_gain() -> None:
 
 def test_without_results_no_gain_is_drawn() -> None:
     known = Observations(SEEN[:3], np.array([1.0, math.nan, math.nan]), np.array([1.0, 0.0, math.nan]))
-    assert len(possible_gains(known, GRID, seed=0)) == 0
+    assert len(possible_gains(known, GRID, seed=0).drawn) == 0

@@ -1,8 +1,9 @@
 """Decide which candidate is the fastest: measure those that may be, in turns, until more rounds would not matter.
 
 A Bayesian race (best-arm identification). All measurements of a candidate count together: its trial, and the rounds of
-this run and of earlier ones. After each round, only candidates whose expected gain on the leader exceeds `WORTHWHILE`
-continue. For goals other than speed, the few best are measured in the same way until they are known well enough.
+this run and of earlier ones. After each round, only candidates continue of which a few more rounds are expected to
+reveal a gain of more than `WORTHWHILE` on the leader. For goals other than speed, the few best are measured in the same
+way until they are known well enough.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoopt.engine.inputs.request import Remeasure
-from autoopt.engine.run.evidence import Evidence, judge_again
+from autoopt.engine.run.evidence import GAIN_SHARE, Evidence, judge_again
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible
 from autoopt.engine.run.trial import CompletedTrial, with_measurements
@@ -106,7 +107,7 @@ class Race:
         leader = self.ranking.leader(trials)
         if leader is None:
             return []
-        rivals = [r for r in self.ranking.rivals(leader, trials, WORTHWHILE) if not self._is_exhausted(r)]
+        rivals = self.ranking.promising_rivals(leader, trials, WORTHWHILE, FEWEST_ROUNDS)
         if not rivals and self._is_done(leader):
             return []
         contenders = [leader, *rivals[: MOST_RIVALS - 1]]
@@ -159,9 +160,10 @@ class Race:
         rounds = self.evidence.rounds_of(key)
         if rounds < min(FEWEST_ROUNDS, self.ctx.problem.measurement_settings.rounds):
             return False
-        is_narrow = self.evidence.is_narrow(key, self._deciding_metric)
         if not self.ranking.by_speed:
+            is_narrow = self.evidence.is_narrow(key, self._deciding_metric)
             return is_narrow or rounds >= self.ctx.problem.measurement_settings.rounds
+        is_narrow = self.evidence.is_narrow(key, self._deciding_metric, GAIN_SHARE)
         return is_narrow and (self.ranking.gains(trial) or not self.ranking.source_meets)
 
     def _is_exhausted(self, trial: CompletedTrial) -> bool:

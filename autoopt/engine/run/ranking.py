@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 from autoopt.engine.run.evidence import Evidence
@@ -84,6 +85,22 @@ class Ranking:
                 # One that does not promise to beat the source is no rival, as it cannot be the answer.
                 if gain > worthwhile and (not self.source_meets or self.expected_gain(trial) > worthwhile):
                     gains.append((-gain, trial.number, trial))
+        return [trial for _, _, trial in sorted(gains, key=lambda entry: entry[:2])]
+
+    def promising_rivals(
+        self, leader: CompletedTrial, trials: Sequence[CompletedTrial], worthwhile: float, rounds: int
+    ) -> list[CompletedTrial]:
+        """The rivals that are worth some more rounds, the most promising first.
+
+        The gain on the leader that these rounds are expected to reveal is above `worthwhile`.
+        """
+        assert self.evidence is not None, "only called with evidence"
+        gains: list[tuple[float, int, CompletedTrial]] = []
+        for trial in self.rivals(leader, trials, worthwhile):
+            change = self.evidence.foreseen_change(trial.key, leader.key, self._objectives[0], rounds)
+            gain = _expected_decrease(float(self._difference(trial, leader).mean()), change)
+            if gain > worthwhile:
+                gains.append((-gain, trial.number, trial))
         return [trial for _, _, trial in sorted(gains, key=lambda entry: entry[:2])]
 
     def front(self, trials: Sequence[CompletedTrial]) -> list[ModelResult]:
@@ -232,3 +249,12 @@ def _expected_gain(slower: np.ndarray) -> float:
 
     gains = -np.expm1(np.minimum(slower, 0.0))
     return float(gains.mean())
+
+
+def _expected_decrease(mean: float, deviation: float) -> float:
+    """The expected amount by which a normally distributed value is below 0, where values above count as 0."""
+    if not deviation:
+        return max(0.0, -mean)
+    normal = NormalDist()
+    place = -mean / deviation
+    return deviation * normal.pdf(place) - mean * normal.cdf(place)

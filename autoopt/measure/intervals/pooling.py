@@ -3,10 +3,10 @@
 A measurement h of candidate i gives y = m_i + u_h + w_hi + e_hi. m_i is the candidate's log ratio; u_h is what the
 state of the machine and the source's own error add to all candidates that were measured in turns; w_hi is how that
 state and the process meet this candidate; e_hi is the error within the measurement, whose size its interval says. A
-measurement on one thread instead of several has a further error that is the same each time. The
-scales of u and w are not known: the posterior averages over a grid of them, weighted by their likelihood and by a
-half-Cauchy prior (Gelman, Bayesian Analysis 1, 2006). So two measurements that agree by chance do not pass for
-certainty.
+measurement on one thread instead of several has a further error that is the same each time, and most of it is the same
+for all candidates. The scales of u and w are not known: the posterior averages over a grid of them, weighted by their
+likelihood and by a half-Cauchy prior (Gelman, Bayesian Analysis 1, 2006). So two measurements that agree by chance do
+not pass for certainty.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from autoopt.measure.two_ratios import COMMON
 from autoopt.metrics import Estimate
 
 SCALES: Final = (0.001, 0.003, 0.006, 0.012, 0.025, 0.05, 0.1, 0.2)
@@ -48,7 +49,8 @@ class Observation:
     shared_variance: float = 0.0
     """The part of its variance that all candidates of the measurement share."""
     bias: float = 0.0
-    """Standard deviation of an error that all observations of this candidate with a bias share."""
+    """Standard deviation of an error that all observations of this candidate with a bias share; the candidates have the
+    share `COMMON` of its variance in common."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class _Data:
     unshared: np.ndarray
     """Variance of each observation that it does not share."""
     shared: np.ndarray
-    """[observations, observations]: covariance of observations of one measurement, and of one candidate's bias."""
+    """[observations, observations]: covariance of observations of one measurement, and of biases."""
     same: np.ndarray
     """[observations, observations]: 1 for observations of one measurement."""
 
@@ -144,7 +146,8 @@ class _Data:
         shared = np.minimum([item.shared_variance for item in observations], errors)
         same = (measurements[:, None] == measurements).astype(np.float64)
         biases = np.array([item.bias for item in observations])
-        bias = np.outer(biases, biases) * (columns[:, None] == columns)
+        own = (1 - COMMON) * np.outer(biases, biases) * (columns[:, None] == columns)
+        bias = own + COMMON * np.minimum.outer(biases, biases) ** 2
         return _Data(
             candidates,
             logs=np.array([item.log for item in observations]),

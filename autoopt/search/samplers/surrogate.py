@@ -89,7 +89,8 @@ class SurrogateSampler:
             progress = Progress.of(trials, single)
             if progress.may_stop(len(self._initial)):
                 gains = possible_gains(observations, pool.rows, seed=len(trials))
-                reason = reason_to_stop(Outlook.of(gains.tolist(), single.unit), progress, self._min_rate)
+                outlook = Outlook.of(gains.drawn.tolist(), gains.noise, single.unit)
+                reason = reason_to_stop(outlook, progress, self._min_rate)
                 if reason:
                     return Stop(reason)
         scores = [float(s) + self._log_weights[c] for s, (c, _) in zip(expected.score, pool.points, strict=True)]

@@ -121,16 +121,23 @@ def expect(observations: Observations, candidates: Array) -> Expected:
     return Expected(log_expected_improvement(mean, deviation, best) + math.log(scale.unit), certainty)
 
 
+@dataclass(frozen=True)
+class PossibleGains:
+    """Draws of the gain that is left, and what one observation can show."""
+
+    drawn: Array
+    """Differences of losses; `DRAWS` of them, none as long as too little is known."""
+    noise: float
+    """Standard deviation of an observed loss from the process, which is 0 as long as too little is known."""
+
+
 @_one_thread()
-def possible_gains(observations: Observations, candidates: Array, seed: int) -> Array:
+def possible_gains(observations: Observations, candidates: Array, seed: int) -> PossibleGains:
     """Draw by how much the best of the candidates is better than all feasible observations; 0 where it is not.
 
     All of them are drawn together from a Gaussian process, because points that have much in common are good or bad
     together. For the same reason one number decides in each draw which candidates are feasible. The scales of the
     process are drawn too, by their likelihood: the most likely ones alone are too certain.
-
-    Returns:
-        `DRAWS` differences of losses; none as long as too little is known.
     """
     import numpy as np
 
@@ -138,20 +145,23 @@ def possible_gains(observations: Observations, candidates: Array, seed: int) -> 
     measured = observations[np.isfinite(observations.loss)]
     allowed = measured.feasible == 1
     if allowed.sum() < 2:
-        return np.array([])
+        return PossibleGains(np.array([]), 0.0)
     standardization = Standardization.of(measured.loss)
     y = standardization.standardized(measured.loss)
     certainty = np.exp(log_feasible(observations, candidates))
     rng = np.random.default_rng(seed)
     gains: list[Array] = []
+    noises: list[float] = []
     for scales in _drawn_scales(measured.x, y, rng):
+        noises.append(scales.noise * scales.variance)
         model = GaussianProcess(scales)
         model.fit(measured.x, y)
         likely = np.argsort(-_chances_below(y[allowed].min(), model, candidates) * certainty, kind="stable")[
             :CONSIDERED
         ]
         gains.append(_drawn_gains(model, measured.x[allowed], candidates[likely], certainty[likely], rng))
-    return standardization.unit * np.concatenate(gains)
+    unit = standardization.unit
+    return PossibleGains(unit * np.concatenate(gains), unit * math.sqrt(float(np.mean(noises))))
 
 
 def _drawn_gains(

@@ -26,6 +26,10 @@ MANY_WITHOUT_GAIN: Final = 18
 never certain."""
 LEFT_WITHOUT_GAIN: Final = 0.02
 """Relative improvement that is left then at most, with probability `SURE`, in replays."""
+SHOWN: Final = 2.0
+"""Standard deviations of the noise that an expected gain must exceed to be worth a longer search."""
+MOST_LITTLE: Final = 0.03
+"""Expected gain that always is, because what looks like much noise may be structure."""
 HORIZON: Final = 10
 """Trials in which the expected gain comes, in replays."""
 
@@ -37,14 +41,16 @@ class Outlook:
     bound: float
     """At most this is left, with probability `SURE`."""
     expected: float
+    noise: float = 0.0
+    """Standard deviation of what one trial shows."""
 
     @staticmethod
-    def of(gains: Sequence[float], unit: float) -> Outlook:
+    def of(gains: Sequence[float], noise: float, unit: float) -> Outlook:
         """The outlook of drawn gains, in losses of which `unit` stands for 100 %; boundless without any."""
         if not len(gains):
             return Outlook(math.inf, math.inf)
         bound = sorted(gains)[math.ceil(DRAWN_BELOW * len(gains)) - 1]
-        return Outlook(bound / unit, fmean(gains) / unit)
+        return Outlook(bound / unit, fmean(gains) / unit, noise / unit)
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class Progress:
 def reason_to_stop(outlook: Outlook, progress: Progress, min_rate: float) -> str:
     """Say why a search should stop; empty if it should not.
 
+    An expected gain that is lost in the noise of measurements is no reason to search on.
     `min_rate` is the expected gain per minute that is worth a longer search, as a fraction.
     """
     bound = outlook.bound
@@ -97,6 +104,9 @@ def reason_to_stop(outlook: Outlook, progress: Progress, min_rate: float) -> str
         bound = min(bound, LEFT_WITHOUT_GAIN)
     if is_stalled or bound <= LITTLE:
         return f"stopped early: {_at_most(bound)}"
+    little = max(LITTLE, min(SHOWN * outlook.noise, MOST_LITTLE))
+    if outlook.expected < little:
+        return f"stopped early: less than {100 * little:.2g} % is expected to be gained; {_at_most(bound)}"
     rate = outlook.expected * 60 / (HORIZON * progress.seconds) if progress.seconds else math.inf
     if rate < min_rate:
         return f"stopped early: less than {100 * min_rate:g} % per minute is expected to be gained; {_at_most(bound)}"
