@@ -15,8 +15,8 @@ DETAIL = "one_thread"
 DIFFERENCE = 0.08
 """Standard deviation, in logarithms, of the difference between a ratio on one thread and that on several."""
 COMMON = 0.95
-"""Share of the variance of lasting errors that the candidates of a model have in common. Ratios on one thread of 9 to 16
-candidates of two models, measured in three runs each at loads of 8 to 20, were off against each other by 1 to 1.8 %."""
+"""Share of the variance of lasting errors that the candidates of a model have in common. Ratios on one thread of 9 to
+16 candidates of two models, in three runs each at loads of 8 to 20, were off against each other by 1 to 1.8 %."""
 DISTURBANCE = 0.1
 """Standard deviation, in logarithms, of what other programs add to a ratio of several threads by the clock, beyond its
 interval: beside other programs, a ratio of 1 was measured as 0.84 (0.72 to 0.99) and 0.85 (0.79 to 0.92)."""

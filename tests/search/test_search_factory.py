@@ -214,7 +214,9 @@ def test_restored_trials_are_numbered() -> None:
 def test_unified_finds_the_best_where_random_does_not() -> None:
     two = MIDDLE[:2]
     best = best_value(two)
-    unified = [found(drive(create_study(SearchConfig(trials=30, seed=s), two, LATENCY))) for s in range(3)]
+    unified = [
+        found(drive(create_study(SearchConfig(trials=30, seed=s, stop_early=False), two, LATENCY))) for s in range(3)
+    ]
     random = SearchConfig(strategy="per-chain", sampler="random", trials=30)
     drawn = [found(drive(create_study(random.overridden({"seed": s}), two, LATENCY))) for s in range(9)]
     assert max(unified) <= best * 1.02

@@ -48,7 +48,7 @@ def test_an_outer_sampler_learns_from_the_best_inner_point() -> None:
             {"latency_p50": proposal.point["wide"]["bits"] + "abc".index(proposal.point["pass5"]["mode"]) / 10}
         )
 
-    asked, _ = run(["wide", "pass5"], (wide,), outcome, sampler="surrogate", trials=60)
+    asked, _ = run(["wide", "pass5"], (wide,), outcome, sampler="surrogate", trials=60, stop_early=False)
     later = [p.point["wide"]["bits"] for p in asked[36:]]
     assert sum(later) / len(later) < 3
 

@@ -24,7 +24,7 @@ from autoopt.model.model_file import ModelFile
 
 WIDE = 0.2
 """Relative width of the interval by the clock from which the ratio on one thread is measured too, on any machine."""
-CLOCK_SHARE, CPU_SHARE = 0.2, 0.4
+CLOCK_SHARE, CPU_SHARE = 0.1, 0.4
 """Shares of the setting `seconds` for measuring by the clock and on one thread, where the machine is busy. More of it
 by the clock says little: in 5 to 7 s beside eight busy processes, intervals of six models were 8 to 40 % wide on each
 side, and other programs add 20 % whatever the time."""
