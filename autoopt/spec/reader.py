@@ -16,6 +16,7 @@ from autoopt.spec.document import Builder, Document, Json, check_number, check_t
 from autoopt.spec.source import FieldError, Source
 
 MAX_BYTES: Final = 512 * 1024
+DATA_SUFFIXES: Final = (".npz", ".npy", ".csv", ".tsv", ".parquet")
 _URL: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(?!/)", re.IGNORECASE)
 
 
@@ -60,6 +61,9 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"cannot be read ({(error.strerror or 'not a path').lower()})", file=file) from error
     except ValueError as error:
         raise ConfigError("cannot be read (not a path)", file=file) from error
+    if path.suffix.lower() in DATA_SUFFIXES:
+        remedy = f"name it behind the model: autoopt run model.onnx --data {path.name}"
+        raise ConfigError("is data, not a model or a YAML file", file=file, remedy=remedy)
     if len(content) > MAX_BYTES:
         raise ConfigError(f"is larger than {MAX_BYTES // 1024} KiB", file=file)
     try:

@@ -162,7 +162,7 @@ class TargetSpec(StrictModel):
                 hint = f"did you mean {provider!r}?"
         if not hint and value.endswith("ExecutionProvider"):
             return value  # an EP that is newer than this version
-        remedy = hint or "its name ends with ExecutionProvider"
+        remedy = hint or "give a short name such as cpu or cuda, or one that ends with ExecutionProvider"
         raise FieldError(f"unknown execution provider {value!r}", remedy=remedy)
 
     def target(self) -> Target:

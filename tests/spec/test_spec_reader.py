@@ -46,6 +46,16 @@ def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
         read_document("a\0b.yaml")
 
 
+@pytest.mark.parametrize("name", ["test.npz", "wine.CSV"])
+def test_data_in_the_place_of_a_model_is_answered_with_the_option_for_data(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PK\x03\x04\xff")
+    with pytest.raises(ConfigError) as caught:
+        read_document(tmp_path / name)
+    assert str(caught.value).endswith(
+        f"is data, not a model or a YAML file; name it behind the model: autoopt run model.onnx --data {name}"
+    )
+
+
 def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_bytes(b"\xef\xbb\xbfa: 1\n")

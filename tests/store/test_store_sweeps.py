@@ -23,7 +23,7 @@ def test_a_sweep_is_found_with_its_runs(store: Store) -> None:
 def test_a_sweep_is_found_by_a_beginning_of_its_id(store: Store) -> None:
     sweep = store.sweeps.create(SweepRecord("abc123", "zoo"))
     assert store.sweeps.get("abc") == store.sweeps.get("latest") == sweep
-    with pytest.raises(InputError, match="no sweep 'x' in the store"):
+    with pytest.raises(InputError, match="no sweep 'x' in the store; 'autoopt nights' lists them"):
         store.sweeps.get("x")
 
 

@@ -118,6 +118,8 @@ class Lookup:
     """The column that holds the id."""
     what: str
     """The name of such a row in messages."""
+    listing: str = ""
+    """The remedy for an unknown name: where such rows are listed."""
     newest_by: str = ""
     """The column whose largest value `latest` stands for; empty if there is no such name."""
     newest_among: ColumnElement[bool] | None = None
@@ -133,7 +135,8 @@ class Lookup:
         if not rows and self.newest_by and name == "latest":
             raise InputError(f"there is no {self.what} yet", where=database.safe_url)
         if not rows:
-            raise InputError(f"there is no {self.what} {name!r} in the store", where=database.safe_url)
+            message = f"there is no {self.what} {name!r} in the store"
+            raise InputError(message, where=database.safe_url, remedy=self.listing)
         if len(rows) > 1:
             # Four more digits nearly always make the choice clear.
             beginnings = ", ".join(row[self.column][: len(name) + 4] for row in rows)

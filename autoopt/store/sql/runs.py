@@ -17,7 +17,9 @@ from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import Lookup, batches, fetch_all, from_row, insert_if_absent, is_among, to_row
 
 _T = tables.run.c
-_LOOKUP = Lookup(tables.run, "id", "run", newest_by="number", newest_among=_T.parent.is_(None))
+_LOOKUP = Lookup(
+    tables.run, "id", "run", "'autoopt runs' lists them", newest_by="number", newest_among=_T.parent.is_(None)
+)
 
 
 class SqlRuns(RunStore):

@@ -14,7 +14,7 @@ from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import Lookup, fetch_all, from_row, insert_if_absent, to_row
 
 _T = tables.sweep.c
-_LOOKUP = Lookup(tables.sweep, "id", "sweep", newest_by="number")
+_LOOKUP = Lookup(tables.sweep, "id", "sweep", "'autoopt nights' lists them", newest_by="number")
 
 
 class SqlSweeps(SweepStore):
