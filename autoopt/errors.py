@@ -213,7 +213,10 @@ def refuse_url(path: str | Path, remedy: str = "name a file or folder of this ma
 
 def one_line(text: str) -> str:
     """Replace line breaks, control and escape characters, to make `text` fit for a terminal, a log and SQL."""
-    return "".join(map(_printable, " ".join(text.split())))
+    line = " ".join(text.split())
+    if line.isprintable():
+        return line
+    return "".join(map(_printable, line))
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

@@ -37,7 +37,7 @@ def store_inputs(payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     if request.settings.profiles:
         request = request_for(request, read_profiles(request)[0])
     request, _ = sized(request)
-    runner = ModelRunner.open(request.candidate, request)
+    runner = ModelRunner.open(request.candidate, request, timed=False)
     feed = batch(runner, evaluation_data(request), 0, request.settings.batch_size)
     arrays: dict[str, Any] = {name: _plain(name, value) for name, value in feed.items()}
     with Path(str(payload["path"])).open("wb") as file:

@@ -85,6 +85,23 @@ def make_session(
         return _open_session(file, session_options or {}, execution_provider, threads, profile_prefix)
 
 
+def make_untimed_session(
+    path: str | Path,
+    session_options: JsonObject | None = None,
+    execution_provider: str = "CPUExecutionProvider",
+    threads: int = 1,
+    *,
+    script: str | None = None,
+) -> InferenceSession:
+    """Open a session of which only the outputs matter; see `make_session`.
+
+    A split model is opened as it is stored: the copy that its users will open takes time and memory to make.
+    """
+    if Path(path).name == MODEL_SET:
+        return make_session(path, session_options, execution_provider, threads, script=script)
+    return _open_session(path, session_options or {}, execution_provider, threads)
+
+
 def make_plain_session(path: str | Path) -> InferenceSession:
     """Open a session that runs a model as it is: without the runtime's graph optimization, on one thread of the CPU.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from autoopt.model import io, split_model
 from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
-from autoopt.model.session import make_plain_session, make_session
+from autoopt.model.session import make_plain_session, make_session, make_untimed_session
 from autoopt.model.split_model import (
     Draft,
     as_deployed,
@@ -151,6 +152,21 @@ def test_a_split_model_is_measured_as_one_file(tmp_path: Path) -> None:
         assert file.read_bytes() == source.read_bytes()
     with as_deployed(source) as file:
         assert file == source
+
+
+def test_a_split_model_that_nobody_times_runs_as_it_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = split(io.save(layers(), tmp_path / "source").parent, tmp_path)
+    feed = {"x": np.ones((2, WIDTH), np.float32)}
+    (timed,) = make_session(graph).run(None, feed)
+
+    def refuse(_: str) -> int:
+        raise OSError("a copy of the model in memory")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with pytest.raises(OSError, match="a copy"):
+        make_session(graph)
+    (untimed,) = make_untimed_session(graph).run(None, feed)
+    np.testing.assert_array_equal(untimed, timed)
 
 
 def test_a_discarded_model_leaves_only_weights(tmp_path: Path) -> None:

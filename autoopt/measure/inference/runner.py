@@ -15,7 +15,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
-from autoopt.model.session import make_session
+from autoopt.model.session import make_session, make_untimed_session
 from autoopt.model.split_model import is_split
 
 if TYPE_CHECKING:
@@ -70,18 +70,17 @@ class ModelRunner:
             Exception: whatever onnxruntime raises when it refuses the model.
         """
         target, settings, config = request.target, request.settings, request.data
-        options = _resting(model.session_options, SPINNING if timed else NO_SPINNING)
-        threads = target.threads
-        if not timed and not threads and _is_small(Path(model.path)):
-            threads = 1
-        session = make_session(
-            model.path,
-            options,
-            target.execution_provider,
-            threads,
-            profile_prefix=profile_prefix,
-            script=request.user_script,
-        )
+        threads, script = target.threads, request.user_script
+        if timed:
+            options = _resting(model.session_options, SPINNING)
+            session = make_session(
+                model.path, options, target.execution_provider, threads, profile_prefix=profile_prefix, script=script
+            )
+        else:
+            options = _resting(model.session_options, NO_SPINNING)
+            if not threads and _is_small(Path(model.path)):
+                threads = 1
+            session = make_untimed_session(model.path, options, target.execution_provider, threads, script=script)
         runner = ModelRunner(session, specs_of(session), tuple(output.name for output in session.get_outputs()))
         runner.state = settings.state or {}
         runner.reset_every = settings.reset_every
