@@ -44,7 +44,7 @@ def test_a_named_database_is_used_with_the_driver_that_prefect_needs(
 
 
 @pytest.mark.parametrize("variable", [None, CONNECTION_URL, FORMER_CONNECTION_URL])
-def test_a_named_sqlite_database_is_a_warning_too(
+def test_a_named_sqlite_database_is_described_as_one(
     variable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, shown = "sqlite:////tmp/prefect.db", "sqlite:////tmp/prefect.db"
@@ -53,7 +53,7 @@ def test_a_named_sqlite_database_is_a_warning_too(
         shown += f" (from {variable})"
     chosen = choose_database(tmp_path, url if variable is None else None)
     assert chosen.url == "sqlite+aiosqlite:////tmp/prefect.db"
-    assert chosen.description == database.WARNING.format(reason=shown)
+    assert chosen.description == database.SQLITE_NOTE.format(reason=shown)
 
 
 @pytest.mark.parametrize("url", ["mysql://me:canary@db/prefect", "prefect.db", "me:canary@db"])
@@ -79,12 +79,12 @@ def test_a_database_in_which_prefect_loses_events_is_refused(tmp_path: Path) -> 
         server.close()
 
 
-def test_sqlite_is_a_warning_with_the_reason(tmp_path: Path) -> None:
+def test_sqlite_is_described_with_the_reason(tmp_path: Path) -> None:
     chosen, left = choose_database(tmp_path, "sqlite"), choose_database(tmp_path, None)
     assert (chosen.url, left.url) == ("", "")
-    assert chosen.description == database.WARNING.format(reason="as chosen")
+    assert chosen.description == database.SQLITE_NOTE.format(reason="as chosen")
     remedy = "install postgresql, or autoopt[server] with pip, or name a URL with --database"
-    assert left.description == f"{database.WARNING.format(reason='no PostgreSQL is installed')}; {remedy}"
+    assert left.description == f"{database.SQLITE_NOTE.format(reason='no PostgreSQL is installed')}; {remedy}"
     with pytest.raises(SystemFailure, match="--database: no PostgreSQL is installed; install postgresql, or autoopt"):
         choose_database(tmp_path, "postgresql")
 

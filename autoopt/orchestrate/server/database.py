@@ -1,6 +1,6 @@
 """Prefect's database under `autoopt serve`: a named one, a PostgreSQL server started for it, or SQLite.
 
-Under load SQLite makes Prefect's server answer late and drop events, so it comes last.
+SQLite has one writer at a time, so it comes last.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMER_CONNECTION_URL = "PREFECT_API_DATABASE_CONNECTION_URL"
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
 SQLITE_FILE = "prefect.db"
 CONNECT_SECONDS = 10.0
-WARNING = "warning: Prefect's database is SQLite ({reason}); under load it answers late and loses events"
+SQLITE_NOTE = "Prefect's database: SQLite ({reason}); use PostgreSQL for more than 100 flow runs at once"
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ def choose_database(home: Path, choice: str | None) -> Database:
             if url:
                 return _named(url, variable, f" (from {variable})")
         if _sqlite_file(home).exists():
-            return Database(WARNING.format(reason="as before; --database postgresql begins an empty one"))
+            return Database(SQLITE_NOTE.format(reason="as before; --database postgresql begins an empty one"))
     elif choice == SQLITE:
-        return Database(WARNING.format(reason="as chosen"))
+        return Database(SQLITE_NOTE.format(reason="as chosen"))
     elif choice != POSTGRESQL:
         return _named(choice, "--database")
     try:
@@ -71,7 +71,7 @@ def choose_database(home: Path, choice: str | None) -> Database:
     except PostgresUnavailable as error:
         if choice == POSTGRESQL:
             raise SystemFailure(str(error), where="--database", remedy=error.remedy) from None
-        return Database(f"{WARNING.format(reason=str(error))}; {error.remedy}")
+        return Database(f"{SQLITE_NOTE.format(reason=str(error))}; {error.remedy}")
     description = f"Prefect's database: PostgreSQL {postgres.version}, started for it, data in {postgres.folder}"
     return Database(description, postgres.url, postgres)
 
@@ -81,7 +81,7 @@ def _named(url: str, where: str, origin: str = "") -> Database:
     shown = f"{without_password(url)}{origin}"
     database = Database(f"Prefect's database: {shown}", _with_driver(url, where))
     if database.is_sqlite:
-        return replace(database, description=WARNING.format(reason=shown))
+        return replace(database, description=SQLITE_NOTE.format(reason=shown))
     if _encoding(database.url) == "SQL_ASCII":
         reason = f"{without_password(url)} has the encoding SQL_ASCII, in which Prefect loses events"
         remedy = "create one with: createdb --encoding UTF8 --template template0 NAME"
