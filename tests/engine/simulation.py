@@ -139,7 +139,7 @@ class SimulatedPool(WorkerPool):
     def _run_passes(self, request: PassRequest) -> dict[str, object]:
         self.passes_run.append([step.pass_name for step in request.steps])
         self.reports_given.append(request.reports)
-        model = read_model(request.model.path)
+        model = read_model(Path(request.model.path))
         steps: list[StepReply] = []
         for index, step in enumerate(request.steps):
             request.record_step(index)

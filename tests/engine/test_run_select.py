@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation import Simulation, failing
+from simulation import Simulation, failing, faster
 
 from autoopt.engine.run.select import (
     distinct_feasible,
@@ -87,6 +87,19 @@ def test_the_trial_closest_to_the_constraints_is_named(tmp_path: Path) -> None:
     assert sentence.startswith("trial ")
     assert "came closest to the constraints" in sentence
     assert "size" in sentence
+
+
+def test_a_run_that_keeps_the_source_names_the_trial_closest_to_the_constraints(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path, dag=DAG, constraints=(Constraint("accuracy", max_drop=0.01),))
+    simulation.pool.passes = {
+        name: faster(0.5, accuracy=0.8 + 0.01 * number) for number, name in enumerate(simulation.pool.passes)
+    }
+    with simulation.session() as session:
+        result = session.execute(search_inline)
+    assert result.best is not None
+    assert result.best.is_source
+    (note,) = [note for note in result.notes if "came closest" in note]
+    assert "accuracy" in note
 
 
 def test_the_first_failure_is_named_if_no_trial_succeeded(tmp_path: Path) -> None:

@@ -16,12 +16,21 @@ from autoopt.model import io
 STEPS, CLASSES = 12, 6
 
 
-def model(folder: Path, weights: np.ndarray) -> str:
-    """`x` [n, classes, steps] -> scores `y` = weights * x and `z` = x + 1, shaped like `x` as a state is."""
+def model(folder: Path, weights: np.ndarray, *, open_state: bool = False) -> str:
+    """`x` [n, classes, steps] -> scores `y` = weights * x and `z` = x + 1, shaped like `x` as a state is.
+
+    With `open_state` the number of steps of `z` is known only when the model runs.
+    """
     nodes = [helper.make_node("Mul", ["x", "w"], ["y"]), helper.make_node("Add", ["x", "one"], ["z"])]
-    shape = ["n", CLASSES, STEPS]
-    outputs = [builders.tensor(name, shape) for name in "yz"]
+    state_steps: int | str = STEPS
     constants = {"w": weights.astype(np.float32), "one": np.ones(1, np.float32)}
+    if open_state:
+        nodes[1].output[0] = "all"
+        nodes.append(helper.make_node("Compress", ["all", "every_step"], ["z"], axis=2))
+        state_steps = "kept_steps"
+        constants["every_step"] = np.ones(STEPS, bool)
+    shape = ["n", CLASSES, STEPS]
+    outputs = [builders.tensor("y", shape), builders.tensor("z", ["n", CLASSES, state_steps])]
     return str(io.save(builders.model(nodes, [builders.tensor("x", shape)], outputs, constants), folder))
 
 
@@ -50,6 +59,11 @@ def test_classes_are_compared_along_their_axis(payload: dict[str, object], tmp_p
     whole = np.mean(np.all(path != CLASSES - 1, axis=1))
     assert reply["details"]["outputs"]["y"]["agreement"]["value"] == pytest.approx(whole)
     assert reply["metrics"]["agreement"]["value"] == pytest.approx((whole + 1) / 2)
+
+
+def test_a_state_whose_shape_the_exporter_left_open_is_no_decision(payload: dict[str, object], tmp_path: Path) -> None:
+    source = {"path": model(tmp_path / "open", np.ones((CLASSES, 1)), open_state=True)}
+    assert worker.fidelity({**payload, "source": source})["details"]["kinds"]["z"] == "values"
 
 
 def test_the_source_agrees_with_itself_for_certain(payload: dict[str, object]) -> None:

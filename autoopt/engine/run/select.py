@@ -23,14 +23,22 @@ UNVERIFIED: Final = "unverified: compared on generated inputs only"
 
 def explain_no_result(trials: Sequence[CompletedTrial]) -> list[str]:
     """Say in a sentence how close the trials of a run came to a result; empty if some have one."""
-    broken = [trial for trial in trials if trial.result.outcome is Outcome.OK and trial.result.violation > 0]
-    if broken:
-        nearest = min(broken, key=lambda trial: trial.result.violation)
-        return [f"trial {nearest.number} came closest to the constraints: {'; '.join(nearest.result.reasons)}"]
+    nearest = explain_nearest(trials)
+    if nearest:
+        return nearest
     if trials and all(trial.result.outcome is not Outcome.OK for trial in trials):
         first = trials[0]
         return [f"no trial succeeded; trial {first.number}: {first.result.outcome}, {first.result.message}"]
     return []
+
+
+def explain_nearest(trials: Sequence[CompletedTrial]) -> list[str]:
+    """Say in a sentence which trial that breaks a constraint came closest to it; empty if none breaks one."""
+    broken = [trial for trial in trials if trial.result.outcome is Outcome.OK and trial.result.violation > 0]
+    if not broken:
+        return []
+    nearest = min(broken, key=lambda trial: trial.result.violation)
+    return [f"trial {nearest.number} came closest to the constraints: {'; '.join(nearest.result.reasons)}"]
 
 
 def explain_untried(trials: Sequence[CompletedTrial]) -> list[str]:

@@ -22,6 +22,7 @@ from autoopt.engine.run.race import Race, measure_exactly, race_seconds
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import (
     distinct_feasible,
+    explain_nearest,
     explain_no_result,
     explain_repeats,
     explain_untried,
@@ -351,6 +352,9 @@ class Session:
             status, notes = "nothing meets the constraints", [*explain_no_result(trials), *notes]
         else:
             notes = [*self._narrowing_notes(best), *notes]
+            if best.is_source:
+                # A user who can accept a little more loss learns what it would gain.
+                notes += explain_nearest(trials)
         return RunResult(
             run=self.ctx.run,
             status=status,

@@ -156,12 +156,23 @@ def _states(runner: ModelRunner) -> set[int]:
     decoder = decoder_with(runner.inputs)
     if decoder is not None:
         fed_back.update(decoder.outputs(runner.outputs))
-    input_shapes = [list(spec.shape) for spec in runner.inputs if spec.shape and len(spec.shape) >= 2]
+    input_shapes = [spec.shape for spec in runner.inputs if spec.shape and len(spec.shape) >= 2]
     states = set()
     for index, output in enumerate(runner.session.get_outputs()):
-        if output.name in fed_back or (index > 0 and list(output.shape or ()) in input_shapes):
+        is_shaped_like_input = any(_may_feed(output.shape or (), shape) for shape in input_shapes)
+        if output.name in fed_back or (index > 0 and is_shaped_like_input):
             states.add(index)
     return states
+
+
+def _may_feed(output: Sequence[Dimension], shape: Sequence[Dimension]) -> bool:
+    """True if an output has the shape of an input, up to dimensions that exporters left open in the output."""
+    if list(output) == list(shape):
+        return True
+    if len(output) != len(shape):
+        return False
+    fixed = [(size, wanted) for size, wanted in zip(output, shape, strict=True) if isinstance(size, int)]
+    return all(size == wanted for size, wanted in fixed) and any(size > 1 for size, _ in fixed)
 
 
 def _distances(
