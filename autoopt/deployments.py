@@ -289,7 +289,7 @@ def _check_same_zoo(deployment: _Deployment) -> None:
 
 
 def _timezone(name: str | None) -> str:
-    """The given time zone, else that of TZ, else this machine's; UTC if its name is unknown."""
+    """The given time zone, else the one in TZ, else this machine's; UTC if its name is unknown."""
     zone = name or os.environ.get("TZ", "").removeprefix(":")
     if not zone or zone.startswith("/"):
         zone = str(Path(zone or "/etc/localtime").resolve()).partition("zoneinfo/")[2] or "UTC"

@@ -85,7 +85,7 @@ def root_to_store(root: str | None) -> str | None:
 _CHAINED = re.compile(r"::(?=[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::))")
 """Separates the parts of an fsspec address: `simplecache::zip://inner::https://host/file`."""
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:::[a-zA-Z0-9+.-]+)*:/{1,2}(?!/)[^\s'\"]+?(?=[:;,.)]*(?:[\s'\"]|$))")
-"""An address in a text, also with one slash, as a path has it. Punctuation at its end does not belong to it."""
+"""An address in a text, even with a single slash, as in a path. Punctuation at its end is not part of it."""
 _PROTOCOL = re.compile(r"[a-zA-Z0-9+.-]+")
 _MIN_SECRET_CHARS = 3
 _SCHEMES_WITH_USERS = frozenset(

@@ -35,7 +35,7 @@ SHARED_FOLDER = "AUTOOPT_SHARED_FOLDER"
 
 
 def make_working_folder(parent: Path) -> Path:
-    """Make a folder below `parent` for this process, and remove those of processes that have ended."""
+    """Make a folder below `parent` for this process, and remove the folders of processes that have ended."""
     parent.mkdir(parents=True, exist_ok=True)
     for folder in abandoned_folders(parent):
         shutil.rmtree(folder, ignore_errors=True)

@@ -46,7 +46,7 @@ class Example:
 
 @dataclass(frozen=True)
 class _Match:
-    """An example, the chain of a plan that is credited for it, and those of its values that the chain searches."""
+    """An example, the chain of a plan that is credited for it, and the example's values that the chain searches."""
 
     example: Example
     chain: Chain

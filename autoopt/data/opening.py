@@ -151,7 +151,7 @@ def _add_columns(params: dict[str, object], loader: str, config: DataConfig) -> 
 
 
 def _default_loader(config: DataConfig) -> ComponentConfig:
-    """The loader that the path or the Hugging Face shorthand stands for."""
+    """The loader for the path or the Hugging Face shorthand."""
     if config.data_name is not None:
         names = ("data_name", "subset", "split", "input_cols", "label_col")
         return ComponentConfig("huggingface", {name: getattr(config, name) for name in names})

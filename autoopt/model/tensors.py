@@ -73,7 +73,7 @@ def nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Yield all tensors: initializers and those in attributes, also the parts of sparse ones."""
+    """Yield all tensors: initializers and attributes, with the parts of sparse tensors."""
     for graph in graphs(model):
         yield from graph.initializer
         for sparse in graph.sparse_initializer:

@@ -128,7 +128,7 @@ def _goal(kind: str, fields: Section, place: Place, remarks: Remarks) -> _Goal |
 
 
 def _constraint(goal: _Goal, remarks: Remarks) -> dict[str, JsonValue]:
-    """The bound that a goal stands for; empty if it has none."""
+    """The bound that a goal sets; empty if it sets none."""
     value = goal.limit.get("value")
     if not isinstance(value, int | float):
         return {}

@@ -133,7 +133,7 @@ class PassInfo:
     """Empty, or the reason why the pass is not available here, with the command that installs it."""
     aliases: tuple[str, ...] = ()
     presets: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Parameters that the name in use stands for, if it is an alias; values that the user sets take precedence."""
+    """Parameters that the name in use implies, if it is an alias; values that the user sets take precedence."""
     origin: str = "built-in"
     """`built-in`, `plug-in DISTRIBUTION`, or the path of the user script."""
     source_digest: str = ""

@@ -52,7 +52,7 @@ def metric_axis(metric: str, low: float, high: float, count: int = 5, *, vertica
 
 
 def change_expression(metric: str) -> str:
-    """The Vega expression for the change that a ratio candidate / source stands for, such as `2x faster`."""
+    """The Vega expression that turns a ratio candidate / source into words such as `2x faster`."""
     words = words_of(metric)
     below, above = words.better.split()[0], words.worse.split()[0]
     if words in (THROUGHPUT, TOKENS):

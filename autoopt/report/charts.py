@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import altair as alt
 
 QUALITY_CHARTS = 2
-"""Number of quality metrics that get a chart of their own, in addition to those of objectives and constraints."""
+"""Number of quality metrics with a chart of their own, in addition to objectives and constraints."""
 FEASIBLE_KIND, INFEASIBLE_KIND, FRONT_KIND = "meets the constraints", "breaks a constraint", "Pareto front"
 SOURCE_KIND, BEST_KIND = "source", "best"
 KINDS = {

@@ -66,7 +66,7 @@ class Card:
     """The run; its baseline is the source model."""
     model: ModelResult
     name: str
-    """Name of the run: that of the model, maybe with a target."""
+    """Name of the run: the model's name, maybe with a target."""
     source: str
     """Path or URL of the source model; empty if unknown."""
     source_digest: str

@@ -80,7 +80,7 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
 
 
 def _position(name: str) -> int:
-    """The place of a section on the page; those of targets come before the lineage."""
+    """The place of a section on the page; sections of targets come before the lineage."""
     names = list(SECTIONS)
     return names.index(name if name in names else "effects")
 

@@ -50,7 +50,7 @@ class SweepFacts:
     nights: Mapping[str, Sequence[NightRatio]] = field(default_factory=dict)
     """Earlier good sweeps and this one by model, oldest first."""
     pages: Mapping[str, str] = field(default_factory=dict)
-    """Paths of the pages of runs, relative to that of the sweep, by the run's id."""
+    """Paths of the pages of runs, relative to the sweep's page, by the run's id."""
     time: float = 0.0
     """The beginning of the sweep, in seconds since 1970; 0 if it is not known."""
 

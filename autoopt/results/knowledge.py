@@ -66,7 +66,7 @@ class ModelFacts(StrictModel):
     """Facts about a model."""
 
     op_counts: Counts
-    """Nodes by operator; `custom` sums up those of other domains than ONNX's and onnxruntime's."""
+    """Nodes by operator; `custom` is the sum over domains other than ONNX's and onnxruntime's."""
     layer_parameters: Counts = Field(default_factory=dict)
     """Elements of the weights of layers by operator."""
     weight_dtypes: Counts = Field(default_factory=dict)

@@ -68,7 +68,7 @@ class MeasurementSummary:
     outputs: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     """Fidelity metrics by output."""
     kinds: Mapping[str, str] = field(default_factory=dict)
-    """The kind that each output counts as in `agreement`: classes, boxes, values, ..."""
+    """The kind of each output in `agreement`: classes, boxes, values, ..."""
 
     @property
     def busy(self) -> bool:

@@ -1,4 +1,4 @@
-"""The result of a run, also of a run over several targets."""
+"""The result of a run, over one target or several."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class SweepEntry:
         return "" if self.result is None else self.result.run
 
     def to_json(self) -> dict[str, object]:
-        """Convert to one flat object: the fields of the run, then those of the entry."""
+        """Convert to one flat object: the fields of the run, then the fields of the entry."""
         document: dict[str, object] = {
             "name": self.name,
             "path": self.path,

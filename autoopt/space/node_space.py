@@ -201,7 +201,7 @@ class NodeSpace:
         return tuple(map(tuple, map(self._group_points, groups)))
 
     def _searched_parents(self, name: str) -> set[str]:
-        """Searched parameters on which `name` depends, also through defaults that are not searched."""
+        """Searched parameters on which `name` depends, directly or through defaults that are not searched."""
         self.order  # noqa: B018  raises on a cycle, which would recurse for ever here
         searched: set[str] = set()
         for parent in self._parents.get(name, ()):

@@ -281,7 +281,7 @@ class Conditional(ByParents[Branch], SearchParameter):
         return tuple(values.values())
 
     def map(self, change: Callable[[SearchParameter], Branch]) -> Conditional:
-        """A copy whose branches went through `change`, those of nested conditions too; sentinels stay."""
+        """A copy with `change` applied to its branches and to the branches of nested conditions; sentinels stay."""
 
         def changed(branch: Branch) -> Branch:
             if isinstance(branch, Conditional):

@@ -1,4 +1,4 @@
-"""All mistakes of a DAG at once: those of its fields, of its passes' parameters, and the files that are missing."""
+"""All mistakes of a DAG at once: wrong fields, wrong parameters of passes, and missing files."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Decision:
     is_detail: bool = False
     """True for what the user cannot change or need not know before a run, which does not mention it."""
     tried: str = ""
-    """The passes or values that it leads to, in a few words: a run prints those of all decisions in one line."""
+    """The passes or values that it leads to, in a few words: a run prints all decisions in one line."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Alias:
-    """A name in the spec that stands for a pass with parameters."""
+    """A name in the spec for a pass with parameters."""
 
     written: str
     pass_name: str

@@ -166,5 +166,5 @@ def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy
 
 
 def _is_preparation(stage: Collection[str], nodes: Mapping[str, Template]) -> bool:
-    """Tell if a stage comes before the choice of a precision, as taking back that of the model does."""
+    """True if a stage comes before the choice of a precision, such as undoing the model's own quantization."""
     return "dequantize" in stage or not any(nodes[node].lossy for node in stage)

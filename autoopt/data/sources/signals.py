@@ -33,7 +33,7 @@ PIECE: Final = UsualSize(512, "32 ms of sound at 16 kHz")
 FRAMES: Final = UsualSize(200, "2 s of sound in frames of 10 ms")
 TOKENS: Final = UsualSize(32, "32 tokens")
 ONE_SOUND: Final = UsualSize(1, "of one sound")
-"""Batch of a recurrent state, whose first axis is that of the layers."""
+"""Batch axis of a recurrent state, whose first axis is the layers."""
 PIECES: Final = 32
 """Pieces of sound in one inference of a model that takes several."""
 SHORTEST_SOUND: Final = 2000
@@ -132,7 +132,7 @@ def _sound_axis(spec: InputSpec, is_streamed: bool) -> int | None:
 
 
 def _is_spectrum(spec: InputSpec) -> bool:
-    """True for an input of frames of a sound: by its name, or by that of an open dimension."""
+    """True for an input of frames of a sound, by its name or the name of an open dimension."""
     shape = spec.shape or ()
     if any(isinstance(size, str) and _FRAMES.search(size.lower()) for size in shape[1:]):
         return True

@@ -88,7 +88,7 @@ def convert(resources: Resources, name: str, file: Path) -> str:
 
 
 def _run(resources: Resources, name: str, digest: str, request: PassRequest) -> StepReply:
-    """Run the converter; raises an InputError if it fails. `digest` is that of the source's artifact."""
+    """Run the converter; raises an InputError if it fails. `digest` names the source's artifact."""
     limit = Limits().pass_seconds
     result = first_call(resources, RUN_PASSES, to_json(request), subject=lambda: digest, limit=limit)
     message = result.message or str(result.outcome)

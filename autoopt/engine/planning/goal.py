@@ -33,7 +33,7 @@ DEFAULT_QUALITY = {
     "perplexity": Constraint("perplexity", max_ratio=1.02),
     AGREEMENT: Constraint(AGREEMENT, min=0.98),
 }
-"""Default quality constraint by metric; `benchmarks/quality` calibrates that of data without labels."""
+"""Default quality constraint by metric; `benchmarks/quality` calibrates the one for data without labels."""
 
 
 Minimize: TypeAlias = Literal["latency", "size", "memory"]

@@ -268,7 +268,7 @@ def _factors(run: RunRecord, trial: TrialRecord, pass_runs: Mapping[str, PassRun
 
 
 def _quality_metric(trials: Sequence[TrialRecord]) -> str | None:
-    """The first metric of the trials that judges the outputs, if it is a share: those of other units do not compare."""
+    """The first metric of the trials that judges the outputs, if it is a share: other units cannot be compared."""
     for trial in trials:
         for name in trial.metrics:
             metric = known_metric(name)

@@ -215,7 +215,7 @@ def propose_for_set(request: PlanRequest) -> Draft:
 
 
 def largest_part(parts: Mapping[str, str]) -> str:
-    """Name of the largest model; one that cannot be read counts as empty."""
+    """Name of the largest model; a model that cannot be read counts as empty."""
     sizes = {}
     for name, path in parts.items():
         sizes[name] = Path(path).stat().st_size if Path(path).is_file() else 0

@@ -156,7 +156,7 @@ def _admit(pool: WorkerPool, model: str, digest: str, folder: Path) -> Path:
 
 
 def _changed_passes(steps: Sequence[RecipeStep]) -> dict[str, str]:
-    """The passes whose implementation is no longer the recorded one; those of a user script have its digest."""
+    """The passes whose implementation differs from the recorded one; passes of a user script have its digest."""
     changed = {}
     passes = registry()
     for step in steps:

@@ -57,7 +57,7 @@ def _measured(store: Store, run: RunRecord, target: str | None) -> tuple[RunReco
 
 
 def _model(store: Store, run: RunRecord, result: RunResult, trial: int | None) -> ModelResult:
-    """The best model, or that of a trial."""
+    """The best model, or a trial's model."""
     if result.parts and (trial is not None or result.is_interim):
         reason = (
             "the trials are those of its models" if trial is not None else "its models are not measured together yet"

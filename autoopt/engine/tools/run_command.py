@@ -12,7 +12,7 @@ Json: TypeAlias = Mapping[str, Any]
 _SEARCH_OPTIONS: Final = ("trials", "minutes", "strategy", "sampler", "seed")
 """Fields of the search section that have an option of their own."""
 _NAMES: Final = {"execution_provider": "ep", "label_col": "label", "labels": "label", "input_cols": "inputs"}
-"""Options whose name differs from that of the field."""
+"""Options whose name differs from the field's."""
 _LOADERS: Final = {
     "images": ("labels", "size", "scale", "mean", "std", "layout", "mode"),
     "sounds": ("labels", "scale", "sample_rate"),
@@ -68,7 +68,7 @@ def _options(request: Json) -> Iterator[str]:
 
 
 def _option(name: str, value: object) -> Sequence[str]:
-    """An option of the command line; `name` is that of the field."""
+    """An option of the command line; `name` is the field's name."""
     option = f"--{_NAMES.get(name, name).replace('_', '-')}"
     if value is True:
         return (option,)

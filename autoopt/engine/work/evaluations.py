@@ -46,7 +46,7 @@ class EvaluationOptions:
     screened: bool = False
     """Measure only as exactly as a search needs; the source model is measured in full all the same."""
     occasion: str = ""
-    """Distinguishes repeated measurements of a candidate, such as those of two nights."""
+    """Distinguishes repeated measurements of a candidate, such as on two nights."""
     round: int = 0
     """Number of the repeated measurement on this occasion; 0 for the first."""
 
@@ -265,7 +265,7 @@ def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[Evaluatio
 
 
 def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[EvaluationRecord, bool]:
-    """The figures of a candidate, and True if they were measured: not if those of an equal graph are known."""
+    """The figures of a candidate, and False if they were copied from an equal graph instead of measured."""
     request = request_to_meter(ctx, meter_run)
     if meter_run.candidate.key == ctx.problem.source.key or not request.compares_graphs:
         return _measure(ctx, request, meter_run, limit), True

@@ -38,7 +38,7 @@ class Rounds:
     metrics: tuple[str, ...]
     """Latency metrics."""
     occasion: str = ""
-    """Distinguishes these rounds from those of other runs, such as another night's."""
+    """Distinguishes these rounds from the rounds of other runs, such as another night's."""
     records: dict[str, list[EvaluationRecord]] = field(default_factory=dict)
     """All measurements of each candidate, the failed ones too, by its key."""
     failed: set[str] = field(default_factory=set)

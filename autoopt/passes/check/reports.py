@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OperatorCounts(Pass):
-    """Counts operators by type, including those of subgraphs; report `operator_counts`."""
+    """Counts operators by type, including subgraphs; report `operator_counts`."""
 
     analysis = True
 

@@ -65,7 +65,7 @@ class _Product:
     factor: float
     """The factor on the way from the cache to the product."""
     is_transposed: bool
-    """True if the last two axes are swapped on the way, as those of keys are."""
+    """True if the last two axes are swapped on the way, as for keys."""
 
 
 def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:

@@ -34,7 +34,7 @@ def replace_items(repeated: Any, items: Iterable[object]) -> None:  # noqa: ANN4
 
 
 def walk_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """Iterate over all nodes of a graph, those of subgraphs included."""
+    """Iterate over all nodes of a graph and its subgraphs."""
     for inner in walk_graphs(graph):
         yield from inner.node
 
@@ -50,7 +50,7 @@ def is_standard(node: NodeProto) -> bool:
 
 
 def op_counts(model: ModelProto) -> Counter[str]:
-    """Count operators, those of subgraphs included, by `op_name`."""
+    """Count operators by `op_name`, including subgraphs."""
     return Counter(map(op_name, walk_nodes(model.graph)))
 
 
@@ -70,13 +70,13 @@ def defined_names(graph: GraphProto) -> set[str]:
 
 
 def value_names(model: ModelProto) -> set[str]:
-    """Names of all values, those of subgraphs included."""
+    """Names of all values, including subgraphs."""
     names: set[str] = set()
     return names.union(*map(defined_names, walk_graphs(model.graph)))
 
 
 def read_names(main: GraphProto) -> set[str]:
-    """Names of the values that a node reads or that a graph returns, those of subgraphs included."""
+    """Names of the values that a node reads or that a graph returns, including subgraphs."""
     names: set[str] = set()
     for graph in walk_graphs(main):
         names.update(value.name for value in graph.output)

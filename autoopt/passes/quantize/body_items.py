@@ -180,7 +180,7 @@ def _has_layers(node: NodeProto, layers: Collection[str]) -> bool:
 
 
 def _drop_unread_constants(model: ModelProto) -> None:
-    """Drop the weights of the main graph that nothing reads any more."""
+    """Drop the weights of the main graph that nothing reads."""
     graph = model.graph
     needed = read_names(graph) | {value.name for value in graph.input}
     replace_items(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed])

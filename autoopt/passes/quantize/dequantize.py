@@ -168,7 +168,7 @@ class _Dequantizer:
         return arguments
 
     def _bias(self, name: str, scales: Sequence[str]) -> str | None:
-        """A bias, whose scale is the product of those of input and weights."""
+        """A bias, whose scale is the product of the scales of input and weights."""
         levels, one, other = map(self._floats.array, (name, *scales))
         if levels is None or one is None or other is None:
             return None

@@ -22,7 +22,7 @@ def dequantized(
 
 
 def _spread(values: np.ndarray, shape: tuple[int, ...], axis: int, block_size: int) -> np.ndarray:
-    """Scales or zero points in a shape that broadcasts to that of the weights."""
+    """Scales or zero points in a shape that broadcasts to the weights."""
     if block_size:
         repeated = np.repeat(values, block_size, axis)
         return np.take(repeated, range(shape[axis]), axis)

@@ -1,4 +1,4 @@
-"""Outputs of a model as plain arrays: sequences and maps, too."""
+"""Outputs of a model as plain arrays, including sequences and maps."""
 
 from __future__ import annotations
 

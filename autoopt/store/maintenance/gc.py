@@ -162,7 +162,7 @@ def _ended_runs(database: Database, connection: Connection) -> list[str]:
 
 
 def _delete_runs(connection: Connection, old: list[str]) -> list[str]:
-    """Delete runs, but those of releases, and those that other runs have as parts; returns the deleted ones."""
+    """Delete runs, except released ones and parts of other runs; returns the deleted ones."""
     released = released_runs(connection)
     old = [run for run in old if run not in released]
     heirs: dict[str, str] = {}

@@ -60,7 +60,7 @@ def evict(store: Store, limit: int, *, dry_run: bool = True) -> EvictionResult:
 
 
 class DiskUsage:
-    """The bytes of artifacts, of which those that are split may have weights in common."""
+    """The bytes of artifacts; split ones may have weights in common."""
 
     def __init__(self, store: SqlStore, sizes: Mapping[str, int]) -> None:
         """Add up artifacts, which would have these sizes alone."""

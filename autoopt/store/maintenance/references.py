@@ -16,7 +16,7 @@ from autoopt.store.sql import tables
 from autoopt.store.sql.store import SqlStore
 
 GRACE: Final = 3600.0
-"""Seconds since its last use in which an artifact stays in any case."""
+"""Seconds since its last use during which an artifact is never removed."""
 MARGIN: Final = 600.0
 """Seconds before the start of the oldest run under way that count as its own: it was being set up."""
 _DIGEST: Final = re.compile(r"\b[0-9a-f]{64}\b")

@@ -26,7 +26,7 @@ class Stats:
     evaluations: dict[str, int]
     """Evaluations by outcome."""
     artifact_bytes: int
-    """Bytes of the artifacts that are present, each by itself."""
+    """Bytes of the artifacts that are present, without sharing between them."""
     disk_bytes: int
     """Bytes of their files; large models share files of equal weights."""
     evicted: int

@@ -205,7 +205,7 @@ def _keys(trials: Iterable[Row], column: str) -> set[str]:
 
 
 def _results(connection: Connection, table: Table, runs: Set[str], keys: Set[str]) -> list[Row]:
-    """The finished results of runs, and those of others that their trials used."""
+    """The finished results of runs, and the results of other runs that their trials used."""
     keys_of_runs = connection.execute(select(table.c.key).where(table.c.run.in_(runs))).scalars()
     rows = _select(connection, table, "key", keys | set(keys_of_runs))
     return [row for row in rows if row["outcome"] is not None]

@@ -28,7 +28,7 @@ USUAL_PATIENCE: Final = 90.0
 BUSY_SECONDS: Final = 60.0
 """Time that a SQLite writer waits for the others."""
 CONNECT_ATTEMPTS: Final = 3
-"""Failed first connections after which the address counts as wrong."""
+"""Number of failed first connections after which the address counts as wrong."""
 # Without these, TCP waits for a machine that is gone for a quarter of an hour, and with nothing to send for two hours.
 _PROBES: Final = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 """Seconds and number of the probes of an idle connection."""

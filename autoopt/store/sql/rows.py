@@ -121,9 +121,9 @@ class Lookup:
     listing: str = ""
     """The remedy for an unknown name: where such rows are listed."""
     newest_by: str = ""
-    """The column whose largest value `latest` stands for; empty if there is no such name."""
+    """The column whose largest value is `latest`; empty if there is no such name."""
     newest_among: ColumnElement[bool] | None = None
-    """The rows that `latest` may stand for, if not all of them."""
+    """The rows among which `latest` is chosen, if not all of them."""
 
     def find(self, database: Database, name: str) -> RowMapping:
         """Find the one row that `name` stands for.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 RUN_TAG: Final = "autoopt.run"
 """Tag by which the runs of an earlier export are recognized."""
 QUIET: Final = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
-"""MLflow prints the address of every run, also of nested ones, where `--json` prints its document."""
+"""MLflow prints the address of every run, even nested ones, to the stream where `--json` prints its document."""
 RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 """Variable: number of retries. MLflow's default of 7 waits four minutes for a server that is not there."""
 BATCH: Final = 100

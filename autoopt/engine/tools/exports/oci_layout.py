@@ -75,7 +75,7 @@ def _add_package(layout: Path, folder: Path, release: Release) -> JsonObject:
 
 
 def _check_same(layout: Path, manifest: JsonObject, release: Release) -> None:
-    """Check that a manifest is that of this release."""
+    """Check that a manifest belongs to this release."""
     blob = layout / "blobs" / "sha256" / str(manifest["digest"]).removeprefix("sha256:")
     annotations = read_object(blob).get("annotations")
     if not isinstance(annotations, dict) or annotations.get(RELEASE) != release.name:

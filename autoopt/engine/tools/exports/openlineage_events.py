@@ -104,7 +104,7 @@ def _whole(part: ExportedRun) -> _Span:
 
 
 def _pieces(store: Store, part: ExportedRun) -> Iterator[_Span]:
-    """The pass runs that the trials of a run used, each once; those of earlier runs are included."""
+    """The pass runs that the trials of a run used, each once, including pass runs of earlier runs."""
     keys = dict.fromkeys(key for trial in part.trials for key in trial.trial.result.pass_runs)
     for piece in store.results.pass_runs(keys).values():
         outputs: tuple[str, ...] = ()
