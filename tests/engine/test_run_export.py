@@ -304,6 +304,17 @@ def test_an_output_folder_that_cannot_be_made_is_refused_before_the_run(out: str
         check_out(Path(out))
 
 
+def test_files_of_the_user_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    check_out(tmp_path)
+    (tmp_path / "README.md").write_text("mine")
+    (tmp_path / "model.onnx").write_bytes(b"mine")
+    with pytest.raises(InputError, match=r"files of yours that the results would replace \(model.onnx, README.md\)"):
+        check_out(tmp_path)
+    (tmp_path / "recipe.json").write_text('{"run": "1f2e3d4c5b6a"}')
+    check_out(tmp_path)  # they belong to an earlier package
+
+
 def test_inputs_that_a_model_takes_for_granted_are_recorded() -> None:
     narrowing = {"values": {"sr": 16000}, "shapes": {"x": [None, 4]}}
     steps = []

@@ -18,6 +18,7 @@ from autoopt.engine.run.output_folder import (
     INPUTS,
     RECIPE_FILE,
     SET_RECORD,
+    foreign_files,
     new_package,
     recipe_in,
     remove_package,
@@ -242,7 +243,7 @@ def export_to(store: Store, package: Package, out: Path) -> Path:
         return export(store, package, out)
     if out.is_dir():
         raise InputError("is a folder, not a .zip file", where=str(out))
-    check_out(out.absolute().parent)
+    check_writable(out.absolute().parent)
     with working_folder() as scratch, writing(out, "cannot write the results"):
         folder = scratch / out.stem
         export(store, package, folder)
@@ -285,7 +286,20 @@ def with_digest(recipe: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_out(out: Path) -> None:
-    """Check before a long run that its output folder can be made and written to; leave nothing behind.
+    """Check before a long run that its package can be written to a folder; leave nothing behind.
+
+    Raises:
+        InputError: see `check_writable`; or a package would replace files of the user.
+    """
+    check_writable(out)
+    foreign = foreign_files(out)
+    if foreign:
+        message = f"has files of yours that the results would replace ({', '.join(foreign)})"
+        raise InputError(message, where=str(out), remedy="name another folder")
+
+
+def check_writable(out: Path) -> None:
+    """Check that a folder can be made and written to; leave nothing behind.
 
     Raises:
         InputError: the path is a URL, a file or below one, leads over a link to nothing, or is not writable.

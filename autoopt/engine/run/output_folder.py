@@ -17,7 +17,7 @@ from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.files import MODEL, ORT_MODEL, files_in
 from autoopt.model.io import EXTERNAL_NAME
 from autoopt.model.model_set import MODEL_SET
-from autoopt.model.session_file import SESSION_FILE
+from autoopt.model.session_file import PIPELINE, SESSION_FILE
 from autoopt.report.formatting import short
 from autoopt.store import faults
 from autoopt.working_folder import working_folder
@@ -32,6 +32,10 @@ REPLACED: Final = (*ENTRIES, EXTERNAL_NAME, INPUTS)
 """Files that not every package has; those of an earlier one are removed, the entries first."""
 PACKAGE: Final = (*REPLACED, RECIPE_FILE, SESSION_FILE, "run.py", "requirements.txt", "README.md")
 """All files that the package of one model may have."""
+RECORDS: Final = (RECIPE_FILE, SET_RECORD)
+"""Files by which a folder is known to hold a package of autoopt; a new package begins with them."""
+PACKAGE_FILES: Final = (*REPLACED, *RECORDS, SESSION_FILE, PIPELINE, "README.md", "requirements.txt", "run.py")
+"""The files that a package may have at its top."""
 
 
 @contextmanager
@@ -49,11 +53,23 @@ def new_package(out: Path) -> Iterator[Path]:
         for name in files:
             if PurePosixPath(name).name in ENTRIES:
                 remove_package((out / name).parent)
-        # Within a model set, the parts come before the file that describes the whole.
-        for name in sorted(files, key=lambda name: (PurePosixPath(name).name in ENTRIES, name == MODEL_SET)):
+        for name in sorted(files, key=_place_in_order):
             faults.reached("within package")
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             files[name].replace(out / name)
+
+
+def _place_in_order(name: str) -> tuple[bool, bool, bool]:
+    """The key by which the files of a package are sorted: records first, what readers open last."""
+    # Within a model set, the parts come before the file that describes the whole.
+    return PurePosixPath(name).name in ENTRIES, name == MODEL_SET, name not in RECORDS
+
+
+def foreign_files(out: Path) -> list[str]:
+    """The user's own files in a folder that a package would replace; none if it holds a package of autoopt."""
+    if any("run" in read_object(out / name) for name in RECORDS):
+        return []
+    return [name for name in PACKAGE_FILES if (out / name).exists()]
 
 
 def shown_folder(out: Path) -> Path:

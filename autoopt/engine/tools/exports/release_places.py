@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from autoopt.engine.run.export import Package, check_out, export
+from autoopt.engine.run.export import Package, check_writable, export
 from autoopt.engine.tools.exports import mlflow_runs, object_store, oci_layout
 from autoopt.errors import InputError, writing
 from autoopt.json_codec import read_object
@@ -117,7 +117,7 @@ def _add_to_folder(package: Path, release: Release, folder: Path, *, for_hub: bo
 
     With `for_hub`, the copy is ready to be uploaded to the Hugging Face Hub.
     """
-    check_out(folder)
+    check_writable(folder)
     final = folder / str(release.number)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
