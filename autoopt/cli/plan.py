@@ -71,6 +71,7 @@ def plan(  # noqa: PLR0913  options of the command
         opener=_open_remote,
     )
     plans = make_plans(request)
+    limit = min(limit, sys.maxsize)
     if as_json:
         print_json(plans.to_json(limit))
         return

@@ -73,6 +73,7 @@ def test_a_refusal_falls_short(model: str, tmp_path: Path, capsys: pytest.Captur
         (["simplify", "--user-script", "nowhere.py"], "nowhere.py"),
         (["simplify", "--device", "tpu"], "device: must be"),
         (["static_quantization", "--data", "nowhere.npz"], "nowhere.npz: no such data file"),
+        (["dynamic_quantization", "-o", "/proc/x.onnx"], "/proc/x.onnx: cannot be written"),
     ],
 )
 def test_wrong_input(

@@ -151,6 +151,7 @@ def test_files_of_an_earlier_model_go_and_other_files_stay(
     (tmp_path / "out").mkdir()
     for name in ("model.onnx.data", "model.ort", "notes.txt"):
         (tmp_path / "out" / name).write_text("old")
+    (tmp_path / "out" / "recipe.json").write_text('{"run": "1f2e3d4c5b6a"}')
     assert call("export").code == 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"model.onnx", "notes.txt"} <= names
@@ -175,6 +176,7 @@ def test_a_trial_is_named_by_its_number(call: Callable[..., Any], filled: dict[s
     [
         (("latest", "1"), "has no model (odd); 'autoopt report' lists the trials"),
         (("latest", "7"), "has no trial 7"),
+        (("latest", 30 * "9"), "has no trial 999"),
         (("latest", "--target", "gpu"), "has no target 'gpu'; it has a single target"),
     ],
 )

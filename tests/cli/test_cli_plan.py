@@ -36,6 +36,7 @@ def test_json_is_one_document_with_the_six_chains(plan: Plan) -> None:
 
 
 def test_limit_lists_fewer_and_counts_all(plan: Plan) -> None:
+    assert plan(SIX, "--limit", 30 * "9") == plan(SIX)
     data = json.loads(plan(SIX, "--json", "--limit", "2").out)
     assert (len(data["chains"]), data["chain_count"], data["point_count"]) == (2, 6, 24)
 

@@ -51,7 +51,7 @@ def test_a_row_is_found_by_its_id_or_a_beginning(database_store: SqlStore) -> No
     assert DIGESTS.find(database_store.database, "latest")["digest"] == digest
 
 
-@pytest.mark.parametrize("name", ["", "%", "_", "\\", "zz"])
+@pytest.mark.parametrize("name", ["", "%", "_", "\\", "zz", 100_000 * "z"])
 def test_wildcards_of_sql_match_nothing(database_store: SqlStore, name: str) -> None:
     put(database_store, b"model")
     with pytest.raises(InputError, match="no artifact"):

@@ -12,7 +12,7 @@ from autoopt.dag.compiler.pruning import Facts
 from autoopt.dag.compiler.requirements import Requirements, pass_infos
 from autoopt.engine.work.environment import local_accelerator
 from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
-from autoopt.errors import InputError
+from autoopt.errors import InputError, writing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.model.fetch import fetch
 from autoopt.model.files import files_in, model_in
@@ -188,7 +188,8 @@ def copy_out(folder: Path, out: Path) -> list[Path]:
     """Copy a model's folder to the file `out`, and its external data beside that; return the files written.
 
     Raises:
-        InputError: `out` is a folder, or lies in one that does not exist, or its external data would replace a file.
+        InputError: `out` is a folder, or lies in one that does not exist, or its external data would replace a file,
+            or a file cannot be written.
     """
     home = out.absolute().parent
     if out.is_dir() or not home.is_dir():
@@ -201,9 +202,10 @@ def copy_out(folder: Path, out: Path) -> list[Path]:
         if (home / name).exists():
             raise InputError(f"{name} already exists", where=str(home), remedy="choose another folder")
         targets[file] = home / name
-    for file, target in targets.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
+    with writing(out):
+        for file, target in targets.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
     return list(targets.values())
 
 

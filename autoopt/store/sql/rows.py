@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Insert, RowMapping, Select, Table, bindparam, select
 from sqlalchemy.ext.compiler import compiles
@@ -20,6 +20,9 @@ Item = TypeVar("Item")
 Record = TypeVar("Record")
 Row: TypeAlias = dict[str, object]
 """Values to write, by column."""
+LONGEST_ID: Final = 64
+LARGEST: Final = 2**31 - 1
+"""The largest number that every supported database takes."""
 BATCH = 500
 """Parameters of one statement; every supported database takes this many."""
 
@@ -151,7 +154,7 @@ class Lookup:
                 newest = newest.where(self.newest_among)
             return connection.execute(newest).mappings().all()
         exact = connection.execute(select(table).where(key == name)).mappings().all()
-        if exact or not name:
+        if exact or not name or len(name) > LONGEST_ID:  # SQLite compares no beginnings of any length
             return exact
         # Three are enough to show that the beginning is ambiguous.
         similar = select(table).where(key.startswith(name, autoescape=True)).order_by(key).limit(3)

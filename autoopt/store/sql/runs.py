@@ -14,7 +14,7 @@ from autoopt.store.contracts import LEASE_SECONDS, RunStore
 from autoopt.store.records import ChainRecord, Json, RunRecord, RunStatus, new_id
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Lookup, batches, fetch_all, from_row, insert_if_absent, is_among, to_row
+from autoopt.store.sql.rows import LARGEST, Lookup, batches, fetch_all, from_row, insert_if_absent, is_among, to_row
 
 _T = tables.run.c
 _LOOKUP = Lookup(
@@ -95,7 +95,8 @@ class SqlRuns(RunStore):
         return self._read(query)
 
     def newest(self, limit: int) -> tuple[RunRecord, ...]:
-        return self._read(select(tables.run).where(_T.parent.is_(None)).order_by(_T.number.desc()).limit(limit))
+        query = select(tables.run).where(_T.parent.is_(None)).order_by(_T.number.desc())
+        return self._read(query.limit(min(limit, LARGEST)))
 
     def exists(self, prefix: str) -> bool:
         query = select(_T.id).where(_T.id.startswith(prefix, autoescape=True)).limit(1)

@@ -13,7 +13,7 @@ from autoopt.store.leases import is_abandoned
 from autoopt.store.records import TrialRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Row, RowInsert, fetch_all, from_row, insert_if_absent, to_row
+from autoopt.store.sql.rows import LARGEST, Row, RowInsert, fetch_all, from_row, insert_if_absent, to_row
 
 _T = tables.trial.c
 
@@ -95,7 +95,7 @@ class SqlTrials(TrialStore):
         return self._database.write(work)
 
     def get(self, run: str, number: int) -> TrialRecord:
-        rows = fetch_all(self._database, select(tables.trial).where(_T.run == run, _T.number == number))
+        rows = fetch_all(self._database, select(tables.trial).where(_T.run == run, _T.number == min(number, LARGEST)))
         if not rows:
             raise InputError(f"run {run!r} has no trial {number}")
         return _record(rows[0])
