@@ -95,8 +95,8 @@ class Study:
             return f"trial limit of {limit} reached"
         repeated = "1 repeat" if repeats == 1 else f"{repeats} repeats"
         if others >= limit:
-            return f"trial limit of {limit} reached, besides {repeated} of known models"
-        return f"trial limit of {limit} reached by {repeated} of known models"
+            return f"trial limit of {limit} reached; {repeated} of known models did not count"
+        return f"stopped after {repeated} of known models (limit {limit}, as for trials)"
 
     @property
     def trials(self) -> Sequence[Trial]:

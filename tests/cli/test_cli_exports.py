@@ -175,7 +175,7 @@ def test_a_trial_is_named_by_its_number(call: Callable[..., Any], filled: dict[s
     ("arguments", "message"),
     [
         (("latest", "1"), "has no model (odd); 'autoopt report' lists the trials"),
-        (("latest", "7"), "has no trial 7"),
+        (("latest", "7"), "has no trial 7; 'autoopt report' lists its trials"),
         (("latest", 30 * "9"), "has no trial 999"),
         (("latest", "--target", "gpu"), "has no target 'gpu'; it has a single target"),
     ],

@@ -97,7 +97,7 @@ class SqlTrials(TrialStore):
     def get(self, run: str, number: int) -> TrialRecord:
         rows = fetch_all(self._database, select(tables.trial).where(_T.run == run, _T.number == min(number, LARGEST)))
         if not rows:
-            raise InputError(f"run {run!r} has no trial {number}")
+            raise InputError(f"run {run!r} has no trial {number}", remedy="'autoopt report' lists its trials")
         return _record(rows[0])
 
     def all(self, run: str) -> tuple[TrialRecord, ...]:
