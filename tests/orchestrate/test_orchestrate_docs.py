@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,19 @@ def test_options_of_sweep_are_those_of_the_command(capsys: pytest.CaptureFixture
     for option in ("--only", "--resume", "--nightly", "--accept", "--schedule", "--timezone"):
         assert option in shown
         assert f"`{option}" in GUIDE
+
+
+def test_systemd_takes_the_service(tmp_path: Path) -> None:
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        pytest.skip("there is no systemd-analyze")
+    service = (ROOT / "scripts" / "systemd" / "autoopt.service").read_text()
+    program = shutil.which("true")
+    assert program is not None
+    # systemd wants the program to exist; this machine has it elsewhere.
+    unit = tmp_path / "autoopt.service"
+    unit.write_text(service.replace("/srv/autoopt/venv/bin/autoopt", program))
+    verified = subprocess.run([verify, "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert verified.returncode == 0
+    # It may report other units of this machine.
+    assert unit.name not in verified.stderr
