@@ -10,6 +10,7 @@ from autoopt.report.figures import first_objective
 from autoopt.report.formatting import counts_text, day_text, short
 from autoopt.report.steps import steps_text
 from autoopt.report.table import Table
+from autoopt.report.verdict import answer
 from autoopt.results import ModelResult, RunResult
 
 
@@ -49,6 +50,8 @@ def _row(run: RunRow) -> tuple[str, ...]:
 
 
 def _change(result: RunResult, best: ModelResult) -> str:
+    if answer(result) == "undecided":
+        return "undecided"
     if best.is_source:
         return "no gain"
     return change_text(first_objective(result).metric, best, result.baseline.metrics) or "-"

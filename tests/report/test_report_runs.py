@@ -40,3 +40,11 @@ def test_a_run_that_kept_the_source_has_no_gain(result: RunResult) -> None:
     kept = replace(result, best=replace(result.best, chain="source"))
     (row,) = runs_table([RunRow("ff", "quick", "cnn", "running", 0.0, kept)]).rows
     assert (row[4], row[6]) == ("running", "no gain")
+
+
+def test_a_run_that_could_not_decide_is_no_run_without_a_gain(result: RunResult) -> None:
+    assert result.best is not None
+    best = replace(result.best, chain="source")
+    undecided = replace(result, best=best, undecided="1 other candidate may be better")
+    (row,) = runs_table([RunRow("ff", "quick", "cnn", "finished", 0.0, undecided)]).rows
+    assert row[6] == "undecided"
