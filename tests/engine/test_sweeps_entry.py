@@ -70,6 +70,15 @@ def test_a_regressed_model_does_not_replace_the_good_one(tmp_path: Path) -> None
     assert exported.read_bytes() != b"the released model"
 
 
+def test_a_source_model_in_the_output_folder_is_not_replaced(tmp_path: Path) -> None:
+    source = write(mlp(), tmp_path / "out" / "mlp")
+    content = source.read_bytes()
+    entry = run(tmp_path, item_of(tmp_path, source))
+    assert (entry.name, entry.status) == ("mlp", "refused")
+    assert "has files of yours that the results would replace (model.onnx)" in entry.reason
+    assert source.read_bytes() == content
+
+
 def test_a_model_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"nonsense")
     entry = run(tmp_path, item_of(tmp_path, tmp_path / "bad.onnx"))

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from autoopt.engine.prepare import Prepared, prepare
+from autoopt.engine.run.export import check_out
 from autoopt.engine.sweeps.nightly import measure_again
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem
@@ -64,6 +65,8 @@ class ModelRunner:
         return replace(entry, seconds=round(time.monotonic() - began, 3))
 
     def _run(self, item: ZooItem, spec: DagSpec, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
+        if self.request.out is not None:
+            check_out(self.request.out / entry.name)
         with prepare(self.request.run_request(self.sweep, item, spec)) as session:
             try:
                 result = session.execute(self.search)
