@@ -22,7 +22,7 @@ def finished_search(home: Path, identity: str) -> str | None:
     """
     file = home / DATABASE_FILE
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=rw", uri=True)) as connection:
+        with closing(sqlite3.connect(f"file:{quote(bytes(file))}?mode=rw", uri=True)) as connection:
             rows = connection.execute(_QUERY, (identity,)).fetchall()
     except sqlite3.Error:
         return None

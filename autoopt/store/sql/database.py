@@ -331,7 +331,7 @@ def _read_only_url(url: URL) -> URL:
     file = Path(str(url.database))
     log = file.with_name(file.name + "-wal")
     query = {"mode": "ro"} if log.exists() and log.stat().st_size else {"immutable": "1"}
-    return url.set(database=f"file:{quote(str(file))}", query={**query, "uri": "true"})
+    return url.set(database=f"file:{quote(bytes(file))}", query={**query, "uri": "true"})
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
