@@ -12,6 +12,7 @@ from autoopt.engine.run.opening import is_complete
 from autoopt.engine.run.output_folder import PACKAGE
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.answers import (
+    PATIENCE,
     Answer,
     Command,
     content_digest,
@@ -25,6 +26,8 @@ from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec.proposal_options import names_model
 from autoopt.store.finished_search import finished_search
+from autoopt.workers import Gate
+from autoopt.workers.gate import report_waiting
 
 
 def record_answer(session: Session, request: RunRequest, result: RunResult) -> None:
@@ -40,14 +43,15 @@ def record_answer(session: Session, request: RunRequest, result: RunResult) -> N
     stored = finished_search(home, identity)
     if stored is None or json.loads(stored)["run"] != result.run:
         return
-    inputs = _inputs(session, request, command)
-    # What was downloaded may be another file at the next download.
-    if not all(inputs.values()) or any(Path(path).is_relative_to(home / "downloads") for path in inputs):
-        return
     assert request.out is not None, "the command line always exports"
     package = [str((request.out / name).absolute()) for name in PACKAGE]
-    contents = {**inputs, **{path: content_digest(path) for path in package}}
-    answer = Answer(identity, digest_json(stored), surroundings(), contents, document)
+    with Gate(waiting=report_waiting).brief_work(PATIENCE):  # reading much disturbs what is measured meanwhile
+        inputs = _inputs(session, request, command)
+        # What was downloaded may be another file at the next download.
+        if not all(inputs.values()) or any(Path(path).is_relative_to(home / "downloads") for path in inputs):
+            return
+        outputs = {path: content_digest(path) for path in package}
+    answer = Answer(identity, digest_json(stored), surroundings(), {**inputs, **outputs}, document)
     store_answer(home, command, answer)
 
 

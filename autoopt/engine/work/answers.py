@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,10 @@ FORMAT: Final = 1
 """Raised whenever the meaning of an answer changes."""
 MAX_DAG_BYTES: Final = 1 << 20
 """No DAG is larger; models are digested only when they are read."""
+UNNOTICED_BYTES: Final = 16 << 20
+"""Bytes that are read without regard to measurements of other runs."""
+PATIENCE: Final = 3.0
+"""Seconds to wait for such measurements before reading more."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,9 @@ def look_up_answer(home: Path, command: Command) -> Mapping[str, object] | None:
     stored = finished_search(home, answer.identity)
     if stored is None or digest_json(stored) != answer.stored or answer.surroundings != surroundings():
         return None
-    if any(content_digest(path) != digest for path, digest in answer.contents.items()):
-        return None
+    with _beside_measurements(answer.contents):
+        if any(content_digest(path) != digest for path, digest in answer.contents.items()):
+            return None
     with suppress(OSError):
         os.utime(folder)  # `store gc` removes what has not been used for a week
     return answer.result
@@ -93,6 +98,18 @@ def store_answer(home: Path, command: Command, answer: Answer) -> None:
 
 def _folder(home: Path, command: Command) -> Path:
     return home / READINGS / command.digest
+
+
+def _beside_measurements(paths: Iterable[str]) -> AbstractContextManager[None]:
+    """A context for reading these files and folders: much of it waits a moment for what is measured on the machine."""
+    existing = list(filter(os.path.exists, paths))
+    has_folders = any(map(os.path.isdir, existing))
+    if not has_folders and sum(map(os.path.getsize, existing)) <= UNNOTICED_BYTES:
+        return nullcontext()
+    # Imported only now: it takes as long as the rest of a small command.
+    from autoopt.workers.gate import Gate, report_waiting
+
+    return Gate(waiting=report_waiting).brief_work(PATIENCE)
 
 
 def content_digest(path: str) -> str:
