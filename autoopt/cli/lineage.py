@@ -76,7 +76,7 @@ def _document(store: Store, model: Candidate | str) -> dict[str, Any]:
     """The lineage of a model as JSON."""
     trace = store.lineage.trace(model)
     document = trace.to_json()
-    _add_ratios(store, document)
+    _add_measurements(store, document)
     runs = {step.run for step in trace.steps if step.run}
     imported = sorted({store.runs.get(run).imported for run in runs} - {""})
     if imported:
@@ -84,17 +84,21 @@ def _document(store: Store, model: Candidate | str) -> dict[str, Any]:
     return document
 
 
-def _add_ratios(store: Store, document: dict[str, Any]) -> None:
-    """Add the last measured ratios to the source of each step's result, where there are any, to the step."""
+def _add_measurements(store: Store, document: dict[str, Any]) -> None:
+    """Add the last measured metrics and ratios to the source of each step's result, where there are any."""
     from autoopt.model.candidate import Candidate
 
     for step in document.get("steps") or ():
         ratios: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for evaluation in store.results.evaluations_of(Candidate(step["output"], step.get("session_options") or {})):
             if evaluation.outcome.good:
                 ratios.update({name: ratio.value for name, ratio in evaluation.ratios.items()})
+                metrics.update({name: metric.value for name, metric in evaluation.metrics.items()})
         if ratios:
             step["ratios"] = ratios
+        if metrics:
+            step["metrics"] = metrics
 
 
 def resolve(store: Store, what: str, target: str | None) -> Candidate | str:

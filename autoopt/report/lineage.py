@@ -7,7 +7,8 @@ from typing import Any, TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import is_ratio_metric
-from autoopt.report.formatting import bytes_text, settings_text, short, value_text
+from autoopt.report.figures import is_quality
+from autoopt.report.formatting import bytes_text, metric_text, settings_text, short, value_text
 from autoopt.report.run_facts import ModelFacts
 from autoopt.report.table import Table, write_lines
 
@@ -39,12 +40,17 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _outcome_lines(step: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each set of parameters that was given up, and one for the ratios that were measured."""
+    """Yield a line for each set of parameters that was given up, and one for what was measured."""
     for attempt in step.get("attempts") or ():
         yield f"     gave up {params_of_step(attempt)}: {one_line(str(attempt.get('reason', '')))}"
     ratios = [f"{name} {ratio:.3g}x" for name, ratio in (step.get("ratios") or {}).items() if is_ratio_metric(name)]
-    if ratios:
-        yield f"     measured: {', '.join(ratios)} of the source"
+    metrics = (step.get("metrics") or {}).items()
+    qualities = [f"{name} {metric_text(name, value)}" for name, value in metrics if is_quality(name)]
+    texts = [f"{', '.join(ratios)} of the source"] if ratios else []
+    if qualities:
+        texts.append(", ".join(qualities))
+    if texts:
+        yield f"     measured: {'; '.join(texts)}"
 
 
 def _step_line(place: str, step: Mapping[str, Any]) -> str:

@@ -56,9 +56,12 @@ def test_conversion_given_up_parameters_and_analyses_are_shown() -> None:
     assert lines[-3:-1] == [f"  operator_counts of {'a' * 12}", '     operator_counts: {"Conv": 2}']
 
 
-def test_measured_steps_have_their_ratios() -> None:
+def test_measured_steps_have_their_ratios_and_their_quality() -> None:
     measured = step("fold", "a" * 64, "b" * 64, ratios={"latency_p50": 0.5, "accuracy": 0.99})
     assert "     measured: latency_p50 0.5x of the source" in lineage_lines({**DOCUMENT, "steps": [measured]})
+    judged = {**measured, "metrics": {"latency_p50": 1.0, "accuracy": 0.75}}
+    line = "     measured: latency_p50 0.5x of the source; accuracy 0.7500"
+    assert line in lineage_lines({**DOCUMENT, "steps": [judged]})
 
 
 def test_operators_that_stay_are_no_change() -> None:
