@@ -64,7 +64,7 @@ def test_odd_data_is_noted(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", other=odd, labels=np.full(20, 77))
     notes = " ".join(go(DAG, model=mlp_file, data=str(tmp_path / "d.npz")).notes)
     assert "using array 'other' as the model's input 'x'" in notes
-    assert "NaN or infinite" in notes
+    assert "WARNING: the array for 'x' contains NaN or infinite values; leave these items out" in notes
     assert "check that the labels belong to this data" in notes
 
 

@@ -9,6 +9,7 @@ from autoopt.data.decoder import Decoder, decoder_with
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import InputError, one_line
 from autoopt.model.inspection import Inspection, ValueSpec
+from autoopt.results.run import WARNING
 
 CHANNELS = (1, 3, 4)
 """Numbers of channels that images have."""
@@ -104,7 +105,10 @@ def _check_array(
     """
     _check_shape(spec, column, description.loader, place)
     array = f"data: the array for {one_line(spec.name)!r}"
-    notes = [f"{array} contains NaN or infinite values"] if column.finite is False else []
+    notes = []
+    if column.finite is False:
+        text = f"the array for {one_line(spec.name)!r} contains NaN or infinite values"
+        notes.append(f"{WARNING}{text}; leave these items out")
     cast = _cast_note(spec, column, place)
     if cast:
         notes.append(f"{array} {cast}")
