@@ -73,6 +73,12 @@ def test_models_with_convolutions_begin_with_static_quantization() -> None:
     assert [chain for chain in lossy if chain in ("static", "dynamic")] == ["static", "dynamic"]
 
 
+def test_convolutions_with_the_least_work_are_left_in_float_early() -> None:
+    points = first(CNN)["names -> simplify -> fold -> selective"]
+    ranked = [(values["exclude_worst"], values["rank_by"]) for values in points]
+    assert ranked == [(2, "noise_for_work"), (2, "noise_for_work"), (3, "work")]
+
+
 @pytest.mark.parametrize(("conv", "weight"), [(69, 1.0), (70, 0.99)])
 def test_dynamic_quantization_comes_late_where_convolutions_do_most_of_the_work(conv: int, weight: float) -> None:
     _, plan = proposed(model("Conv", "MatMul", "Relu", layer_work={"Conv": conv, "MatMul": 100 - conv}))
