@@ -36,17 +36,28 @@ class Settings:
         """Read the settings from `environ`; empty variables count as not set.
 
         Raises:
-            InputError: `AUTOOPT_PATIENCE` is no number.
+            InputError: `AUTOOPT_PATIENCE` is no number, or the home's name is not Unicode.
         """
         gate = environ.get("AUTOOPT_GATE")
         return Settings(
-            home=Path(environ.get("AUTOOPT_HOME") or ".autoopt").expanduser().absolute(),
+            home=_home(environ.get("AUTOOPT_HOME") or ".autoopt"),
             db_url=environ.get("AUTOOPT_DB_URL") or None,
             data_root=environ.get("AUTOOPT_DATA_ROOT") or None,
             artifacts_url=environ.get("AUTOOPT_ARTIFACTS_URL") or None,
             gate=Path(gate).absolute() if gate else None,
             patience=_seconds(environ.get("AUTOOPT_PATIENCE")),
         )
+
+
+def _home(name: str) -> Path:
+    folder = Path(name).expanduser().absolute()
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        # onnxruntime opens no file with such a path.
+        remedy = "use another folder, or a locale that knows its characters"
+        raise InputError("its name is not Unicode", where=f"AUTOOPT_HOME={folder}", remedy=remedy) from None
+    return folder
 
 
 def _seconds(text: str | None) -> float | None:

@@ -21,6 +21,15 @@ def test_the_module_runs_the_command_line_and_returns_its_exit_code() -> None:
     assert wrong.stderr.count("\n") == 1
 
 
+def test_a_reader_that_ends_early_is_no_result_that_falls_short() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "autoopt", "passes", "list", "--json"]
+    with os.fdopen(writing, "wb") as stream:
+        done = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, timeout=HANG_SECONDS, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 CODE_FROM_TEXT = 'exec("signal.raise_signal(number)")'
 CLASS = """
 class Named:

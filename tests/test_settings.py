@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import quote
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from autoopt.errors import InputError
 from autoopt.settings import (
     Settings,
     redacted,
@@ -128,6 +130,11 @@ def test_addresses_in_an_error_lose_their_secrets(text: str, shown: str) -> None
 )
 def test_a_root_with_a_secret_is_not_stored(root: str | None, stored: str | None) -> None:
     assert root_to_store(root) == stored
+
+
+def test_a_home_that_no_runtime_can_open_is_refused() -> None:
+    with pytest.raises(InputError, match=r"its name is not Unicode; use another folder"):
+        Settings.read({"AUTOOPT_HOME": os.fsdecode(b"/tmp/n_\xff")})
 
 
 def test_data_start_from_a_folder_or_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

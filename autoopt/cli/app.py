@@ -313,7 +313,12 @@ def _call(arguments: list[str]) -> int:
     words = [argument for argument in given if not argument.startswith("-")]
     name = words[0] if words and words[0] in COMMANDS else None
     command = typer.main.get_command(build(name))
-    code = command.main(args=arguments, prog_name="autoopt", standalone_mode=False)
+    try:
+        code = command.main(args=arguments, prog_name="autoopt", standalone_mode=False)
+    except SystemExit as error:  # the parser exits with 1 if nobody reads standard output any more
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None
+        raise
     if isinstance(code, int):
         return code
     return 0
