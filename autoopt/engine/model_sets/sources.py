@@ -149,7 +149,7 @@ def _checked(config: object, description: ModelSet, resources: Resources) -> Dat
         if name not in columns and not (len(needed) == len(columns) == 1):
             message = f"no array {name!r} for {target}; the data has: {', '.join(columns) or 'none'}"
             remedy = "name the array so, or say which model gives it: connections: {PART.INPUT: PART.OUTPUT}"
-            raise InputError(message, where=f"{source.place}:1: data", remedy=remedy)
+            raise InputError(message, where=f"{source.place}: data", remedy=remedy)
     return source
 
 
