@@ -147,7 +147,8 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
 
     def command(service: str) -> tuple[list[str], dict[str, str]]:
         words = [interpolated(w, SECRETS) for w in compose["services"][service]["entrypoint"]]
-        here = {"0.0.0.0": "127.0.0.1", "4200": str(port), "4201": str(checks["zoos"]), "/work/out": str(tmp_path)}
+        here = {"0.0.0.0": "127.0.0.1", "4200": str(port), "4201": str(checks["zoos"])}
+        here["/work/out"] = str(tmp_path / "out")
         words = [{**here, "/models/zoo.yaml": str(tmp_path / "zoo.yaml")}.get(w, w) for w in words]
         program = [sys.executable, *words[1:]] if words[0] == "python" else [sys.executable, "-m", *words]
         own = settings_of(compose, service, port, database)
