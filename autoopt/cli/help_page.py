@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -22,10 +24,22 @@ OPTIONS: Final = "Options"
 """Title of the options without a group."""
 
 
+class Formatter(Protocol):
+    """The part of the formatter of help pages that is used here; typer does not export its class."""
+
+    width: int
+
+    def section(self, name: str) -> AbstractContextManager[None]:
+        """A context for writing below a title."""
+
+    def write_dl(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Write names with their texts, in two columns."""
+
+
 class HelpCommand(TyperCommand):
     """A command whose options may be in groups (`rich_help_panel`)."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  typer exports neither type
+    def format_options(self, ctx: typer.Context, formatter: Formatter) -> None:  # type: ignore[override]
         """Write arguments, and options by group."""
         _write_parameters(self, ctx, formatter)
 
@@ -33,7 +47,7 @@ class HelpCommand(TyperCommand):
 class HelpGroup(TyperGroup):
     """A command with commands, which may be in groups (`rich_help_panel`)."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+    def format_options(self, ctx: typer.Context, formatter: Formatter) -> None:  # type: ignore[override]
         """Write options and commands."""
         _write_parameters(self, ctx, formatter)
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -55,7 +69,7 @@ def set_help_pages(app: typer.Typer) -> None:
             set_help_pages(group.typer_instance)
 
 
-def _write_parameters(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+def _write_parameters(command: TyperCommand | TyperGroup, ctx: typer.Context, formatter: Formatter) -> None:
     groups: dict[str, list[tuple[str, str]]] = {}
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)
@@ -74,7 +88,7 @@ def _write_parameters(command: TyperCommand | TyperGroup, ctx: Any, formatter: A
 
 def _write_groups(
     groups: dict[str, list[tuple[str, str]]],
-    formatter: Any,  # noqa: ANN401
+    formatter: Formatter,
     width: int = 0,
 ) -> None:
     """Write each group below its title, names with at least `width` characters."""

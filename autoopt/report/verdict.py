@@ -109,7 +109,7 @@ def _broken_text(trials: int) -> str:
 
 
 def _time_lines(result: RunResult) -> list[str]:
-    """What a run whose time was up may still find."""
+    """Say what a run that ran out of time might still have gained."""
     if not result.time_was_up:
         return []
     trials = plural(result.trial_counts.get("total", 0), "trial")

@@ -158,7 +158,7 @@ def without_event(client: httpx.Client, ended: set[str]) -> int:
 
 @dataclass(frozen=True)
 class ChainRun:
-    """When a chain's flow run was due, taken by a worker, begun and ended, in seconds."""
+    """Times at which a chain's flow run was due, taken by a worker, begun and ended, in seconds."""
 
     due: float
     taken: float

@@ -47,14 +47,24 @@ def test_candidates_that_differ_on_one_thread_differ_by_about_that_however_noisy
     assert half_width(faster) > 1.9 * 0.07  # the difference from several threads is still in the ratio to the source
 
 
-@pytest.mark.parametrize(
-    ("on_one_thread", "on_two_threads"),
-    [(0.57, 0.74), (0.79, 0.93), (0.40, 0.45), (0.49, 0.69), (0.36, 0.37), (0.58, 0.58), (1.54, 1.54)],
+MEASURED = (
+    *((0.566, 0.744), (0.567, 0.740), (0.525, 0.739)),  # a CNN of 0.24 ms
+    *((0.701, 0.817), (0.791, 0.930), (1.082, 1.057), (0.914, 1.024)),  # LSTMs of 0.06 and 0.09 ms
+    *((0.440, 0.524), (0.396, 0.451), (0.439, 0.532)),  # 8 ms
+    *((0.487, 0.688), (0.744, 1.111), (0.755, 1.072), (0.609, 0.676)),  # a transformer of 1.3 ms
+    *((0.363, 0.376), (0.361, 0.365)),  # a CNN of 58 ms
+    *((0.58, 0.58), (0.59, 0.58), (0.60, 0.55), (0.61, 0.55), (0.79, 0.80), (0.85, 0.80)),  # another machine
 )
-def test_intervals_hold_the_ratios_on_two_threads_of_idle_machines(on_one_thread: float, on_two_threads: float) -> None:
-    expected = on_several_threads(estimate(on_one_thread, 0.02))
-    combined = TwoRatios(estimate(on_two_threads, 2.0), expected).combined()
-    assert combined.low <= on_two_threads <= combined.high
+"""Ratios of candidates on one thread, and on two threads of idle machines (benchmarks/measurement/README.md)."""
+
+
+def test_intervals_hold_nine_of_ten_ratios_on_two_threads_of_idle_machines() -> None:
+    inside = []
+    for on_one_thread, on_two_threads in MEASURED:
+        unknown = Estimate(1.0, 0.001, 1000.0)
+        combined = TwoRatios(unknown, on_several_threads(estimate(on_one_thread, 0.0))).combined()
+        inside.append(combined.low <= on_two_threads <= combined.high)
+    assert sum(inside) >= 0.9 * len(MEASURED)
 
 
 def test_both_are_read_from_the_details_of_a_measurement() -> None:

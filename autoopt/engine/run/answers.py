@@ -9,7 +9,7 @@ from autoopt.data import DataConfig
 from autoopt.data.digest import digest as digest_data
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.opening import is_complete
-from autoopt.engine.run.output_folder import PACKAGE
+from autoopt.engine.run.output_folder import PACKAGE_FILES
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.answers import (
     PATIENCE,
@@ -44,7 +44,7 @@ def record_answer(session: Session, request: RunRequest, result: RunResult) -> N
     if stored is None or json.loads(stored)["run"] != result.run:
         return
     assert request.out is not None, "the command line always exports"
-    package = [str((request.out / name).absolute()) for name in PACKAGE]
+    package = [str((request.out / name).absolute()) for name in PACKAGE_FILES]
     with Gate(waiting=report_waiting).brief_work(PATIENCE):  # reading much disturbs what is measured meanwhile
         inputs = _inputs(session, request, command)
         # What was downloaded may be another file at the next download.

@@ -30,8 +30,6 @@ ENTRIES: Final = (MODEL_SET, MODEL, ORT_MODEL)
 """The files that a reader opens."""
 REPLACED: Final = (*ENTRIES, EXTERNAL_NAME, INPUTS)
 """Files that not every package has; those of an earlier one are removed, the entries first."""
-PACKAGE: Final = (*REPLACED, RECIPE_FILE, SESSION_FILE, "run.py", "requirements.txt", "README.md")
-"""All files that the package of one model may have."""
 RECORDS: Final = (RECIPE_FILE, SET_RECORD)
 """Files by which a folder is known to hold a package of autoopt; a new package begins with them."""
 PACKAGE_FILES: Final = (*REPLACED, *RECORDS, SESSION_FILE, PIPELINE, "README.md", "requirements.txt", "run.py")

@@ -31,8 +31,8 @@ EMBEDDING_NAMES: Final = re.compile(
 FEWEST_FEATURES: Final = 32
 """Numbers for each item, or for each token, from which an output may be an embedding."""
 LEAST_PEAK: Final = 2.0
-"""How much farther from the mean the highest of many logits is than the lowest, at least. Classifiers push one class
-up: 3.0 for the 214 file types of magika. Embeddings have no such side: 1.3 for the 96 numbers of openwakeword's."""
+"""Least distance of the highest of many logits from their mean, relative to the lowest one's. Classifiers push one
+class up: 3.0 for the 214 file types of magika. Embeddings have no such side: 1.3 for openwakeword's 96 numbers."""
 POSITIVE_COORDINATES: Final = 0.9
 """Least share of non-negative coordinates at which pairs or triples of numbers count as keypoints."""
 DECIDED: Final = 0.9

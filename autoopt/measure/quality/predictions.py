@@ -123,7 +123,7 @@ def predictions_of(request: MeasureRequest, model: ModelFile, items: Sequence[It
     """
     post_process = post_processor(request.data) if request.data else None
     if post_process is not None:
-        return [stack_or_list(list(map(post_process, items)))]  # type: ignore[arg-type]  # also lists and maps
+        return [stack_or_list([post_process(item) for item in items])]  # type: ignore[arg-type]  # also lists and maps
     columns = [stack_or_list(list(map(plain, values))) for values in zip(*items, strict=True)]
     chosen = request.settings.task_output
     if chosen is None:
