@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
+from autoopt.errors import ConfigError
 from autoopt.json_codec import JsonValue
 from autoopt.spec.source import Place, Source
 
@@ -139,14 +140,22 @@ class Remarks:
     """Collects remarks, each one line, with the line of the field that it is about."""
 
     source: Source
-    _by_line: list[tuple[int, str]] = field(default_factory=list)
+    _errors: dict[str, ConfigError] = field(default_factory=dict)
 
     def add(self, place: Place, what: str, remedy: str = "") -> None:
         """Add a remark on a field, unless there is the same one already."""
-        remark = (self.source.line(place), str(self.source.error(place, what, remedy)))
-        if remark not in self._by_line:
-            self._by_line.append(remark)
+        remark = self.source.error(place, what, remedy)
+        self._errors.setdefault(str(remark), remark)
 
     def texts(self) -> tuple[str, ...]:
         """All remarks in the order of their lines."""
-        return tuple(text for _, text in sorted(self._by_line, key=lambda remark: remark[0]))
+        return tuple(map(str, self._in_order()))
+
+    def refusal(self, place: Place, what: str, remedy: str) -> ConfigError:
+        """The error that ends a conversion, followed by all remarks so far."""
+        error = self.source.error(place, what, remedy)
+        error.others = tuple(self._in_order())
+        return error
+
+    def _in_order(self) -> list[ConfigError]:
+        return sorted(self._errors.values(), key=lambda remark: remark.line)

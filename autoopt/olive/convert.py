@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from autoopt.errors import InputError
+from autoopt.errors import ConfigError
 from autoopt.json_codec import JsonValue
 from autoopt.olive.config import OliveConfig, Remarks, section
 from autoopt.olive.data import data_settings
@@ -18,6 +18,7 @@ from autoopt.spec.dag import load_dag
 from autoopt.spec.reader import read_document
 from autoopt.spec.strict_model import name_from
 
+_PROPOSES: Final = "'autoopt run MODEL' proposes passes for a model"
 _NOT_NEEDED: Final = {
     "packaging_config": "out/ is a package, and 'autoopt export' writes one for any trial",
     "azureml_client": "docs/operating.md shows how to use several machines",
@@ -39,19 +40,24 @@ def convert(file: Path, folder: Path) -> Conversion:
     """Convert a configuration into a dag.yaml in `folder`, which its paths are relative to.
 
     Raises:
-        ConfigError: the file is not JSON or YAML.
-        InputError: it has no passes, or none of them has an equivalent.
+        ConfigError: the file is not JSON or YAML, has no passes, or none of them has an equivalent; it has a value
+            that dag.yaml cannot have either, such as a placeholder.
     """
     document = read_document(file)
     config = OliveConfig.read(document.value)
-    if not config.slots:
-        remedy = "an Olive configuration has passes; 'autoopt run MODEL' proposes them for a model"
-        raise InputError("has no passes", where=str(file), remedy=remedy)
     remarks = Remarks(document.source)
+    if not config.slots:
+        what = "has no passes"
+        if config.root.get("auto_optimizer_config"):
+            what = "has no passes, because Olive chooses them itself"
+        raise remarks.refusal((), what, _PROPOSES)
     graph = graph_of(config, remarks)
     if not graph.nodes:
-        remedy = "'autoopt run MODEL' proposes passes; " + "; ".join(remarks.texts())
-        raise InputError("none of its passes has an equivalent", where=str(file), remedy=remedy)
+        raise remarks.refusal(("passes",), "none of its passes has an equivalent", _PROPOSES)
+    fields = graph.fields(config.flows)
+    if not fields["passes"]:
+        what = "names no pass that has an equivalent"
+        raise remarks.refusal(("pass_flows",), what, "remove it to convert all passes")
     dag: dict[str, JsonValue] = {"name": _name(config, file)}
     model = _model(config, file, folder, remarks)
     if model:
@@ -59,7 +65,7 @@ def convert(file: Path, folder: Path) -> Conversion:
     sections = {
         "data": data_settings(config, remarks),
         **target_and_host(config, remarks),
-        **graph.fields(config.flows),
+        **fields,
         **goals(config, remarks),
         "search": search_settings(config, remarks),
     }
@@ -67,7 +73,10 @@ def convert(file: Path, folder: Path) -> Conversion:
     for name, remedy in _NOT_NEEDED.items():
         if config.root.get(name):
             remarks.add((name,), "has no equivalent", remedy)
-    load_dag(dag)  # a mistake here is a bug of the conversion, not of the user
+    try:
+        load_dag(dag)
+    except ConfigError as error:
+        raise remarks.refusal((), f"gives a wrong {error.field}: {error.what}", error.remedy) from error
     return Conversion(dag, remarks.texts())
 
 
@@ -85,7 +94,7 @@ def _model(config: OliveConfig, file: Path, folder: Path, remarks: Remarks) -> s
             return path
         return os.path.relpath(file.parent / path, folder)
     if kind == "hfmodel" or section(model.get("hf_config")):
-        name = path or section(model.get("hf_config")).get("model_name")
+        name = path if isinstance(path, str) else section(model.get("hf_config")).get("model_name", "MODEL")
         remedy = f"export it: optimum-cli export onnx --model {name} exported/; then pass --model exported/model.onnx"
         remarks.add(("input_model",), "is not an ONNX model", remedy)
     elif model:

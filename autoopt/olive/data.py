@@ -92,7 +92,7 @@ def _hub(load: Section, fields: Section, place: Place, remarks: Remarks) -> Sect
     if isinstance(batch, int) and batch > 1:
         content["batch_size"] = batch
     step, script = str(steps.get("type") or ""), fields.get("user_script")
-    if script and step and step not in _TEXT_STEPS:
+    if script and step and step not in (*_TEXT_STEPS, "skip_pre_process"):
         remedy = "register it with @register_pre_process (docs/measuring.md), or save the data as .npz"
         remarks.add(place, f"pre-processing {step!r} of {script} is not converted", remedy)
     elif columns:

@@ -31,7 +31,8 @@ CalibMovingAverage | moving_average |
 sym | is_symmetric |
 symmetric | is_symmetric |
 group_size | block_size |
-algorithm | algorithm | {"DEFAULT": "default", "RTN": "rtn", "HQQ": "hqq"}
+algorithm | algorithm | {"DEFAULT": "default", "RTN": "rtn", "HQQ": "hqq", "AWQ": "awq", "GPTQ": "gptq"}
+model_type | model_type | {"TRANSFORMER": "transformer"}
 execution_mode_list | execution_mode | {"ORT_SEQUENTIAL": "sequential", "ORT_PARALLEL": "parallel"}
 opt_level_list | graph_optimization_level | {"0": "disable", "1": "basic", "2": "extended", "99": "all"}
 inter_thread_num_list | inter_op_num_threads |
@@ -49,6 +50,10 @@ size_threshold | - | autoopt stores large weights beside the model itself
 convert_attribute | - | autoopt stores large weights beside the model itself
 providers_list | - | list the execution providers in targets
 device | - | target names the device
+io_bind | - | session_tuning searches io_binding where the provider is CUDA
+input_names | - | the model has its inputs, and data their values
+input_shapes | - | the model has its inputs, and data their values
+input_types | - | the model has its inputs, and data their values
 only_onnxruntime | - | transformer_fusion of engine onnxruntime has opt_level
 batch_size | - | data configs have batch_size
 dataloader_func | - | data.calibration is the data of all passes
@@ -59,7 +64,7 @@ max_drop | - | the limit of a run is a constraint: {metric: accuracy, max_drop: 
 drop_type | - | max_drop of a constraint is absolute; min_ratio is relative
 validation_func | - | the metrics of the run judge all passes
 metric | - | the metrics of the run judge all passes
-recipes | - | smooth quantization is a node of its own before this one: smooth_quant
+recipes | - | smooth_quant is the only one that becomes a node of its own
 """
 _SILENT: Final = ("data_config", "evaluator", "host", "disable_search", "quant_mode", "quant_preprocess", "output_name")
 """Parameters that other parts of the conversion read."""

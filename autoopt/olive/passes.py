@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
-from autoopt.olive.config import OliveConfig, OlivePass, Remarks, section
+from autoopt.olive.config import OliveConfig, OlivePass, Remarks, Section, section
 from autoopt.olive.parameters import parameters
 from autoopt.registry import registry
 from autoopt.registry.compat import Answer, answer
@@ -180,6 +180,9 @@ def _choose(each: OlivePass, equivalent: Answer, config: OliveConfig) -> tuple[s
             mode = "static"
         if mode in ("static", "dynamic"):
             names = (f"{mode}_quantization",)
+    precision = each.params.get("precision")
+    if precision and "calibrated_weight_quantization" in names and "static_quantization" in names:
+        names = ("calibrated_weight_quantization",) if precision == "int4" else ("static_quantization",)
     if each.params.get("activation_type") in _TYPES_16_BIT:
         return tuple("static_16bit" if name == "static_quantization" else name for name in names)
     return names
@@ -196,11 +199,34 @@ def _params(each: OlivePass, pass_name: str, remarks: Remarks) -> dict[str, Json
     elif pass_name == "transformer_fusion":
         for name in ("float16", "keep_io_types", "force_fp32_ops"):
             fields.pop(name, None)
+        fields.update(_fusions(section(fields.pop("optimization_options", None))))
+    elif pass_name == "calibrated_weight_quantization" and fields.get("precision") == "int4":
+        del fields["precision"]
     elif pass_name == "dynamic_quantization":
         static = ("calibrate_method", "quant_format", "activation_type", "activation_symmetric", "ActivationSymmetric")
         for name in static:
             fields.pop(name, None)
+    fields["recipes"] = _other_recipes(each)
     return parameters(registry().info(pass_name), fields, each.place, remarks)
+
+
+def _fusions(options: Section) -> dict[str, JsonValue]:
+    """Parameters of `transformer_fusion` for onnxruntime's options; those that are on stay so without a parameter."""
+    own = ("enable_gelu", "enable_gelu_approximation", "use_multi_head_attention")
+    fields = {name: value for name, value in options.items() if name in own}
+    disabled: list[JsonValue] = []
+    for name, value in options.items():
+        if value is False and name not in own and name.startswith("enable_"):
+            disabled.append(name.removeprefix("enable_"))
+    if disabled:
+        fields["disabled_fusions"] = disabled
+    return fields
+
+
+def _other_recipes(each: OlivePass) -> Section:
+    """The recipes of neural-compressor besides smooth quantization, which becomes a node."""
+    recipes = section(each.params.get("recipes"))
+    return {name: value for name, value in recipes.items() if not name.startswith("smooth_quant")}
 
 
 def _dimensions(each: OlivePass) -> list[dict[str, JsonValue]]:
@@ -216,13 +242,21 @@ def _as_list(value: JsonValue) -> Sequence[JsonValue]:
 
 
 def _before(graph: Graph, name: str, each: OlivePass, pass_name: str, remarks: Remarks) -> Path:
-    """Nodes for all dimensions but the last, and for `quant_preprocess`, which static quantization gets anyway."""
+    """Nodes for all dimensions but the last, for smooth quantization, and for `quant_preprocess`.
+
+    Static quantization gets the latter anyway.
+    """
     if pass_name == "fix_dim_param":
         info, dimensions = registry().info(pass_name), _dimensions(each)[:-1]
         return tuple(
             graph.add(f"{name}_{fields['dim_param']}", pass_name, parameters(info, fields, each.place, remarks))
             for fields in dimensions
         )
+    recipes = section(each.params.get("recipes"))
+    if recipes.get("smooth_quant") and pass_name == "static_quantization":
+        alpha = section(recipes.get("smooth_quant_args")).get("alpha")
+        params = parameters(registry().info("smooth_quant"), {"alpha": alpha}, each.place, remarks)
+        return (graph.add(f"{name}_smooth", "smooth_quant", params),)
     if each.params.get("quant_preprocess") and pass_name == "dynamic_quantization":
         return (graph.add(f"{name}_pre", "quant_pre_process", {}),)
     return ()

@@ -206,7 +206,7 @@ DynamicToFixedShape | fix_input_shape or fix_dim_param |  |
 GraphSurgeries | local_rewrites | e.g. {"rules": ["replace_pow"]} | also dequantize, remove_outputs, ...
 OnnxIODataTypeConverter | convert_input_output_types | e.g. {"types": {"scores": "float16"}} |
 OnnxIOFloat16ToFloat32 | float16 | {"keep_io_types": true} |
-AppendPrePostProcessingOps | prepend_preprocessing or append_postprocessing |  |
+AppendPrePostProcessingOps | prepend_preprocessing or append_postprocessing | e.g. {} |
 SplitModel | split_stages |  |
 ComposeOnnxModels | merge |  |
 OnnxDiscrepancyCheck | equivalence | e.g. {"origin": "source.onnx"} | every candidate is compared with the source anyway
@@ -246,7 +246,7 @@ LoftQ | - |  | fine-tuning of PyTorch models is training, not a graph pass
 MergeAdapterWeights | - |  | merge adapters in PyTorch before torch_export
 MobiusBuilder | - |  | builds language models from their weights; torch_export takes a PyTorch model
 NVModelOptGraphSurgery | - |  | prepares for NVIDIA's quantizer; see simplify and transformer_fusion
-NVModelOptQuantization | static_quantization or weight_only_quantization |  | in ONNX Runtime's formats
+NVModelOptQuantization | static_quantization or calibrated_weight_quantization |  | in ONNX Runtime's formats
 OnnxQuantizationPreprocess | quant_pre_process |  |
 OpenVINOEncapsulation | - |  | another runtime's format; ONNX Runtime's OpenVINO provider takes ONNX
 OpenVINOIoUpdate | - |  | changes inputs and outputs of another runtime's format

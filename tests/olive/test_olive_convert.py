@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from autoopt.errors import InputError
+from autoopt.errors import ConfigError
 from autoopt.olive import convert
 from autoopt.spec import load_dag
 
@@ -108,10 +108,22 @@ def test_old_and_new_forms_of_a_configuration_give_the_same_dag(config: Any, tmp
 
 
 def test_configurations_without_usable_passes_are_refused(converted: Any) -> None:
-    with pytest.raises(InputError, match="has no passes; an Olive configuration"):
+    with pytest.raises(ConfigError, match="has no passes; 'autoopt run MODEL' proposes"):
         converted(passes={})
-    with pytest.raises(InputError, match=r"none of its passes has an equivalent.*LoRA is left out"):
+    with pytest.raises(ConfigError, match="because Olive chooses them itself"):
+        converted(passes={}, auto_optimizer_config={"precisions": ["int8"]})
+    with pytest.raises(ConfigError, match="none of its passes has an equivalent") as caught:
         converted(passes={"tune": {"type": "LoRA"}})
+    assert "LoRA is left out" in str(caught.value.others[0])
+
+
+def test_placeholders_of_templates_are_refused_with_file_and_field(converted: Any, tmp_path: Path) -> None:
+    place = rf"{tmp_path}/config\.json:\d+: "
+    systems = {"here": {"type": "LocalSystem", "accelerators": [{"execution_providers": "<place_holder>"}]}}
+    with pytest.raises(ConfigError, match=place + r"gives a wrong target\.execution_provider"):
+        converted(systems=systems, target="here")
+    with pytest.raises(ConfigError, match=place + "pass_flows: names no pass"):
+        converted(pass_flows=[["<place_holder>"]])
 
 
 def test_a_model_of_another_kind_gets_the_command_that_exports_it(converted: Any) -> None:
@@ -148,6 +160,6 @@ def test_any_wrong_section_gives_a_dag_or_one_line(field: str, key: str, value: 
     file.write_text(json.dumps(config))
     try:
         dag = convert(file, tmp_path).dag
-    except InputError:
+    except ConfigError:
         return
     assert load_dag(dag).passes

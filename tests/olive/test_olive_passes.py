@@ -97,3 +97,31 @@ def test_what_cannot_follow_in_one_chain_is_left_out_with_the_way_to_try_both(co
         "g": {"pass": "weight_only_quantization", "params": {"algorithm": "k_quant", "quant_format": "QDQ"}}
     }
     assert any("make them one stage: [g, r]" in remark for remark in conversion.remarks)
+
+
+def test_smooth_quantization_among_recipes_becomes_a_node(converted: Convert) -> None:
+    recipes = {"smooth_quant": True, "smooth_quant_args": {"alpha": 0.7}}
+    passes = {"q": {"type": "IncStaticQuantization", "recipes": recipes}}
+    conversion = converted(passes=passes)
+    assert conversion.dag["stages"] == ["q_smooth", "q"]
+    assert conversion.dag["passes"]["q_smooth"] == {"pass": "smooth_quant", "params": {"alpha": 0.7}}
+    assert not any("recipes" in remark for remark in conversion.remarks)
+
+
+def test_fusions_that_are_off_are_disabled(converted: Convert) -> None:
+    options = {"enable_gelu": True, "enable_bias_add": False, "enable_attention": True, "enable_shape_inference": False}
+    passes = {"fuse": {"type": "OrtTransformersOptimization", "optimization_options": options}}
+    params = converted(passes=passes).dag["passes"]["fuse"]["params"]
+    assert params["enable_gelu"] is True
+    assert params["disabled_fusions"] == ["bias_add", "shape_inference"]
+
+
+def test_four_bits_choose_calibrated_weights(converted: Convert) -> None:
+    passes = {"q": {"type": "NVModelOptQuantization", "precision": "int4", "algorithm": "AWQ"}}
+    assert converted(passes=passes).dag["passes"] == {
+        "q": {"pass": "calibrated_weight_quantization", "params": {"algorithm": "awq"}}
+    }
+    passes = {"q": {"type": "NVModelOptQuantization", "precision": "int8"}}
+    assert converted(passes=passes).dag["passes"] == {
+        "q": {"pass": "static_quantization", "params": {"weight_type": "QInt8"}}
+    }
