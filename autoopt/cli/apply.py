@@ -46,8 +46,9 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     Session options that the pass sets are written to `OUT.session.json`, in the format of a run's session.json.
     Exit code 1 if the pass refuses the model or fails.
     """
-    from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, copy_out, write_session
+    from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, check_out, copy_out, write_session
 
+    check_out(out)
     accelerator = accelerator_of(device, ep)
     with working_folder() as folder:
         try:

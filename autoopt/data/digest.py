@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
 from autoopt.data.config import DataConfig, map_texts
 from autoopt.errors import InputError
+from autoopt.model.external_data import external_files
 
 
 def digest(config: object, root: str | Path = ".") -> str:
@@ -33,22 +35,29 @@ def digest(config: object, root: str | Path = ".") -> str:
 def digest_path(path: Path) -> str:
     """The sha256 of a file, or of the sorted names and sha256 of all files below a folder.
 
+    A model counts with its external data, as a folder with these files would.
+
     Raises:
         InputError: There is no such file or folder, or it cannot be read.
     """
     try:
         if path.is_file():
-            return _digest_file(path)
+            external = external_files(path) if path.suffix == ".onnx" else []
+            return _digest_files(path.parent, [path, *external]) if external else _digest_file(path)
         if path.is_dir():
-            total = hashlib.sha256()
-            for file in sorted(path.rglob("*")):
-                if file.is_file():
-                    line = f"{file.relative_to(path).as_posix()}\0{_digest_file(file)}\n"
-                    total.update(line.encode(errors="surrogateescape"))  # names need not be UTF-8
-            return total.hexdigest()
+            return _digest_files(path, sorted(path.rglob("*")))
     except OSError as error:
         raise InputError(f"the data cannot be read ({error.strerror})", where=str(error.filename or path)) from error
     raise InputError("no such data file or folder", where=str(path))
+
+
+def _digest_files(folder: Path, files: Iterable[Path]) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        if file.is_file():
+            line = f"{file.relative_to(folder).as_posix()}\0{_digest_file(file)}\n"
+            total.update(line.encode(errors="surrogateescape"))  # names need not be UTF-8
+    return total.hexdigest()
 
 
 def _digest_file(path: Path) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from children import HANG_SECONDS
 
@@ -21,8 +22,12 @@ DAG: dict[str, Any] = {
     "name": "small",
     "model": "model.onnx",
     "data": {"evaluation": "evaluation.npz", "calibration": "calibration.npz"},
-    "passes": {"constants": {"pass": "constant_folding"}, "fold": {"pass": "batchnorm_folding"}},
-    "chains": [["constants", "fold"]],
+    "passes": {
+        "constants": {"pass": "constant_folding"},
+        "fold": {"pass": "batchnorm_folding"},
+        "compare": {"pass": "equivalence", "params": {"origin": "origin.onnx"}},
+    },
+    "chains": [["constants", "fold", "compare"]],
     "objectives": [{"metric": "size"}],
     "constraints": [{"metric": "accuracy", "max_drop": 0.01}],
 }
@@ -44,6 +49,8 @@ class Folder:
         self.library.mkdir()
         for name in FILES:
             shutil.copyfile(DIGITS / name, path / name)
+        origin = onnx.load(DIGITS / "model.onnx")
+        onnx.save(origin, path / "origin.onnx", save_as_external_data=True, location="origin.data", size_threshold=0)
         (path / "dag.json").write_text(json.dumps(DAG))
 
     def run(self, *options: str) -> tuple[dict[str, Any], bool]:
@@ -94,10 +101,18 @@ def add_items(path: Path) -> None:
     shutil.copyfile(DIGITS / "calibration.npz", path)
 
 
+def change_weight(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
         ("dag.json", append_space),
+        ("origin.onnx", lambda path: shutil.copyfile(DIGITS / "model.onnx", path)),
+        ("origin.data", change_weight),
         ("evaluation.npz", add_items),
         ("out/README.md", append_space),
         ("out/model.onnx", Path.unlink),

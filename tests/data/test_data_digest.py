@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
+from pathlib import Path
 
 import pytest
+from onnx import TensorProto, helper
+from onnx.external_data_helper import set_external_data
 
 from autoopt.data import DataConfig, digest
+from autoopt.data.digest import digest_path
 from autoopt.errors import InputError
 
 
@@ -95,3 +100,34 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_file_that_cannot_be_read_is_named() -> None:
     with pytest.raises(InputError, match=r"/proc/self/mem: the data cannot be read \(Input/output error\)"):
         digest("/proc/self/mem")
+
+
+def write_weight(model: Path, location: str) -> None:
+    """Write a constant within a body whose value is external data."""
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [1], b"1234", raw=True)
+    set_external_data(weight, location)
+    body = helper.make_graph([helper.make_node("Constant", [], ["y"], value=weight)], "body", [], [])
+    branch = helper.make_node("If", ["c"], ["y"], then_branch=body)
+    model.write_bytes(helper.make_model(helper.make_graph([branch], "g", [], [])).SerializeToString())
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "inner/weights.bin", "w" * 200])
+def test_a_model_counts_with_its_external_data(name: str, tmp_path: Path) -> None:
+    model, weights, other = tmp_path / "model.onnx", tmp_path / name, tmp_path / "other.bin"
+    write_weight(model, name)
+    weights.parent.mkdir(exist_ok=True)
+    weights.write_bytes(b"1234")
+    before = digest_path(model)
+    other.write_bytes(b"1234")
+    assert digest_path(model) == before
+    weights.write_bytes(b"12345")
+    assert digest_path(model) != before
+
+
+@pytest.mark.parametrize("location", ["../outside.bin", "/dev/zero", "missing.bin", "folder", "a\0b"])
+def test_no_other_file_counts_as_external_data(location: str, tmp_path: Path) -> None:
+    (tmp_path / "folder" / "folder").mkdir(parents=True)
+    (tmp_path / "outside.bin").write_bytes(b"1234")
+    model = tmp_path / "folder" / "model.onnx"
+    write_weight(model, location)
+    assert digest_path(model) == hashlib.sha256(model.read_bytes()).hexdigest()

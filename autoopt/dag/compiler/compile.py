@@ -16,7 +16,7 @@ from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.compiler.prefix_tree import PrefixTree
 from autoopt.dag.compiler.pruning import Facts, Reason, check_model, first_reason, prunes_idle, soft_reasons
 from autoopt.dag.compiler.requirements import Infos, Requirements
-from autoopt.dag.graph.node_spaces import file_digests, node_space
+from autoopt.dag.graph.node_spaces import NamedFile, named_files, node_space
 from autoopt.dag.graph.pass_graph import build_graph
 from autoopt.dag.graph.priors import Cut, Prior, cuts_of, user_priors
 from autoopt.dag.graph.spec_checks import SpecChecks
@@ -66,7 +66,8 @@ def compile_plan(
     warnings = (*_warnings(spec, passes, facts), *idle_searches)
     if not tree.chain_count:
         warnings += ("no chain is left",)
-    return Plan(spec, _digest(builder, facts), spaces, warnings, tree, builder)
+    files = {node: named_files(spec, info, spaces[node]) for node, info in builder.rules.infos.items()}
+    return Plan(spec, _digest(builder, facts, files), spaces, warnings, tree, builder, files)
 
 
 def nodes_of(lookup: PassLookup, nodes: Iterable[str]) -> tuple[dict[str, PassInfo], dict[str, NodeSpace]]:
@@ -160,7 +161,7 @@ def _cut_counter(spaces: Mapping[str, NodeSpace], cuts: Sequence[Cut], verdicts:
     return CutCounter(remaining, {node: space for node, space in reduced.items() if node not in verdicts})
 
 
-def _digest(builder: ChainBuilder, facts: Facts) -> str:
+def _digest(builder: ChainBuilder, facts: Facts, named: Mapping[str, Sequence[NamedFile]]) -> str:
     """sha256 of everything that decides which chains are tried over which points; the wording of reasons does not."""
     spec, rules, target = builder.spec, builder.rules, facts.accelerator
     files: dict[str, JsonValue] = {}
@@ -172,7 +173,7 @@ def _digest(builder: ChainBuilder, facts: Facts) -> str:
         defaults[node] = {name: definition_to_json(value) for name, value in space.defaults.items()}
         versions[node] = [info.version, info.source_digest]
         hosts[node] = spec.host_of(node).model_dump()
-        if digests := file_digests(spec, info, space):
+        if digests := {file.text: file.digest for file in named[node] if file.digest}:
             files[node] = digests
     content: dict[str, JsonValue] = {
         "schema": SCHEMA,

@@ -13,6 +13,7 @@ from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.chain_builder import ARROW, ChainBuilder
 from autoopt.dag.compiler.prefix_tree import PrefixTree
 from autoopt.dag.compiler.pruning import Reason, Rule
+from autoopt.dag.graph.node_spaces import NamedFile
 from autoopt.dag.graph.pass_graph import PassGraph
 from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.json_codec import JsonValue, to_json
@@ -114,6 +115,8 @@ class Plan:
     warnings: tuple[str, ...]
     _tree: PrefixTree = field(repr=False, compare=False)
     _builder: ChainBuilder = field(repr=False, compare=False)
+    files: Mapping[str, Sequence[NamedFile]] = field(default_factory=dict, repr=False)
+    """Files and folders that parameters name, by node id."""
     decisions: tuple[Decision, ...] = ()
     """Of a graph that autoopt proposed; empty for the user's own."""
     learned: tuple[Learned, ...] = ()

@@ -38,9 +38,24 @@ def node_space(spec: DagSpec, node: str, info: PassInfo) -> NodeSpace:
     return space
 
 
-def file_digests(spec: DagSpec, info: PassInfo, space: NodeSpace) -> dict[str, str]:
-    """Digests of the files and folders that the parameters of a node may name, by their path in the spec."""
-    digests: dict[str, str] = {}
+@dataclass(frozen=True)
+class NamedFile:
+    """A file or folder that a parameter names."""
+
+    text: str
+    """Its path in the spec."""
+    path: Path
+    digest: str
+    """Empty if it does not exist on this machine."""
+
+
+def named_files(spec: DagSpec, info: PassInfo, space: NodeSpace) -> list[NamedFile]:
+    """The files and folders that the parameters of a node may name.
+
+    Raises:
+        InputError: One cannot be read.
+    """
+    files: list[NamedFile] = []
     for parameter in info.parameters:
         if parameter.category not in ("path", "data"):
             continue
@@ -49,12 +64,9 @@ def file_digests(spec: DagSpec, info: PassInfo, space: NodeSpace) -> dict[str, s
             values = space.search[parameter.name].all_values()
         for value in values:
             if isinstance(value, str) and value:
-                path = Path(value)
-                if parameter.category == "data":
-                    path = Path(spec.data_path(value))
-                if path.exists():
-                    digests[value] = digest_path(path)
-    return digests
+                path = Path(spec.data_path(value) if parameter.category == "data" else value)
+                files.append(NamedFile(value, path, digest_path(path) if path.exists() else ""))
+    return files
 
 
 @dataclass

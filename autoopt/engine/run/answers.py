@@ -69,6 +69,8 @@ def _inputs(session: Session, request: RunRequest, command: Command) -> dict[str
         read[str(request.dag)] = command.dag
     if problem.script.path is not None:
         read[problem.script.path] = problem.script.digest
+    for files in problem.plan.files.values():
+        read.update({str(file.path): file.digest for file in files})
     inputs: dict[str, str] = {}
     for path, digest in read.items():
         unchanged = content_digest(path) == digest

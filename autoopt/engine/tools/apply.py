@@ -184,6 +184,16 @@ def script_passes(pool: WorkerPool, user_script: str | None, accelerator: Accele
     return passes
 
 
+def check_out(out: Path) -> None:
+    """Refuse a file for a model that cannot be written.
+
+    Raises:
+        InputError: `out` is a folder, or lies in one that does not exist.
+    """
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise InputError("must be a file in a folder that exists", where=str(out))
+
+
 def copy_out(folder: Path, out: Path) -> list[Path]:
     """Copy a model's folder to the file `out`, and its external data beside that; return the files written.
 
@@ -191,9 +201,8 @@ def copy_out(folder: Path, out: Path) -> list[Path]:
         InputError: `out` is a folder, or lies in one that does not exist, or its external data would replace a file,
             or a file cannot be written.
     """
+    check_out(out)
     home = out.absolute().parent
-    if out.is_dir() or not home.is_dir():
-        raise InputError("must be a file in a folder that exists", where=str(out))
     model = model_in(folder)
     targets = {model: out}
     for name, file in files_in(folder).items():
