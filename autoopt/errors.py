@@ -61,7 +61,7 @@ class InputError(AutooptError):
 class ConfigError(InputError):
     """A configuration file is wrong at one place; reads `file:line: field: what; remedy`.
 
-    `others` are the file's further mistakes, each an error of its own.
+    `line` is 0 for a file that cannot be read. `others` are the file's further mistakes, each an error of its own.
     """
 
     def __init__(self, what: str, *, file: str, line: int = 1, field: str = "", remedy: str = "") -> None:
@@ -69,7 +69,7 @@ class ConfigError(InputError):
         self.file = file
         self.line = line
         self.field = field
-        where = f"{file}:{line}"
+        where = file if line == 0 else f"{file}:{line}"
         if field:
             where += f": {field}"
         super().__init__(what, where=where, remedy=remedy)

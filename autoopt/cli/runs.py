@@ -19,7 +19,7 @@ from autoopt.cli.store_access import (
     result_of,
     target_of,
 )
-from autoopt.errors import writing
+from autoopt.errors import InputError, writing
 from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
@@ -129,6 +129,9 @@ def compare(
 
     with existing_store() as store:
         records = list(map(store.runs.get, (first, second)))
+        if records[0].id == records[1].id:
+            remedy = "name an earlier run first; 'autoopt runs' lists them"
+            raise InputError(f"OLD and NEW are both run {records[0].id}", remedy=remedy)
         comparison = compare_runs(*map(result_of, records))
     imported = {record.id: record.imported for record in records if record.imported}
     if as_json:

@@ -226,6 +226,7 @@ _PLAIN_TYPES: Mapping[str, object] = {
     "str": str,
     "bool": bool,
     "None": type(None),
+    "object": object,
     "Any": Any,
 }
 

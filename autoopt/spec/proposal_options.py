@@ -87,7 +87,9 @@ class ProposalOptions:
         try:
             return TargetSpec.model_validate(fields)
         except ValidationError as error:
-            raise input_error(error) from None
+            problem = input_error(error)
+            field, _, _ = problem.where.partition("[")  # the option is one text: its parts have no numbers
+            raise InputError(problem.what, where=field, remedy=problem.remedy) from None
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the options that differ from the defaults."""

@@ -32,7 +32,7 @@ def read_document(given: str | Path | Mapping[str, object]) -> Document:
         return Document(build.root, Source("<dict>"))
     if _URL.match(str(given)):  # a Path turns :// into :/
         address = without_password(_URL.sub(r"\1://", str(given)))
-        raise ConfigError("is an address, not a file", file=address, remedy="download it first")
+        raise ConfigError("is an address, not a file", file=address, line=0, remedy="download it first")
     path = Path(given)
     text = _read_text(path)
     if path.suffix == ".json":
@@ -50,17 +50,17 @@ def _read_text(path: Path) -> str:
     file = str(path)
     try:
         if path.is_dir():
-            raise ConfigError("is a folder, not a file", file=file)
+            raise ConfigError("is a folder, not a file", file=file, line=0)
         with open(path, "rb", opener=_open_at_once) as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise ConfigError(
-            "cannot be read (no such file or directory)", file=file, remedy=_similar_file(path)
+            "cannot be read (no such file or directory)", file=file, line=0, remedy=_similar_file(path)
         ) from error
     except OSError as error:
-        raise ConfigError(f"cannot be read ({(error.strerror or 'not a path').lower()})", file=file) from error
+        raise ConfigError(f"cannot be read ({(error.strerror or 'not a path').lower()})", file=file, line=0) from error
     except ValueError as error:
-        raise ConfigError("cannot be read (not a path)", file=file) from error
+        raise ConfigError("cannot be read (not a path)", file=file, line=0) from error
     if path.suffix.lower() in DATA_SUFFIXES:
         remedy = f"name it behind the model: autoopt run model.onnx --data {path.name}"
         raise ConfigError("is data, not a model or a YAML file", file=file, remedy=remedy)

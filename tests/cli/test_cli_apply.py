@@ -34,6 +34,12 @@ def test_one_pass_from_file_to_file(model: str, tmp_path: Path, capsys: pytest.C
     assert [node.op_type for node in onnx.load(out).graph.node] == ["Relu"]
 
 
+def test_the_output_is_checked_before_anything_runs(call: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / "none" / "out.onnx"
+    code, _, err = call("apply", "simplify", str(tmp_path / "missing.onnx"), "-o", str(out))
+    assert (code, err) == (2, f"{out}: must be a file in a folder that exists\n")
+
+
 def test_a_pass_of_a_script_behind_a_url(model: str, call: Callable[..., Any], tmp_path: Path) -> None:
     script = b"from autoopt import register\n\n@register('mine')\ndef mine(model):\n    return model\n"
     fsspec.filesystem("memory").pipe("/scripts/own.py", script)

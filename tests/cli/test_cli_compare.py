@@ -31,6 +31,12 @@ def test_a_regression_is_exit_code_1(call: Callable[..., Any], filled: dict[str,
     assert verdicts["latency_p50"] == "better"
 
 
+def test_a_run_is_not_compared_with_itself(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    code, out, err = call("compare", "latest")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"OLD and NEW are both run {filled['run']}; name an earlier run")
+
+
 def test_the_second_run_is_the_latest_unless_named(
     call: Callable[..., Any], filled: dict[str, Any], slower: str
 ) -> None:

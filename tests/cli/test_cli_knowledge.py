@@ -70,7 +70,7 @@ def test_json_is_one_document(call: Call, file: Path) -> None:
     ("arguments", "text"),
     [
         (("export", "k.json"), "no store here"),
-        (("import", "none.json"), "none.json:1: cannot be read"),
+        (("import", "none.json"), "none.json: cannot be read"),
         (("import", "none.txt"), "ends in .json"),
         (("show",), "no store here"),
         (("remove", "k.json"), "no store here"),

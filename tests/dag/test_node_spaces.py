@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.dag.graph.node_spaces import file_digests, node_space
+from autoopt.dag.graph.node_spaces import named_files, node_space
 from autoopt.errors import ConfigError
 from autoopt.registry import REQUIRED, ParameterInfo, PassInfo
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, NodeSpace
@@ -134,8 +134,10 @@ def test_files_are_found_beside_the_dag_and_digested_by_content(tmp_path: Path) 
     space = node_space(spec, "n", info)
     paths = [str(tmp_path / name) for name in ("a.bin", "b.bin")]
     assert [point["file"] for point in points(space)] == paths
-    digests = file_digests(spec, info, space)
+    digests = {file.text: file.digest for file in named_files(spec, info, space)}
     assert sorted(digests) == sorted([*paths, "a.bin"])
     assert digests["a.bin"] == digests[paths[0]] != digests[paths[1]]
     (tmp_path / "b.bin").write_bytes(b"a")
-    assert len(set(file_digests(spec, info, space).values())) == 1
+    assert len({file.digest for file in named_files(spec, info, space)}) == 1
+    (tmp_path / "a.bin").unlink()
+    assert [file.digest for file in named_files(spec, info, space) if file.text == "a.bin"] == [""]

@@ -83,6 +83,14 @@ def test_usual_names_of_labels_are_recognized(tmp_path, name):
     assert data.columns["input"].tolist() == [[1], [2]]
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_header_without_commas_tells_the_separator(tmp_path, separator):
+    text = "\ufeffa,b,label\n1,2,0\n".replace(",", separator)
+    data = load(tmp_path, text, "d.csv")
+    assert data.columns["input"].tolist() == [[1, 2]]
+    assert data.labels.tolist() == [0]
+
+
 def test_tabs_separate_columns_of_tsv_files(tmp_path):
     assert load(tmp_path, "a\tb\n1\t2\n", "d.tsv").columns["input"].tolist() == [[1, 2]]
     assert load(tmp_path, "a;b\n1;2\n", delimiter=";").columns["input"].tolist() == [[1, 2]]
@@ -93,7 +101,9 @@ def test_tabs_separate_columns_of_tsv_files(tmp_path):
     [
         ("a,b\n", {}, "no rows below its header"),
         ("", {}, "no rows"),
-        ("a,b\n1,2\n3\n", {}, "line 3 has 1 fields, the header 2"),
+        ("a,b\n1,2\n3\n", {}, "line 3 has 1 fields separated by ',', the header 2"),
+        ("a;b\n1;2\n3\n", {}, "line 3 has 1 fields separated by ';', the header 2"),
+        ("a;b\n1,5;2\n-3,25;4\n", {}, "column 'a' holds numbers with a decimal comma, such as 1,5; write them"),
         ("a, b,a\n1,2,3\n", {}, "several columns named 'a'"),
         ("a,b\n1,2\n", {"label_col": "c"}, "no column 'c'"),
         ("age,b\n1,2\n", {"input_cols": ["agee"]}, "did you mean 'age'"),

@@ -12,7 +12,7 @@ import pytest
 from children import HANG_SECONDS
 
 from autoopt.errors import InputError
-from autoopt.registry import REQUIRED, Param, Registry, Unit, describe, info_from_json, info_to_json, registry
+from autoopt.registry import BUILT_IN, REQUIRED, Param, Registry, Unit, describe, info_from_json, info_to_json, registry
 from autoopt.space import Categorical, ConditionalDefault
 
 
@@ -52,9 +52,13 @@ def test_values_are_checked_by_type_without_conversion(name: str, value: Any, go
     assert (problem is None) == good
 
 
+def of_any_value(model: Any, value: object = None, other: Any = None) -> Any:
+    return model
+
+
 def test_every_pass_crosses_from_a_worker_as_json() -> None:
-    for name in registry().names():
-        info = registry().info(name)
+    for name in [*BUILT_IN, "of_any_value"]:
+        info = registry().info(name) if name in BUILT_IN else describe(name, of_any_value)
         again = info_from_json(json.loads(json.dumps(info_to_json(info))))
         assert [p.name for p in again.parameters] == [p.name for p in info.parameters]
         assert [p.type for p in again.parameters] == [p.type for p in info.parameters]

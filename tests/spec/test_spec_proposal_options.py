@@ -77,3 +77,9 @@ def test_options_are_refused_beside_a_dag() -> None:
     refuse_proposal_options(ProposalOptions())
     with pytest.raises(InputError, match="ep, level: applies to a bare model, not to a DAG"):
         refuse_proposal_options(ProposalOptions(execution_provider="cuda", level=1))
+
+
+@pytest.mark.parametrize("threads", ["two", "1,two", "-1"])
+def test_a_wrong_number_of_threads_is_named_as_the_option_is(threads: str) -> None:
+    with pytest.raises(InputError, match=r"^threads: must be a number from 0 to 4096"):
+        ProposalOptions(threads=threads).target()

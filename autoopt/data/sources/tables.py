@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from autoopt.errors import InputError
 
 Inputs: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 """Columns that are together one input, or columns by input."""
+_DECIMAL_COMMA: Final = re.compile(r"\s*[+-]?\d+,\d+\s*")
 
 
 def load_csv(
@@ -21,33 +23,49 @@ def load_csv(
 ) -> DataSet:
     """Load a CSV file with a header; see `to_dataset`.
 
+    Fields are separated by commas, or by semicolons or tabs if the header has these and no comma.
+
     Raises:
         InputError: There are no rows, rows differ in length, or a column does not exist.
     """
-    if delimiter is None:
-        delimiter = "\t" if path.lower().endswith(".tsv") else ","
-    header, *body = _read_rows(path, delimiter)
+    if delimiter is None and path.lower().endswith(".tsv"):
+        delimiter = "\t"
+    delimiter, (header, *body) = _read_rows(path, delimiter)
     counts = Counter(name.strip() for name in header)
     for name, count in counts.items():
         if count > 1:
             raise InputError(f"has several columns named {name!r}", where=path)
     for line, row in enumerate(body, 2):
         if len(row) != len(header):
-            raise InputError(f"line {line} has {len(row)} fields, the header {len(header)}", where=path)
+            fields = f"{len(row)} fields separated by {delimiter!r}"
+            raise InputError(f"line {line} has {fields}, the header {len(header)}", where=path)
     columns = {name.strip(): _parse(texts) for name, texts in zip(header, zip(*body, strict=True), strict=True)}
+    for name, values in columns.items():
+        if values.dtype == object and all(map(_DECIMAL_COMMA.fullmatch, values)):
+            reason = f"column {name!r} holds numbers with a decimal comma, such as {values[0].strip()}"
+            raise InputError(reason, where=path, remedy="write them with a point")
     return to_dataset(columns, path, label_col, input_cols)
 
 
-def _read_rows(path: str, delimiter: str) -> list[list[str]]:
-    """Read the header and at least one row of a CSV file."""
+def _read_rows(path: str, delimiter: str | None) -> tuple[str, list[list[str]]]:
+    """Read the separator of the fields, the header and at least one row of a CSV file."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as stream:
+            delimiter = delimiter or _separator(stream.readline())
+            stream.seek(0)
             rows = list(csv.reader(stream, delimiter=delimiter))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"not a readable table ({error})", where=path) from error
     if len(rows) < 2:
         raise InputError("has no rows below its header", where=path)
-    return rows
+    return delimiter, rows
+
+
+def _separator(header: str) -> str:
+    for separator in (",", ";", "\t"):
+        if separator in header:
+            return separator
+    return ","
 
 
 def load_parquet(
