@@ -89,6 +89,7 @@ def describe(payload: JsonObject) -> dict[str, JsonValue]:
         passes=infos,
         metrics=user_code.metrics_of(script),
         source_digest=script.digest,
+        imports=script.imports,
         failures=tuple(registry().failures),
         versions=_versions({library for info in infos for library in info.libraries}),
     )

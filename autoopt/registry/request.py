@@ -35,11 +35,13 @@ class DescribeReply:
     metrics: tuple[Metric, ...] = ()
     """Metrics that the script defines."""
     source_digest: str = ""
-    """sha256 of the script."""
+    """sha256 of the script, and of the modules of the user that it imports, if any."""
     failures: tuple[Failure, ...] = ()
     """Plug-ins that could not be loaded."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of the libraries that passes call, if they are installed."""
+    imports: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of the files of the user's modules that the script imports, by path."""
 
     def added_passes(self) -> dict[str, PassInfo]:
         """The passes that are not built in, by name."""
@@ -50,6 +52,7 @@ class DescribeReply:
             "passes": list(map(info_to_json, self.passes)),
             "metrics": to_json(self.metrics),
             "source_digest": self.source_digest,
+            "imports": dict(self.imports),
             "failures": to_json(self.failures),
             "versions": dict(self.versions),
         }

@@ -21,6 +21,7 @@ FILES = ("model.onnx", "evaluation.npz", "calibration.npz")
 DAG: dict[str, Any] = {
     "name": "small",
     "model": "model.onnx",
+    "user_script": "script.py",
     "data": {"evaluation": "evaluation.npz", "calibration": "calibration.npz"},
     "passes": {
         "constants": {"pass": "constant_folding"},
@@ -31,6 +32,12 @@ DAG: dict[str, Any] = {
     "objectives": [{"metric": "size"}],
     "constraints": [{"metric": "accuracy", "max_drop": 0.01}],
 }
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, str(Path(__file__).parent))
+import helper
+"""
 PROGRAM = """
 import sys
 from autoopt.cli.app import main
@@ -49,6 +56,8 @@ class Folder:
         self.library.mkdir()
         for name in FILES:
             shutil.copyfile(DIGITS / name, path / name)
+        (path / "script.py").write_text(SCRIPT)
+        (path / "helper.py").write_text("VALUE = 1\n")
         origin = onnx.load(DIGITS / "model.onnx")
         onnx.save(origin, path / "origin.onnx", save_as_external_data=True, location="origin.data", size_threshold=0)
         (path / "dag.json").write_text(json.dumps(DAG))
@@ -113,6 +122,7 @@ def change_weight(path: Path) -> None:
         ("dag.json", append_space),
         ("origin.onnx", lambda path: shutil.copyfile(DIGITS / "model.onnx", path)),
         ("origin.data", change_weight),
+        ("helper.py", append_space),
         ("evaluation.npz", add_items),
         ("out/README.md", append_space),
         ("out/model.onnx", Path.unlink),

@@ -42,6 +42,7 @@ from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch, has_secret
 from autoopt.model.inspection import Inspection
+from autoopt.registry import DescribeReply
 from autoopt.script import check_allowed
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec, load_dag
@@ -81,7 +82,7 @@ class ResolvedInputs:
             "goal": [to_json(problem.goal.objectives), to_json(problem.goal.constraints)],
             "search": self.search.model_dump(),
             "target": problem.target.content,
-            "script": problem.script.digest,
+            "script": problem.script.content,
             "evaluate": self.spec.evaluate,
             "node objectives": to_json(self.spec.node_objectives),
             "measurement": dict(problem.measurement),
@@ -181,7 +182,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         host=spec.all_targets[0].where,
         accelerator=sources.accelerator,
         data=sources.data,
-        script=UserScript(str(sources.script) if sources.script else None, digest_script(sources.script)),
+        script=sources.script,
         data_root=spec.data_root,
         limits=_limits(request, spec),
         measurement=measurement,
@@ -269,7 +270,9 @@ class _Sources:
     model: Candidate
     inspection: Inspection
     data: DataSets
-    script: Path | None
+    script: UserScript
+    described: DescribeReply
+    """What the script defines."""
     accelerator: Accelerator
     runtime: Runtime
     """Runtime on the target's host; empty for this interpreter."""
@@ -294,7 +297,12 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
     if spec.script_path is not None:
         check_allowed(spec.script_path)
         script = fetch(spec.script_path, cache)
-    return _Sources(candidate, inspection, data, script, target.accelerator(flags), runtime)
+    accelerator = target.accelerator(flags)
+    described = describe_script(resources.pool, script, accelerator)
+    user_script = UserScript()
+    if script is not None:
+        user_script = UserScript(str(script), digest_script(script), described.source_digest, described.imports)
+    return _Sources(candidate, inspection, data, user_script, described, accelerator, runtime)
 
 
 def _plan(
@@ -309,8 +317,8 @@ def _plan(
     Returns:
         The DAG, its plan, and the metrics of the user script.
     """
-    passes, custom = describe_script(resources.pool, sources.script, sources.accelerator)
-    infos = pass_infos(sources.accelerator, passes)
+    custom = {metric.name: metric for metric in sources.described.metrics}
+    infos = pass_infos(sources.accelerator, sources.described.added_passes())
     has_calibration = bool(sources.data.calibration)
     providers = execution_providers(resources.pool, spec.all_targets[0], sources.runtime)
     facts = Facts(sources.accelerator, sources.inspection, providers, has_calibration=has_calibration)

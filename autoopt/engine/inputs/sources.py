@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,12 @@ from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import from_json, to_json
-from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import cached, is_url, localized, shown_source, url_name
 from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
-from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
+from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
 from autoopt.spec.targets import TargetSpec
 from autoopt.store import ModelRecord
 from autoopt.target import DEFAULT_EP, Accelerator
@@ -171,19 +169,16 @@ def describe_data(resources: Resources, data: DataSource, model: Path, artifact:
     return from_json(DataDescription, reply)
 
 
-def describe_script(
-    pool: WorkerPool, script: Path | None, accelerator: Accelerator
-) -> tuple[Mapping[str, PassInfo], Mapping[str, Metric]]:
-    """Describe the passes and metrics that a user script defines, by name; empty without a script.
+def describe_script(pool: WorkerPool, script: Path | None, accelerator: Accelerator) -> DescribeReply:
+    """Describe the passes and metrics that a user script defines; nothing without a script.
 
     Raises:
         InputError: The script cannot be read or fails.
     """
     if script is None:
-        return {}, {}
+        return DescribeReply(())
     request = DescribeRequest(str(script), accelerator)
-    reply = DescribeReply.from_json(ask_worker(pool, DESCRIBE, to_json(request), str(script)))
-    return reply.added_passes(), {metric.name: metric for metric in reply.metrics}
+    return DescribeReply.from_json(ask_worker(pool, DESCRIBE, to_json(request), str(script)))
 
 
 def execution_providers(pool: WorkerPool, target: TargetSpec, runtime: Runtime) -> tuple[str, ...]:
@@ -197,14 +192,12 @@ def execution_providers(pool: WorkerPool, target: TargetSpec, runtime: Runtime) 
     return tuple((runtime or ask_worker(pool, RUNTIME, {}, provider))["providers"])
 
 
-def digest_script(script: Path | None) -> str:
-    """Compute the sha256 of a user script; empty without a script.
+def digest_script(script: Path) -> str:
+    """Compute the sha256 of a user script.
 
     Raises:
         InputError: There is no such file.
     """
-    if script is None:
-        return ""
     if not script.is_file():
         raise InputError("no such user script", where=str(script))
     return digest_file(script)

@@ -69,6 +69,7 @@ def _inputs(session: Session, request: RunRequest, command: Command) -> dict[str
         read[str(request.dag)] = command.dag
     if problem.script.path is not None:
         read[problem.script.path] = problem.script.digest
+        read.update(problem.script.imports)
     for files in problem.plan.files.values():
         read.update({str(file.path): file.digest for file in files})
     inputs: dict[str, str] = {}

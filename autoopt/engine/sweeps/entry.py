@@ -130,6 +130,6 @@ def input_digests(ctx: RunContext) -> dict[str, str]:
         EVALUATION: ctx.problem.data.evaluation.digest,
         CALIBRATION: ctx.problem.data.calibration.digest,
         LATENCY: ctx.problem.data.latency.digest,
-        "user script": ctx.problem.script.digest,
+        "user script": ctx.problem.script.content,
     }
     return {name: digest.removeprefix("sha256:")[:8] or "none" for name, digest in digests.items()}

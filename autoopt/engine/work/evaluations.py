@@ -201,7 +201,7 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
             target=problem.target,
             data=data.digest,
             settings=keyed_settings,
-            script=problem.script.digest,
+            script=problem.script.content,
             runtime=_measuring_runtime(ctx),
         )
         yield MeterRun(
@@ -363,7 +363,7 @@ def _subject(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Candidate]) 
     """A meter on these models. If there are several, no single one is to blame for a death."""
     models = [candidate.key for candidate in (meter_run.candidate, *rivals)]
     meter = meter_run.meter
-    content = [meter.name, meter.version, ctx.problem.script.digest, _measuring_runtime(ctx), models]
+    content = [meter.name, meter.version, ctx.problem.script.content, _measuring_runtime(ctx), models]
     return Subject(digest_json(content), f"{meter.name} of model {meter_run.candidate.artifact[:SHORT]}")
 
 

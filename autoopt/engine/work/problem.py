@@ -55,10 +55,15 @@ class DataSets:
 
 @dataclass(frozen=True)
 class UserScript:
-    """The user's script with passes and metrics, and the digest of its content; empty without a script."""
+    """The user's script with passes and metrics; empty without a script."""
 
     path: str | None = None
     digest: str = ""
+    """sha256 of its file."""
+    content: str = ""
+    """sha256 of its file, and of the modules of the user that it imports, if any."""
+    imports: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of the files of these modules, by path."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoopt.metrics import Metric
+from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
 from autoopt.registry import PassInfo, Registry, registry
 from autoopt.registry.describe import PassCode
 from autoopt.script import load_script
+from autoopt.script_imports import imported_files
 from autoopt.target import Accelerator
 
 
@@ -20,7 +22,9 @@ class UserCode:
 
     path: str = ""
     digest: str = ""
-    """sha256 of the source."""
+    """sha256 of the source, and of the modules of the user that it imports, if any."""
+    imports: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of the files of these modules, by path."""
     objects: Mapping[str, object] = field(default_factory=dict)
     """Its module-level names."""
     passes: Mapping[str, PassCode] = field(default_factory=dict)
@@ -68,7 +72,9 @@ def load(path: str | None) -> UserCode:
         _unregister_user_passes(passes)
         raise
     registered = {name: passes.loaded[name] for name in _user_pass_names(passes)}
-    script = UserCode(str(file), digest, objects, registered)
+    imports = {str(imported): digest_file(imported) for imported in imported_files(file)}
+    content = digest_json([digest, *imports.values()]) if imports else digest
+    script = UserCode(str(file), content, imports, objects, registered)
     _cache[str(file), digest] = script
     return script
 
