@@ -14,8 +14,8 @@ from autoopt.metrics import METRICS, TOP_N_ACCURACY, Constraint, Kind
 DataRole: TypeAlias = Literal["evaluation", "latency"]
 SCREENING_WIDTH: Final = 0.1
 """Relative width of the interval of a ratio that tells which candidates may be the best."""
-SCREENING_REPLICAS: Final = 4
-"""Fewest sessions whose spread says something about the spread between sessions."""
+SCREENING_REPLICAS: Final = 2
+"""Sessions of each model for that: of two that differ, one is slow for as long as it lives."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def latency_seconds(settings: MeasurementSettings) -> float:
 
 def screening_settings(settings: MeasurementSettings) -> dict[str, JsonValue]:
     """Settings of a latency measurement that need not decide: the race measures what may be the best again."""
-    if not settings.rounds or settings.fixed:
+    if not settings.is_repeated:
         return {}
     return {
         "target_width": max(settings.target_width, SCREENING_WIDTH),

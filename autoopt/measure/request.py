@@ -50,6 +50,10 @@ class MeasureRequest:
     """Python file that defines the custom metrics."""
     executed_graphs: tuple[str, str] | None = None
     """The digests of the graphs that the runtime executes for candidate and source; None if nobody asked for them."""
+    brief: bool = False
+    """One of several measurements of these models, so that each needs few sessions; only the latency meter cares."""
+    reuses_source: bool = False
+    """Allows to time sessions of the source that are open already, and to leave them open."""
 
     @property
     def models(self) -> tuple[ModelFile, ...]:

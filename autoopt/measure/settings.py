@@ -89,6 +89,11 @@ class MeasurementSettings:
         settings._check_synthetic_inputs()
         return settings
 
+    @property
+    def is_repeated(self) -> bool:
+        """True if the candidates that may be the best are measured more than once."""
+        return self.rounds > 0 and not self.fixed
+
     def pass_cores(self, machine: Collection[int]) -> tuple[int, ...]:
         """Cores of a machine for all work but measurements, with `isolation: shared`; empty for `strict`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import logging
 import os
 import sys
@@ -71,6 +72,8 @@ class WorkerPool:
             self.memory = machine_memory() // 2
         self._env = child_environment(self.python, env, lend)
         self._idle: list[WorkerProcess] = []
+        self._calls = itertools.count()
+        """Numbers of the calls."""
         self._busy = 0
         self._free = threading.Condition()
         self._closed = False
@@ -111,7 +114,8 @@ class WorkerPool:
         cap = memory or None
         request = CallRequest(function, payload, cap, requested_level(), tuple(cores))
         line = protocol.encode(vars(request))
-        worker = self._acquire(cap)
+        worker = self._acquire(function, cap)
+        worker.last_calls[function] = next(self._calls)
         logger.debug("call %s, time limit %s s, memory limit %s bytes", function, timeout, cap)
         try:
             return worker.call(line, timeout, cap, self._is_closed)
@@ -168,7 +172,7 @@ class WorkerPool:
     def _is_closed(self) -> bool:
         return self._closed
 
-    def _acquire(self, memory: int | None) -> WorkerProcess:
+    def _acquire(self, function: str, memory: int | None) -> WorkerProcess:
         worker = None
         with self._free:
             while self._busy >= self.size and not self._closed:
@@ -177,7 +181,9 @@ class WorkerPool:
                 raise Cancelled("the pool is closed")
             self._busy += 1
             if self._idle:
-                worker = self._idle.pop()
+                # The one that ran this function last, else the last one: it has kept what that needs.
+                worker = max(reversed(self._idle), key=lambda idle: idle.last_calls.get(function, -1))
+                self._idle.remove(worker)
         try:
             if worker is None:
                 return self._start()

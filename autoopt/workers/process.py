@@ -96,6 +96,8 @@ class WorkerProcess:
 
     def __init__(self, python: str, env: Mapping[str, str]) -> None:
         self.calls = 0
+        self.last_calls: dict[str, int] = {}
+        """Function -> number of the last call of it, among those of the pool."""
         self.data = 0
         """The worker's private writable memory in bytes after its last call."""
         self._pid = 0

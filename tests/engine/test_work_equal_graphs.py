@@ -52,7 +52,7 @@ def test_a_run_shares_what_an_earlier_one_measured(simulation: Simulation) -> No
 
 def test_the_graph_of_the_source_is_not_measured_again(simulation: Simulation) -> None:
     ctx = simulation.context()
-    evaluate(ctx, simulation.candidate, EvaluationOptions(judged=False))
+    evaluate(ctx, simulation.candidate, EvaluationOptions(judged=False, screened=True))
     measurements = evaluate(ctx, candidate(simulation, "one"))
     assert simulation.pool.meters == ["size", "task", "latency", "size"]
     assert measurements.ratios["latency_p50"].value == 1.0

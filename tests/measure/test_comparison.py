@@ -7,7 +7,7 @@ import pytest
 from fake_machine import Machine
 from measure_helpers import compared, measured
 
-from autoopt.measure.latency.comparison import BEYOND, BEYOND_FEW, Comparison, shared_variance
+from autoopt.measure.latency.comparison import BEYOND, Comparison, shared_variance
 from autoopt.measure.latency.pairs import Pair
 from autoopt.measure.latency.subjects import Subject
 
@@ -47,7 +47,7 @@ def test_intervals_cover_one_for_equal_models_whose_sessions_differ() -> None:
     assert covered >= 54
 
 
-@pytest.mark.parametrize(("replicas", "beyond"), [(8, BEYOND), (2, BEYOND_FEW)])
+@pytest.mark.parametrize(("replicas", "beyond"), [(8, BEYOND), (4, BEYOND), (2, 2 * BEYOND), (1, 8**0.5 * BEYOND)])
 def test_equal_pairs_leave_the_difference_between_processes(replicas: int, beyond: float) -> None:
     pairs = [Pair(number % replicas, 0.5) for number in range(4 * replicas)]
     estimate = comparison_of(pairs, replicas).estimate()

@@ -76,6 +76,19 @@ def test_waits_become_shorter_on_a_machine_that_is_always_busy(load: list[float 
     assert wait.in_vain == 0
 
 
+def test_a_machine_that_was_quiet_a_moment_ago_is_not_looked_at_again(load: list[float | None]) -> None:
+    wait = QuietWait()
+    wait.note(Load(0.0))
+    assert wait.wait(6.0) == {"waited": 0.0, "quiet": True}
+    wait.note(Load(3.0))
+    load += [3.0, 0.0]
+    assert wait.wait(6.0)["waited"] > 0
+    assert load == []
+    wait.note(Load(None))
+    load += [0.0]
+    assert wait.wait(6.0)["waited"] > 0
+
+
 def test_an_unknown_load_is_not_waited_for(load: list[float | None]) -> None:
     load += [None, 1.0]
     assert QuietWait().wait(6.0)["quiet"] is None

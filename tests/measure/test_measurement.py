@@ -14,6 +14,8 @@ from autoopt.errors import InputError
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import Load
+from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 
@@ -159,6 +161,30 @@ def test_the_settings_limit_the_sessions(machine: Machine) -> None:
     measurement = measured([machine.model(100)], machine.model(100), replicas=2)
     assert measurement.replicas == 2
     assert [len(subject.replicas) for subject in subjects_of(measurement.comparisons[0])] == [2, 2]
+
+
+def slow_to_open(machine: Machine, microseconds: float, opening_ms: float) -> MakeSession:
+    make = machine.model(microseconds)
+
+    def opened(number: int) -> Callable[[], None]:
+        machine.run(opening_ms)
+        return make(number)
+
+    return opened
+
+
+def test_one_of_several_measurements_opens_no_sessions_that_take_longer_than_to_time_them(machine: Machine) -> None:
+    for opening_ms, sessions in ((500.0, 1), (1.0, 2)):
+        candidate, source = (slow_to_open(machine, time, opening_ms) for time in (2000.0, 4000.0))
+        comparisons = [Comparison(Subject(candidate), Subject(source))]
+        settings = MeasurementSettings(target_width=0.1, replicas=2)
+        measurement = Measurement(comparisons, settings, brief=True).run()
+        assert measurement.stopped == "narrow"
+        assert measurement.replicas == sessions
+        assert 6 <= measurement.rounds <= 12
+        estimate = comparisons[0].estimate()
+        assert estimate.low < 0.5 < estimate.high
+    assert measured([candidate], source, replicas=2).replicas == 2
 
 
 def subjects_of(comparison: Comparison) -> list:

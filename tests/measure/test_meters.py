@@ -94,7 +94,7 @@ def test_parallel_inferences_take_longer() -> None:
 def test_a_first_look_at_a_candidate_is_shorter_unless_nothing_follows_it() -> None:
     latency = BY_NAME["latency"]
     usual = latency.settings_for({"seconds": 2.0})
-    assert latency.settings_for({"seconds": 2.0}, screened=True) == {**usual, "target_width": 0.1, "replicas": 4}
+    assert latency.settings_for({"seconds": 2.0}, screened=True) == {**usual, "target_width": 0.1, "replicas": 2}
     assert latency.settings_for({"target_width": 0.2, "replicas": 2}, screened=True) == {
         "target_width": 0.2,
         "replicas": 2,

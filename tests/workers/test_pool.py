@@ -27,6 +27,18 @@ def test_worker_is_warm(pool: WorkerPool) -> None:
     assert first["group"] != os.getpgid(0)
 
 
+def test_a_function_returns_to_the_worker_that_ran_it_last(pool: WorkerPool, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with ThreadPoolExecutor() as threads:
+        neighbour = threads.submit(pool.call, "jobs:wait_for_file", {"gate": str(gate)})
+        with gate.open("w", encoding="ascii") as pipe:  # opens once the neighbour is in its call
+            first = pool.call("jobs:who", {}).value
+            pipe.write("fine")
+        neighbour.result()
+    assert pool.call("jobs:who", {}).value == first
+
+
 def test_neighbours_of_a_crash_are_unaffected(pool: WorkerPool, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

@@ -98,7 +98,7 @@ class ModelSetRun(RunOfParts[SetPart]):
         return session
 
     def _choose(self, ctx: RunContext) -> RunResult:
-        baseline = evaluate(ctx, ctx.problem.source, EvaluationOptions(judged=False))
+        baseline = evaluate(ctx, ctx.problem.source, EvaluationOptions(judged=False, screened=True))
         if not baseline.outcome.good:
             message = f"the models together cannot be measured: {baseline.outcome} ({baseline.message})"
             raise InputError(message, where=self.record.name)

@@ -124,7 +124,8 @@ class Session:
         """
         if self._baseline is None:
             with self.ctx.attempt.counts.timing("baseline"):
-                measurements = evaluate(self.ctx, self.ctx.problem.source, EvaluationOptions(judged=False))
+                options = EvaluationOptions(judged=False, screened=True)
+                measurements = evaluate(self.ctx, self.ctx.problem.source, options)
             if measurements.outcome is Outcome.TIMEOUT and self.ctx.attempt.remaining() <= 0:
                 raise InputError(
                     "the time was up before the source model was measured",

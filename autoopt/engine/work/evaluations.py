@@ -44,7 +44,7 @@ class EvaluationOptions:
     judged: bool = True
     """Judge the constraints, and stop at a broken one."""
     screened: bool = False
-    """Measure only as exactly as a search needs; the source model is measured in full all the same."""
+    """Measure only as exactly as a search needs."""
     occasion: str = ""
     """Distinguishes repeated measurements of a candidate, such as on two nights."""
     round: int = 0
@@ -151,6 +151,9 @@ class MeterRun:
     graph_key: Callable[[str], str]
     """Make the key that the evaluations of all candidates have for which the runtime executes the graph of a digest."""
     incumbent: float | None
+    is_brief: bool
+    """Further measurements follow, at least if the candidate may be the best."""
+    is_first_look: bool
 
 
 def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions | None = None) -> Measurements:
@@ -182,10 +185,10 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
     if names is None:
         names = tuple(metric.name for metric in problem.goal.metrics)
     constraints = problem.goal.constraints if options.judged else None
-    screened = options.screened and candidate.key != problem.source.key
+    is_repeated = problem.measurement_settings.is_repeated
     for meter in meters_for(names, problem.goal.custom):
         metrics = tuple(name for name in meter.metrics if name in names)
-        settings = meter.settings_for(problem.measurement, constraints, screened=screened)
+        settings = meter.settings_for(problem.measurement, constraints, screened=options.screened)
         settings.update(options.settings)
         data = _data_for(ctx, meter)
         # The first measurement of a candidate has neither, so that every run finds it under the same key.
@@ -213,6 +216,8 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
             key=evaluation_key(meter, work),
             graph_key=partial(_graph_key, meter, work),
             incumbent=options.incumbent,
+            is_brief=(options.screened or options.round > 0) and is_repeated,
+            is_first_look=options.screened and is_repeated,
         )
 
 
@@ -309,7 +314,7 @@ def _executed_graphs(ctx: RunContext, request: MeasureRequest, meter_run: MeterR
 
 def _record_of_source(ctx: RunContext, meter: Meter) -> EvaluationRecord | None:
     """The source model's evaluation by a meter, if the store has it."""
-    for meter_run in meter_runs(ctx, ctx.problem.source, EvaluationOptions(judged=False)):
+    for meter_run in meter_runs(ctx, ctx.problem.source, EvaluationOptions(judged=False, screened=True)):
         if meter_run.meter.name == meter.name:
             return ctx.store.results.evaluation(meter_run.key)
     return None
@@ -338,6 +343,8 @@ def request_to_meter(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Cand
         target=problem.target,
         settings=MeasurementSettings.parse(settings),
         user_script=problem.script.path,
+        brief=meter_run.is_brief,
+        reuses_source=meter_run.is_first_look,
     )
 
 

@@ -15,8 +15,8 @@ from autoopt.measure.latency.pairs import Pair, disturbance, select_pairs
 from autoopt.measure.latency.subjects import Subject
 from autoopt.metrics import Estimate
 
-BEYOND_FEW = 0.013
-"""Value of `BEYOND` with too few sessions to see how they differ."""
+BEYOND_SESSIONS = 8
+"""The number of sessions of each model that `BEYOND` was found with."""
 UNEQUAL = 4.0
 """Variance of the medians of sessions, relative to what pairs within them explain, from which sessions differ. Of equal
 sessions, one measurement in fifty exceeds it with four sessions, one in five hundred with eight (F distribution)."""
@@ -71,8 +71,14 @@ class Comparison:
         return self._estimate(self.selected())
 
     def _estimate(self, selected: Sequence[int]) -> Estimate:
-        beyond = BEYOND if self.replicas >= FEW else BEYOND_FEW
-        return log_interval(self._independent_logs(selected), beyond=beyond, seed=self.seed)
+        return log_interval(self._independent_logs(selected), beyond=self.beyond, seed=self.seed)
+
+    @property
+    def beyond(self) -> float:
+        """Half-width, in logarithms, of differences that the sessions do not show: larger if they are few."""
+        if self.replicas >= FEW:
+            return BEYOND
+        return BEYOND * math.sqrt(BEYOND_SESSIONS / self.replicas)
 
     def remaining_width(self, longer: float) -> float:
         """Predict the share of the interval's width that will remain after `longer` times the time.

@@ -167,10 +167,10 @@ def _measure_steps(request: MeasureRequest, make: MakeCall, *, with_source: bool
     subject_of = partial(_subject, request, evaluation_data(request), make)
     settings = clock_settings(request, busy=load.busy) if with_source else request.settings
     settings = replace(settings, incumbent_ratio=None)
-    measurement = measure_in_turns(request, settings, subject_of, with_source=with_source)
+    measurement = measure_in_turns(request, settings, subject_of, subject_of, with_source=with_source)
     thread_ratios: list[Estimate | None] = [None] * len(request.models)
     if with_source:
-        thread_ratios = ratios_on_one_thread(request, measurement, subject_of, busy=load.busy)
+        thread_ratios = ratios_on_one_thread(request, measurement, subject_of, subject_of, busy=load.busy)
     replies = []
     for number, comparison in enumerate(measurement.comparisons):
         single = replace(request.alone(number), metrics=(MEDIAN_LATENCY, STEP))

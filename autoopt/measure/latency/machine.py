@@ -13,6 +13,9 @@ from autoopt.measure.contention import contention
 
 BUSY = 0.2
 """Load of other processes, in cores, from which a machine counts as busy."""
+KNOWN_SECONDS = 5.0
+"""Time for which a machine that was quiet during a measurement counts as quiet: looking takes longer than many a
+measurement, whose own load is known afterwards anyway."""
 SAMPLE_SECONDS = 0.05
 """Time over which that load is sampled; shorter samples are too coarse for the kernel's 10 ms ticks."""
 
@@ -96,6 +99,8 @@ class QuietWait:
 
     in_vain: int = 0
     """Number of consecutive waits that ended on a busy machine."""
+    quiet_until: float = 0.0
+    """Time on `time.monotonic` until which the machine counts as quiet."""
 
     def wait(self, limit: float) -> dict[str, JsonValue]:
         """Wait until other processes are quiet.
@@ -106,6 +111,8 @@ class QuietWait:
             `{"waited": seconds, "quiet": bool or None}`; None if the load is unknown.
         """
         began = time.monotonic()
+        if began < self.quiet_until:
+            return {"waited": 0.0, "quiet": True}
         patience = limit / 2**self.in_vain
         quiet: bool | None = None
         while limit > 0:
@@ -119,6 +126,11 @@ class QuietWait:
                 break
         self.in_vain = self.in_vain + 1 if quiet is False else 0
         return {"waited": round(time.monotonic() - began, 3), "quiet": quiet}
+
+    def note(self, load: Load) -> None:
+        """Take note of the load during a measurement that has just ended."""
+        is_quiet = load.cores is not None and not load.busy
+        self.quiet_until = time.monotonic() + KNOWN_SECONDS if is_quiet else 0.0
 
 
 def frequency() -> float | None:

@@ -14,19 +14,15 @@ import numpy as np
 
 from autoopt.json_codec import JsonValue
 from autoopt.measure.contention import error_of
-from autoopt.measure.intervals.replicas import FEW
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison, shared_variance
 from autoopt.measure.latency.machine import Load, Reading
 from autoopt.measure.latency.pairs import Pair, disturbed_share, preempted_share
-from autoopt.measure.latency.subjects import LEAD, LEAD_LONG, Subject
+from autoopt.measure.latency.subjects import LEAD, LEAD_LONG, Subject, SubjectOf
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import NORMAL
-from autoopt.model.model_file import ModelFile
 
-SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
-"""Makes the subject of a model."""
 StopReason: TypeAlias = Literal["narrow", "no narrower", "hopeless", "worse", "time", "max repeats"]
 GAIN = 0.2
 """Share of its width by which an interval that will not become narrow enough must shrink until the time is up, to make
@@ -37,6 +33,8 @@ LASTING_SHARE = 0.5
 not reduce: less would make the whole interval narrower by a tenth at most."""
 FEWEST_PAIRS = 3
 """Pairs of blocks below which nothing can be said about their spread."""
+WIDE, PAIRS_IF_WIDE, PAIRS = 0.1, 6, 12
+"""Relative width from which an interval is wide, and the fewest pairs of a wide interval and of others."""
 HOPELESS, HOPELESS_WHERE_BUSY = 1.5, 2.0
 """Factors to the best candidate so far from which a look at one session of each model is enough to give a candidate
 up, on a quiet machine and beside other programs. Sessions differ by 1 to 3 %, a few by a quarter for as long as they
@@ -55,6 +53,8 @@ class Measurement:
     comparisons: list[Comparison]
     """At least one, all with the same source."""
     settings: MeasurementSettings
+    brief: bool = False
+    """One of several measurements of these models: opening sessions takes at most as long as timing them."""
     stopped: StopReason = "time"
     seconds: float = 0.0
     _look_rounds: int = field(init=False, default=0)
@@ -103,6 +103,8 @@ class Measurement:
         replicas = self._affordable_replicas(time.monotonic() - began)
         for comparison in self.comparisons:
             comparison.replicas = replicas
+        if replicas == 1:
+            self._look_rounds = 0
         for index in range(1, replicas):
             self._add_replicas(NEXT_SHARE)
             yield index
@@ -117,15 +119,19 @@ class Measurement:
 
     def _affordable_replicas(self, elapsed: float) -> int:
         """Compute how many replicas there is time for: each needs its sessions and three rounds."""
-        session_ns = round_ns = 0.0
+        session_ns = warm_up_ns = round_ns = 0.0
         for subject in self._subjects:
             first = subject.replicas[0]
-            session_ns += first.cold_start + first.first_inference
+            session_ns += subject.opening_ns
+            warm_up_ns += first.warm.calls * first.warm.time
             round_ns += float(first.blocks[0].sum()) + max(LEAD, min(2 * first.warm.time, LEAD_LONG))
-        remaining = max(0.0, self.settings.seconds - elapsed)
-        warm_up = len(self._subjects) * NEXT_SHARE * self.settings.seconds
-        by_sessions = 1 + 0.5 * remaining / (session_ns / 1e9 + warm_up)
-        by_rounds = 1 + remaining / (3 * (round_ns / 1e9))
+        remaining_ns = max(0.0, self.settings.seconds - elapsed) * 1e9
+        by_rounds = 1 + remaining_ns / (FEWEST_PAIRS * round_ns)
+        if self.brief:
+            by_sessions = 1 + self._fewest_pairs * round_ns / (session_ns + warm_up_ns)
+        else:
+            longest_ns = len(self._subjects) * NEXT_SHARE * self.settings.seconds * 1e9
+            by_sessions = 1 + 0.5 * remaining_ns / (session_ns + longest_ns)
         return int(min(self.settings.replicas, by_sessions, by_rounds))
 
     def _time_round(self, index: int, rng: random.Random) -> None:
@@ -197,7 +203,7 @@ class Measurement:
         return self.comparisons[0].estimate().low
 
     def _width_reason(self, comparison: Comparison, load: Load) -> StopReason | None:
-        if len(comparison.selected_pairs()) < max(FEWEST_PAIRS * self.replicas, 12):
+        if len(comparison.selected_pairs()) < max(FEWEST_PAIRS * self.replicas, self._fewest_pairs):
             return None
         estimate = comparison.estimate()
         width = (estimate.high - estimate.low) / estimate.value
@@ -212,12 +218,16 @@ class Measurement:
             return "no narrower"
         return None
 
+    @property
+    def _fewest_pairs(self) -> int:
+        return PAIRS_IF_WIDE if self.settings.target_width >= WIDE else PAIRS
+
     def _is_checkpoint(self) -> bool:
         """True when it is worth looking at the estimates: at first after each round, then once per replica."""
         rounds = self.rounds - self._look_rounds
         if rounds <= self.replicas:
             return rounds >= FEWEST_PAIRS
-        return rounds % max(self.replicas, FEW) == 0
+        return rounds % max(self.replicas, FEWEST_PAIRS) == 0
 
     def summary(self, comparison: Comparison) -> dict[str, JsonValue]:
         """Describe how one comparison went, as JSON for the evaluation's details."""
@@ -239,14 +249,21 @@ def width_beside(error: float) -> float:
 
 
 def measure_in_turns(
-    request: MeasureRequest, settings: MeasurementSettings, subject_of: SubjectOf, *, with_source: bool
+    request: MeasureRequest,
+    settings: MeasurementSettings,
+    subject_of: SubjectOf,
+    source_subject_of: SubjectOf,
+    *,
+    with_source: bool,
 ) -> Measurement:
     """Measure all models of a request in turns, and the source too unless each of them is the source."""
     source = None
-    if with_source and request.source is not None and not all(map(request.source.same_as, request.models)):
-        source = subject_of(request.source)
+    if request.source is not None and all(map(request.source.same_as, request.models)):
+        subject_of = source_subject_of
+    elif with_source and request.source is not None:
+        source = source_subject_of(request.source)
     comparisons = [Comparison(subject_of(model), source, seed=settings.seed) for model in request.models]
-    return Measurement(comparisons, settings).run()
+    return Measurement(comparisons, settings, request.brief).run()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from autoopt.measure.latency.generation import shared_time, with_generation
 from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import Measurement, measure_in_turns
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
+from autoopt.measure.latency.open_sessions import OpenSessions
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.throughput import Throughput, compare_throughput
@@ -44,7 +45,8 @@ PACE = 0.06
 to 4 % slower; on one shared with other virtual machines, the ratio of an int8 LSTM was 8 % off in a process in which
 the source was 7 % slower."""
 _QUIET_WAIT = machine.QuietWait()
-"""Shared by all measurements of this worker."""
+_OPEN_SESSIONS = OpenSessions()
+"""Both are shared by all measurements of this worker."""
 
 
 def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply:
@@ -110,15 +112,17 @@ def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -
     if with_source and one_thread:
         settings = clock_settings(request, busy=waiting["quiet"] is False)
     own_subject = partial(subject_of, request, data)
-    measurement = measure_in_turns(request, settings, own_subject, with_source=with_source)
+    source_subject = _OPEN_SESSIONS.reusing(request, own_subject)
+    measurement = measure_in_turns(request, settings, own_subject, source_subject, with_source=with_source)
     seconds = request.settings.seconds / (2 * len(request.models))
     tables = []
     for number, comparison in enumerate(measurement.comparisons):
         tables.append(_throughput_table(request.alone(number), comparison, seconds))
     load = Load.between(before, machine.Reading.now())
+    _QUIET_WAIT.note(load)
     thread_ratios: list[Estimate | None] = [None] * len(request.models)
     if with_source and one_thread:
-        thread_ratios = ratios_on_one_thread(request, measurement, own_subject, busy=load.busy)
+        thread_ratios = ratios_on_one_thread(request, measurement, own_subject, source_subject, busy=load.busy)
     state = {**machine.describe(), **waiting, **load.to_json()}
     return _Measured(measurement, tables, thread_ratios, state, load)
 

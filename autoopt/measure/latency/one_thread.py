@@ -15,7 +15,8 @@ from autoopt.measure.contention import error_of
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import Load, core_count
-from autoopt.measure.latency.measurement import Measurement, SubjectOf, width_beside
+from autoopt.measure.latency.measurement import Measurement, width_beside
+from autoopt.measure.latency.subjects import SubjectOf
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios, on_several_threads
@@ -47,7 +48,12 @@ def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSetting
 
 
 def ratios_on_one_thread(
-    request: MeasureRequest, measurement: Measurement, subject_of: SubjectOf, *, busy: bool
+    request: MeasureRequest,
+    measurement: Measurement,
+    subject_of: SubjectOf,
+    source_subject_of: SubjectOf,
+    *,
+    busy: bool,
 ) -> list[Estimate | None]:
     """Measure the ratios on one thread of the candidates whose ratio by the clock is uncertain.
 
@@ -60,7 +66,7 @@ def ratios_on_one_thread(
     ratios: list[Estimate | None] = [None] * len(request.models)
     if request.source is None or not timing.can_time_on_core():
         return ratios
-    reference = subject_of(_on_one_thread(request.source))
+    reference = source_subject_of(_on_one_thread(request.source))
     uncertain: dict[int, Comparison] = {}
     for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
         is_uncertain = _is_uncertain(
@@ -78,7 +84,7 @@ def ratios_on_one_thread(
             max_pairs=min(ROUNDS, settings.max_pairs),
             incumbent_ratio=None,
         )
-        Measurement(list(uncertain.values()), settings).run()
+        Measurement(list(uncertain.values()), settings, request.brief).run()
     for number, comparison in uncertain.items():
         ratios[number] = comparison.estimate()
     return ratios

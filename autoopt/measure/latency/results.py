@@ -13,7 +13,7 @@ from autoopt.measure.contention import error_of
 from autoopt.measure.intervals.items import bootstrap
 from autoopt.measure.intervals.pooling import BEYOND
 from autoopt.measure.intervals.replicas import log_interval, widened
-from autoopt.measure.latency.comparison import BEYOND_FEW, Comparison
+from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import QUIET, Load
 from autoopt.measure.latency.pairs import Pair, select_pairs
 from autoopt.measure.latency.subjects import QUANTILES, Subject, statistic
@@ -81,7 +81,7 @@ def _absolute_ns(comparison: Comparison, subject: Subject, name: str) -> Estimat
     if comparison.by_replica:
         return log_interval(np.log(_values_by_replica(comparison, subject, name)).tolist(), beyond=BEYOND)
     blocks = _blocks(comparison, subject, name)
-    return widened(bootstrap(_statistic_of(blocks, name), len(blocks)), len(blocks), BEYOND_FEW)
+    return widened(bootstrap(_statistic_of(blocks, name), len(blocks)), len(blocks), comparison.beyond)
 
 
 def _ratio(comparison: Comparison, source: Subject, metric: str) -> Estimate:
@@ -100,7 +100,8 @@ def _ratio(comparison: Comparison, source: Subject, metric: str) -> Estimate:
         source_blocks = _blocks(comparison, source, name)
         of_source = _statistic_of(source_blocks, name)
         count = len(source_blocks)
-        ratio = widened(bootstrap(lambda indices: of_candidate(indices) / of_source(indices), count), count, BEYOND_FEW)
+        ratio = bootstrap(lambda indices: of_candidate(indices) / of_source(indices), count)
+        ratio = widened(ratio, count, comparison.beyond)
     if metric == "throughput":
         return ratio.inverse()
     return ratio

@@ -16,6 +16,7 @@ import numpy as np
 
 from autoopt.json_codec import JsonValue
 from autoopt.measure.latency.timing import Block, BlockTimes, Call, WarmUp, outliers, time_block, warm_up
+from autoopt.model.model_file import ModelFile
 
 LEAD = 1e6
 """Untimed inferences before a block, in ns: the other models have used the caches, and their threads still spin for a
@@ -72,6 +73,12 @@ class Subject:
         self.replicas.append(replica)
         return replica
 
+    @property
+    def opening_ns(self) -> float:
+        """The time that another session takes to open and to run once."""
+        first = self.replicas[0]
+        return first.cold_start + first.first_inference
+
     def time_block(self, index: int) -> Block:
         """Time one block of replica `index`. `store` keeps its times."""
         replica = self.replicas[index]
@@ -102,6 +109,10 @@ class Subject:
                 pools.append(pool)
         mean = float(np.concatenate(pools).mean()) / 1e6 if pools else None
         return {"outliers": count, "mean_with_outliers": mean}
+
+
+SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
+"""Makes the subject of a model."""
 
 
 def statistic(times: np.ndarray, name: str) -> float:
