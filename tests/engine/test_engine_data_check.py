@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from autoopt.data.description import Column, DataDescription
-from autoopt.engine.inputs.data_check import check_data
+from autoopt.engine.planning.data_check import check_data
 from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection, ValueSpec
 

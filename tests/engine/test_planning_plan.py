@@ -54,3 +54,14 @@ def test_passes_of_a_user_script_are_planned(tmp_path: Path) -> None:
     script.write_text("raise ValueError('broken')\n")
     with pytest.raises(InputError, match="broken"):
         make_plan({**dag, "user_script": str(script)})
+
+
+@pytest.mark.parametrize("dag", [MODEL, DAG])
+def test_data_that_a_run_refuses_is_refused(dag: object, tmp_path: Path) -> None:
+    data = tmp_path / "d.csv"
+    data.write_text("a,b\nleft,1\nright,2\n")
+    with pytest.raises(InputError, match="text"):
+        make_plan(dag, None if dag is MODEL else MODEL, str(data))  # type: ignore[arg-type]
+    data.write_text("a,b\n3,1\n4,2\n")
+    with pytest.raises(InputError, match="shape"):
+        make_plan(dag, None if dag is MODEL else MODEL, calibration=str(data))  # type: ignore[arg-type]

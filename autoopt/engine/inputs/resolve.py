@@ -14,7 +14,6 @@ from autoopt.dag.proposal.propose import propose
 from autoopt.data.config import map_texts
 from autoopt.data.decoder import decoder_of, decodes
 from autoopt.data.description import DataDescription
-from autoopt.engine.inputs.data_check import check_data
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.sources import (
     admit,
@@ -25,6 +24,7 @@ from autoopt.engine.inputs.sources import (
     execution_providers,
 )
 from autoopt.engine.planning.best_candidate import Machine
+from autoopt.engine.planning.data_check import check_data
 from autoopt.engine.planning.examples import Case, taught_plan
 from autoopt.engine.planning.explanations import explanations
 from autoopt.engine.planning.goal import GoalRequest, make_goal
@@ -359,7 +359,7 @@ def _check_data(sources: _Sources, spec_file: str, measurement: Mapping[str, Any
         config: Mapping[str, Any] = source.config or {}
         states = measured_states.union(config.get("state", {}).values())
         place = str(config.get("path") or spec_file)
-        named = "post_process" in config or sources.script is not None
+        named = "post_process" in config or sources.script.path is not None
         notes += check_data(description, sources.inspection, place, fed_back=states, named=named)
         fed_back |= states
         batch_size = max(batch_size, int(config.get("batch_size", 0)))

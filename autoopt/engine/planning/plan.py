@@ -13,6 +13,7 @@ from autoopt.dag import Facts, Plan, check_dag, compile_plan, pass_infos, read_d
 from autoopt.data.config import check_exists
 from autoopt.data.decoder import decodes
 from autoopt.data.description import DataDescription
+from autoopt.engine.planning.data_check import check_data
 from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
@@ -21,6 +22,7 @@ from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, LAYER_WORK, RUNT
 from autoopt.engine.work.readings import read_once
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
+from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Constraint, Objective, default_objective, known_metric
 from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
@@ -118,11 +120,9 @@ def _plan_of_dag(spec: DagSpec, request: PlanRequest) -> Plan:
         # A plan does not read the data of a DAG: it takes the labels for granted that a limit on quality needs.
         metrics = {metric.name: metric for metric in script.metrics}
         goal = request.goal.apply(GoalRequest.of(spec, metrics), DataDescription(labels=True))
-        inspection, providers = None, None
-        if request.model is not None:
-            inspection = probe.inspect(Path(str(_fetched(request.model))))
-            if is_local:
-                providers = probe.execution_providers(accelerator.execution_provider)
+        inspection, providers = _inspection(probe, spec, request), None
+        if inspection is not None and is_local:
+            providers = probe.execution_providers(accelerator.execution_provider)
         given = (request.data, request.calibration, spec.data.calibration, spec.data.evaluation)
         facts = Facts(accelerator, inspection, providers, has_calibration=any(data is not None for data in given))
         host_passes = partial(probe.passes_of, accelerator=accelerator, opener=request.opener)
@@ -133,6 +133,17 @@ def _plan_of_dag(spec: DagSpec, request: PlanRequest) -> Plan:
     if inspection is None or not is_local:
         return plan
     return _taught(plan, inspection, target.target(), objectives[0])
+
+
+def _inspection(probe: Probe, spec: DagSpec, request: PlanRequest) -> Inspection | None:
+    """Inspect the model of a request, and check its data against it; None without a model."""
+    if request.model is None:
+        return None
+    configs = _data_configs(request.data, request.calibration)
+    inspection, descriptions = probe.read(Path(str(_fetched(request.model))), configs)
+    states = MeasurementSettings.parse(spec.measurement).state or {}
+    _check_data(inspection, configs, descriptions, states.values(), has_script=spec.script_path is not None)
+    return inspection
 
 
 @dataclass(frozen=True)
@@ -241,6 +252,7 @@ def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool 
     configs = _data_configs(request.data, request.calibration)
     with Probe() as probe:
         inspection, descriptions = probe.read(Path(str(_fetched(request.dag))), configs)
+        _check_data(inspection, configs, descriptions)
         providers = probe.execution_providers(accelerator.execution_provider)
     goal = request.goal.apply(GoalRequest(), descriptions.get("evaluation"))
     inputs = proposal_inputs(
@@ -277,6 +289,27 @@ def _taught(plan: Plan, inspection: Inspection, target: Target, objective: Objec
         return plan  # only a run knows the direction of a script's metric
     with existing_store() as store:
         return taught_plan(store, plan, Case(inspection, objective, target, Machine.of({})))
+
+
+def _check_data(
+    inspection: Inspection,
+    configs: Mapping[str, DataConfig],
+    descriptions: Mapping[str, DataDescription],
+    states: Collection[str] = (),
+    *,
+    has_script: bool = False,
+) -> None:
+    """Refuse data that a run refuses.
+
+    `states` are inputs that take the recurrent state, besides those of the data; errors as for `check_data`.
+    """
+    for use, description in descriptions.items():
+        config = configs[use]
+        if use != "evaluation":
+            description = replace(description, label_text=None)  # only the labels of the evaluation data are used
+        fed_back = {*states, *config.state.values()}
+        named = has_script or config.post_process is not None
+        check_data(description, inspection, str(config.path or "data"), fed_back=fed_back, named=named)
 
 
 def _narrowing(
