@@ -47,6 +47,9 @@ class MeasurementSettings:
         None, "latency: p50 of the source on a quiet machine, to notice that the machine is slow"
     )
     affinity: tuple[int, ...] = _setting((), "latency: CPU cores to run on")
+    precedence: bool = _setting(
+        True, "latency: on a busy machine, models on several threads go before other programs if allowed (true)"
+    )
     isolation: Literal["strict", "shared"] = _setting(
         "strict",
         "strict: nothing else runs while a latency is measured; shared: passes do, on the others (strict)",

@@ -43,6 +43,7 @@ HERE = Path(__file__).parent
 MARK = "<!-- results: drawn by measure.py --table -->"
 LEVELS: dict[str, tuple[str, ...]] = {
     "quiet": (),
+    "others": (),  # beside whatever runs on this machine
     "one": ("cpu",),
     "two": ("cpu", "memory"),
     "four": ("cpu", "cpu", "memory", "burst"),
@@ -99,6 +100,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cases", default="", help="parts of the names of cases")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each case at each level")
     parser.add_argument("--truth", choices=["once", "each"], default="once", help="for each case, or before each run")
+    parser.add_argument("--real-time", action="store_true", help="the loop goes before other programs (needs root)")
     parser.add_argument("--processes", type=int, default=5, help="processes of the plain loop")
     parser.add_argument("--loop", type=float, default=5.0, help="seconds of the plain loop in each process")
     parser.add_argument("--results", default="", help="results of earlier calls in it are kept")
@@ -187,7 +189,7 @@ def _truth(case: Case, work: Path, args: argparse.Namespace) -> dict[str, float]
                 models.append({"path": str(path), "options": dict(trial.candidate.session_options)})
     models.append({"path": str(case.model), "options": {}})
     job = {"models": models, "data": None if case.data is None else str(case.data)}
-    job.update(seconds=args.loop, threads=args.threads)
+    job.update(seconds=args.loop, threads=args.threads, real_time=args.real_time)
     path = work / "job.json"
     ratios = []
     for seed in range(args.processes):

@@ -42,6 +42,13 @@ def main() -> None:
 
 def make(model: str, options: dict[str, Any], threads: int) -> ort.InferenceSession:
     """A session on the CPU with those options."""
+    disabled = options.get("disabled_optimizers", [])
+    made = session_options(options, threads)
+    return ort.InferenceSession(model, made, providers=["CPUExecutionProvider"], disabled_optimizers=disabled)
+
+
+def session_options(options: dict[str, Any], threads: int) -> ort.SessionOptions:
+    """The runtime's form of those options."""
     made = ort.SessionOptions()
     made.log_severity_level = 4
     made.intra_op_num_threads = options.get("intra_op_num_threads", threads)
@@ -55,8 +62,7 @@ def make(model: str, options: dict[str, Any], threads: int) -> ort.InferenceSess
     made.add_session_config_entry("session.intra_op.spin_duration_us", "1000")
     for key, value in options.get("config", {}).items():
         made.add_session_config_entry(key, value)
-    disabled = options.get("disabled_optimizers", [])
-    return ort.InferenceSession(model, made, providers=["CPUExecutionProvider"], disabled_optimizers=disabled)
+    return made
 
 
 def item(session: ort.InferenceSession, data: str, number: int) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import measure_in_turns
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
+from autoopt.measure.latency.precedence import Precedence
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.timing import Call
@@ -99,7 +100,7 @@ def shared_time(request: MeasureRequest) -> MeasureRequest:
 
 
 def with_generation(
-    request: MeasureRequest, replies: Sequence[MeasureReply], *, with_source: bool, load: Load
+    request: MeasureRequest, replies: Sequence[MeasureReply], precedence: Precedence, *, with_source: bool, load: Load
 ) -> list[MeasureReply]:
     """Add the metrics of generation that the request names.
 
@@ -107,7 +108,7 @@ def with_generation(
     meanwhile.
     """
     complete = list(replies)
-    measure = partial(_measure_steps, request, with_source=with_source, load=load)
+    measure = partial(_measure_steps, request, precedence, with_source=with_source, load=load)
     if FIRST_TOKEN in request.metrics:
         is_set = Path(request.candidate.path).name == MODEL_SET
         prompts = measure(_first_token) if is_set else complete
@@ -162,12 +163,14 @@ def _decoder(runner: ModelRunner) -> Decoder:
     return decoder
 
 
-def _measure_steps(request: MeasureRequest, make: MakeCall, *, with_source: bool, load: Load) -> list[MeasureReply]:
+def _measure_steps(
+    request: MeasureRequest, precedence: Precedence, make: MakeCall, *, with_source: bool, load: Load
+) -> list[MeasureReply]:
     """Measure calls of all models in turns, on one thread too where that helps; one reply for each."""
     subject_of = partial(_subject, request, evaluation_data(request), make)
     settings = clock_settings(request, busy=load.busy) if with_source else request.settings
     settings = replace(settings, incumbent_ratio=None)
-    measurement = measure_in_turns(request, settings, subject_of, subject_of, with_source=with_source)
+    measurement = measure_in_turns(request, settings, subject_of, subject_of, precedence, with_source=with_source)
     thread_ratios: list[Estimate | None] = [None] * len(request.models)
     if with_source:
         thread_ratios = ratios_on_one_thread(request, measurement, subject_of, subject_of, busy=load.busy)

@@ -18,6 +18,7 @@ from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison, shared_variance
 from autoopt.measure.latency.machine import Load, Reading
 from autoopt.measure.latency.pairs import Pair, disturbed_share, preempted_share
+from autoopt.measure.latency.precedence import Precedence
 from autoopt.measure.latency.subjects import LEAD, LEAD_LONG, Subject, SubjectOf
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
@@ -55,6 +56,7 @@ class Measurement:
     settings: MeasurementSettings
     brief: bool = False
     """One of several measurements of these models: opening sessions takes at most as long as timing them."""
+    precedence: Precedence = field(default_factory=Precedence)
     stopped: StopReason = "time"
     seconds: float = 0.0
     _look_rounds: int = field(init=False, default=0)
@@ -72,7 +74,7 @@ class Measurement:
         """Measure until the settings are satisfied."""
         rng = random.Random(self.settings.seed)
         began = time.monotonic()
-        with _no_garbage_collection():
+        with _no_garbage_collection(), self.precedence.until_the_end():
             for index in self._schedule(began):
                 self._time_round(index, rng)
                 self.seconds = time.monotonic() - began
@@ -115,7 +117,9 @@ class Measurement:
         # The session that opens first may get the better memory, so the models take turns.
         turn = len(self._subjects[0].replicas) % len(self._subjects)
         for subject in (*self._subjects[turn:], *self._subjects[:turn]):
-            subject.add_replica(share * self.settings.seconds * 1e9)
+            replica = subject.add_replica(share * self.settings.seconds * 1e9)
+            self.precedence.end_if_long(replica.warm.time / 1e9)
+        self.precedence.include_helpers()
 
     def _affordable_replicas(self, elapsed: float) -> int:
         """Compute how many replicas there is time for: each needs its sessions and three rounds."""
@@ -138,7 +142,8 @@ class Measurement:
         """Time a block of each model in replica `index`."""
         blocks = {}
         for number in rng.sample(range(len(self._subjects)), len(self._subjects)):
-            blocks[number] = self._subjects[number].time_block(index)
+            with self.precedence.of_this_thread():
+                blocks[number] = self._subjects[number].time_block(index)
         # A thread that waits for its helpers or a device is not on its core for the whole inference.
         on_core = timing.can_time_on_core() and not any(block.waited for block in blocks.values())
         single: dict[int, Pair] = {}
@@ -160,7 +165,7 @@ class Measurement:
         slower = self._slower_reason(is_checkpoint=is_checkpoint)
         if slower is not None or not is_checkpoint:
             return slower
-        load = Load.between(self._first_reading, Reading.now())
+        load = self._load()
         reasons = [self._width_reason(comparison, load) for comparison in self.comparisons]
         if None in reasons:
             return None
@@ -184,8 +189,11 @@ class Measurement:
     @property
     def _hopeless(self) -> float:
         """The factor from which a candidate is hopeless on this machine."""
-        is_busy = Load.between(self._first_reading, Reading.now()).busy
-        return HOPELESS_WHERE_BUSY if is_busy else HOPELESS
+        return HOPELESS_WHERE_BUSY if self._load().busy else HOPELESS
+
+    def _load(self) -> Load:
+        """The load that the models have seen so far."""
+        return self.precedence.load_beside(Load.between(self._first_reading, Reading.now()))
 
     def _is_slower(self, factor: float, ratio: Callable[[], float]) -> bool:
         """Tell if the only candidate's ratio is above this multiple of the best one so far."""
@@ -253,6 +261,7 @@ def measure_in_turns(
     settings: MeasurementSettings,
     subject_of: SubjectOf,
     source_subject_of: SubjectOf,
+    precedence: Precedence,
     *,
     with_source: bool,
 ) -> Measurement:
@@ -263,7 +272,7 @@ def measure_in_turns(
     elif with_source and request.source is not None:
         source = source_subject_of(request.source)
     comparisons = [Comparison(subject_of(model), source, seed=settings.seed) for model in request.models]
-    return Measurement(comparisons, settings, request.brief).run()
+    return Measurement(comparisons, settings, request.brief, precedence).run()
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import Measurement, measure_in_turns
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.open_sessions import OpenSessions
+from autoopt.measure.latency.precedence import Precedence
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.throughput import Throughput, compare_throughput
@@ -70,7 +71,9 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
         request = shared_time(request)
         measured = _measured(request, with_source=not source_refusal, one_thread=one_thread)
         replies = _replies(request, measured, source_refusal)
-        replies = with_generation(request, replies, with_source=not source_refusal, load=measured.load)
+        replies = with_generation(
+            request, replies, measured.precedence, with_source=not source_refusal, load=measured.load
+        )
     details = {**replies[0].details, EXECUTED_GRAPH: graph, SAME_GRAPH: same_graph}
     return replace(replies[0], details=details, rivals=tuple(replies[1:]))
 
@@ -101,6 +104,8 @@ class _Measured:
     """Ratios on one thread."""
     machine: dict[str, JsonValue]
     load: Load
+    """What the models saw of other programs."""
+    precedence: Precedence
 
 
 def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -> _Measured:
@@ -109,22 +114,24 @@ def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -
     waiting = _QUIET_WAIT.wait(request.settings.quiet_seconds)
     before = machine.Reading.now()
     settings = request.settings
-    if with_source and one_thread:
+    precedence = Precedence.of(request, busy=waiting["quiet"] is False)
+    if with_source and one_thread and not precedence.active:
         settings = clock_settings(request, busy=waiting["quiet"] is False)
     own_subject = partial(subject_of, request, data)
     source_subject = _OPEN_SESSIONS.reusing(request, own_subject)
-    measurement = measure_in_turns(request, settings, own_subject, source_subject, with_source=with_source)
+    measurement = measure_in_turns(request, settings, own_subject, source_subject, precedence, with_source=with_source)
     seconds = request.settings.seconds / (2 * len(request.models))
     tables = []
     for number, comparison in enumerate(measurement.comparisons):
         tables.append(_throughput_table(request.alone(number), comparison, seconds))
     load = Load.between(before, machine.Reading.now())
     _QUIET_WAIT.note(load)
+    state = {**machine.describe(), **waiting, **load.to_json(), "precedence": precedence.active}
+    load = precedence.load_beside(load)
     thread_ratios: list[Estimate | None] = [None] * len(request.models)
     if with_source and one_thread:
         thread_ratios = ratios_on_one_thread(request, measurement, own_subject, source_subject, busy=load.busy)
-    state = {**machine.describe(), **waiting, **load.to_json()}
-    return _Measured(measurement, tables, thread_ratios, state, load)
+    return _Measured(measurement, tables, thread_ratios, state, load, precedence)
 
 
 def _details(request: MeasureRequest, comparison: Comparison) -> dict[str, JsonValue]:

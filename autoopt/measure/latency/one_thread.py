@@ -14,8 +14,9 @@ from autoopt import json_codec
 from autoopt.measure.contention import error_of
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
-from autoopt.measure.latency.machine import Load, core_count
+from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import Measurement, width_beside
+from autoopt.measure.latency.precedence import thread_count
 from autoopt.measure.latency.subjects import SubjectOf
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
@@ -104,7 +105,7 @@ def with_one_thread(
     difference = math.hypot(DIFFERENCE, error_of(on_one_thread.value, load.contention))
     disturbance = DISTURBANCE if load.busy else 0.0
     both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_several_threads(on_one_thread), disturbance, difference)
-    most = math.log(_thread_count(request, request.source) / _thread_count(request, request.candidate))
+    most = math.log(thread_count(request, request.source) / thread_count(request, request.candidate))
     if most:
         # Beside other programs, more threads help anything from not at all to as much as on a quiet machine.
         half = math.exp(most / 2)
@@ -128,20 +129,12 @@ def _is_comparable(request: MeasureRequest, model: ModelFile) -> bool:
     source = request.source
     if source is None or request.target.execution_provider != "CPUExecutionProvider" or model.same_as(source):
         return False
-    return max(_thread_count(request, model), _thread_count(request, source)) > 1
-
-
-def _thread_count(request: MeasureRequest, model: ModelFile | None) -> int:
-    """The number of intra-op threads of a model; the runtime's default is one for each core."""
-    threads = None if model is None else model.session_options.get("intra_op_num_threads")
-    if not isinstance(threads, int):
-        threads = request.target.threads
-    return threads or core_count()
+    return max(thread_count(request, model), thread_count(request, source)) > 1
 
 
 def _has_source_threads(request: MeasureRequest, model: ModelFile) -> bool:
     """True if a model runs on as many threads as the source."""
-    return _thread_count(request, model) == _thread_count(request, request.source)
+    return thread_count(request, model) == thread_count(request, request.source)
 
 
 def _is_uncertain(measurement: Measurement, comparison: Comparison, *, same_threads: bool, busy: bool) -> bool:
