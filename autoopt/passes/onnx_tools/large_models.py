@@ -1,14 +1,12 @@
-"""Run tools on large models, which they would load or serialize: without the weights, or with one weight at a time."""
+"""Run tools on large models without the weights, which they would load or serialize."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from autoopt.model.io import load_own_weights, load_weights
+from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, onnx
 from autoopt.model.tensors import copy_fields, packed_bytes, weight_bytes
 from autoopt.passes.base import Refused
@@ -52,32 +50,6 @@ def inline_functions(model: ModelProto) -> ModelProto:
     if not model.functions:
         return model
     return call_without_large_weights(onnx.inliner.inline_local_functions, model)
-
-
-@contextmanager
-def quantized_one_by_one() -> Iterator[None]:
-    """Let onnxruntime's quantizers read weights that are external data in the working directory one by one.
-
-    They write each model to a folder, so that onnx infers its shapes, and would load all weights from there.
-    """
-    from onnxruntime.quantization import calibrate, quant_utils
-
-    def load_with_shapes(path: Path) -> ModelProto:
-        inferred = path.with_name(f"{path.stem}-inferred.onnx")
-        onnx.shape_inference.infer_shapes_path(str(path), str(inferred))
-        model = load_own_weights(inferred)
-        inferred.unlink()
-        quant_utils.add_infer_metadata(model)
-        return model
-
-    original = quant_utils.load_model_with_shape_infer
-    for module in (quant_utils, calibrate):
-        module.load_model_with_shape_infer = load_with_shapes
-    try:
-        yield
-    finally:
-        for module in (quant_utils, calibrate):
-            module.load_model_with_shape_infer = original
 
 
 def refuse_invalid(model: ModelProto, reason: str) -> None:

@@ -24,7 +24,7 @@ from autoopt.model.split_model import beside_weights, is_split
 from autoopt.model.storage import artifact_digest
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large
-from autoopt.passes.onnx_tools.large_models import quantized_one_by_one
+from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
 from autoopt.passes.quantize.calibration import MAX_ITEMS, CalibrationReader, Ranges, enough_items
 from autoopt.passes.quantize.histograms import (
     BINS,
@@ -183,7 +183,7 @@ class _Collector:
         from onnxruntime.quantization import CalibrationMethod
         from onnxruntime.quantization.calibrate import create_calibrator
 
-        with quantized_one_by_one(), beside_weights(b"", self._model.parent) as augmented:
+        with beside_weights(b"", self._model.parent) as augmented, lean_quantizers(augmented):
             calibrator = create_calibrator(
                 self._model,
                 self._statistics.op_types,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
@@ -23,9 +22,10 @@ from autoopt.passes.onnx_tools.graphs import (
     sort_nodes,
     walk_nodes,
 )
-from autoopt.passes.onnx_tools.large_models import inline_functions, quantized_one_by_one
+from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
+from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.ort_quantizer import accept_quantized
 from autoopt.registry import ParameterInfo
@@ -118,7 +118,7 @@ class DynamicQuantization(Pass):
             excluded += [node.name for node in attention]
         drop_weight_types(model)
         target = self.context.work / "dynamic.onnx"
-        with quiet(), quantized_one_by_one():
+        with quiet(), lean_quantizers(target) as quantized:
             quantize_dynamic(
                 model,
                 target,
@@ -135,7 +135,7 @@ class DynamicQuantization(Pass):
                     "EnableSubgraph": with_bodies,
                 },
             )
-        return io.load_own_weights(target)
+        return quantized.load()
 
     def _has_quantizable_weights(self, model: ModelProto) -> bool:
         op_types = set(self.op_types or DYNAMIC_OPS)

@@ -11,9 +11,10 @@ from autoopt.model import io
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, op_counts, sort_nodes, walk_nodes
-from autoopt.passes.onnx_tools.large_models import inline_functions, quantized_one_by_one
+from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
+from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.hard_sigmoid import saturate_hard_sigmoids
@@ -219,7 +220,7 @@ class Static(Pass):
         extra_options = {"ActivationSymmetric": self.activation_symmetric}
         if self.weight_symmetric is not None:
             extra_options["WeightSymmetric"] = self.weight_symmetric
-        with quantized_one_by_one():
+        with lean_quantizers(target) as quantized:
             quantize_static(
                 source,
                 target,
@@ -235,7 +236,7 @@ class Static(Pass):
                 extra_options=extra_options,
                 calibration_cache_path=ranges,
             )
-        return io.load_own_weights(target)
+        return quantized.load()
 
     def _correct_biases(self, model: ModelProto, ranges: Ranges) -> None:
         from autoopt.passes.quantize.bias_correction import correct_biases, correctable
