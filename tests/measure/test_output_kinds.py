@@ -97,6 +97,25 @@ def test_steps_of_few_classes_are_decisions_of_their_own() -> None:
     assert part.kind == "classes"
 
 
+def test_states_of_a_voice_that_last_are_no_text() -> None:
+    """A voice detector: silence for many steps, then one sound after the other."""
+
+    def steps() -> np.ndarray:
+        path = np.concatenate([np.zeros(20, int), np.repeat(RNG.permutation(np.arange(1, 9)), 3)])
+        return np.eye(9)[path] * 0.91 + 0.01
+
+    (part,) = parts_of([[steps() for _ in range(ITEMS)]], ["logits"], [None])
+    assert part.kind == "classes"
+
+
+@pytest.mark.parametrize(("masked", "kind"), [(True, "classes"), (False, "sequence")])
+def test_scores_for_each_token_of_a_text_are_no_ctc(masked: bool, kind: str) -> None:
+    values = [ctc_path()[None] for _ in range(ITEMS)]
+    masks = [np.ones(20, int) for _ in values] if masked else []
+    (part,) = parts_of([values], ["logits"], [None], masks=masks)
+    assert part.kind == kind
+
+
 def test_ctc_knows_its_axis_and_blank() -> None:
     (part,) = parts_of([[ctc_path().T[None] for _ in range(ITEMS)]], ["output"], [None])
     assert (part.axis, part.blank) == (1, 0)

@@ -42,6 +42,9 @@ BLANK_SHARE: Final = 0.3
 FEWEST_SYMBOLS: Final = 6
 """Classes, with the blank, from which scores of steps count as CTC: with fewer, each step is more likely a decision of
 its own, such as the state of a patient, of which the first is the most frequent."""
+LEAST_APART: Final = 0.5
+"""Share of the runs of one symbol that have a blank beside them, from which scores of steps count as CTC, whose symbols
+are spikes between blanks. A classifier of steps changes from class to class: 0.2 of the runs of a voice detector."""
 FEWEST_CANDIDATES: Final = 20
 """Least number of rows at which a table counts as the raw boxes of a detector."""
 LOWEST_SCORE: Final = 0.05
@@ -99,11 +102,17 @@ def parts_of(
             token_masks = tuple(mask.reshape(-1) != 0 for mask in masks)
             parts.append(Part((index,), "token_embedding", masks=token_masks))
         elif detector is None or index not in detector.outputs:
-            parts.append(_part(index, list(map(np.asarray, values)), names[index], shapes[index]))
+            parts.append(_part(index, list(map(np.asarray, values)), names[index], shapes[index], masks))
     return parts
 
 
-def _part(index: int, items: Sequence[np.ndarray], name: str, shape: Sequence[Dimension] | None) -> Part:
+def _part(
+    index: int,
+    items: Sequence[np.ndarray],
+    name: str,
+    shape: Sequence[Dimension] | None,
+    masks: Sequence[np.ndarray],
+) -> Part:
     if any(item.dtype.kind != "f" for item in items):
         return Part((index,), "ids")
     if KEYPOINT_NAMES.search(name) and _point_size(items) is not None:
@@ -112,7 +121,7 @@ def _part(index: int, items: Sequence[np.ndarray], name: str, shape: Sequence[Di
     if _are_embeddings(items, name, are_logits=axis is not None):
         return Part((index,), "embedding")
     if axis is not None:
-        blank = _blank(items, axis)
+        blank = None if _are_of_tokens(items, axis, masks) else _blank(items, axis)
         if blank is None:
             return Part((index,), "classes", axis)
         return Part((index,), "sequence", axis, blank)
@@ -130,14 +139,34 @@ def _blank(items: Sequence[np.ndarray], axis: int) -> int | None:
     """Return the blank of CTC: the first or last class, if it is the best one in many steps; else None."""
     if sum(size > 1 for size in items[0].shape) != 2 or items[0].shape[axis] < FEWEST_SYMBOLS:
         return None
-    best = np.concatenate([item.argmax(axis=axis).ravel() for item in items])
+    paths = [item.argmax(axis=axis).ravel() for item in items]
+    best = np.concatenate(paths)
     last = items[0].shape[axis] - 1
     shares = {blank: float(np.mean(best == blank)) for blank in (0, last)}
     blank = max(shares, key=shares.__getitem__)
     is_constant = bool(np.all(best == best[0]))
-    if shares[blank] < BLANK_SHARE or is_constant:
+    if shares[blank] < BLANK_SHARE or is_constant or not _are_spikes(paths, blank):
         return None
     return blank
+
+
+def _are_spikes(paths: Sequence[np.ndarray], blank: int) -> bool:
+    """True if most runs of one symbol have a blank before or behind them; `paths` are the best classes, (steps)."""
+    symbols, apart = 0, 0
+    for path in paths:
+        ids = path[np.flatnonzero(np.diff(path, prepend=-1))]  # one for each run
+        padded = np.concatenate([[-1], ids, [-1]])
+        has_blank = (padded[:-2] == blank) | (padded[2:] == blank)
+        symbols += int(np.sum(ids != blank))
+        apart += int(np.sum(has_blank & (ids != blank)))
+    return apart >= LEAST_APART * symbols
+
+
+def _are_of_tokens(items: Sequence[np.ndarray], axis: int, masks: Sequence[np.ndarray]) -> bool:
+    """True for a row of scores for each token of a text, as those of named entities."""
+    if not masks:
+        return False
+    return all(item.size == item.shape[axis] * mask.size for item, mask in zip(items, masks, strict=True))
 
 
 def _are_events(items: Sequence[np.ndarray]) -> bool:
