@@ -94,6 +94,13 @@ def test_the_contract_in_words_is_short() -> None:
     assert len(text) < 140
 
 
+def test_of_many_inputs_the_first_are_named() -> None:
+    shapes = {f"x{number}": (number,) for number in range(9)}
+    text = Narrowing({}, shapes).text
+    assert text.endswith("x4 has shape [4], and so on for 4 more inputs")
+    assert "more" not in Narrowing({}, dict(list(shapes.items())[:6])).text
+
+
 def test_nothing_is_fixed_for_a_decoder_with_a_cache() -> None:
     cached = {"input_ids": ["N", "T"], "attention_mask": ["N", "P + T"], "past_key_values.0.key": ["N", 2, "P", 4]}
     ones = Column("int64", (ITEMS, 3), constant=[1, 1, 1])

@@ -16,6 +16,8 @@ from autoopt.model.inspection import Dim, Inspection, ValueSpec
 
 MAX_TEXT: Final = 40
 """Characters of a constant that are shown."""
+MAX_INPUTS: Final = 5
+"""Inputs that are shown."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,14 @@ class Narrowing:
 
     @property
     def text(self) -> str:
-        """The contract in words."""
+        """The contract in words; only the first inputs of many, as `session.json` has all."""
         parts = [f"{one_line(name)} is always {_short(value)}" for name, value in self.values.items()]
         for name, shape in self.shapes.items():
             sizes = ", ".join("?" if size is None else str(size) for size in shape)
             parts.append(f"{one_line(name)} has shape [{sizes}]")
+        others = len(parts) - MAX_INPUTS
+        if others > 1:
+            parts[MAX_INPUTS:] = [f"and so on for {others} more inputs"]
         return ", ".join(parts)
 
 
