@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from autoopt.measure.request import MeasureRequest
 PLAIN = "biufcU"
 """Kinds of arrays that an .npz file holds without pickle."""
 LICENCE = ("license", "licence")
+UNOPTIMIZED = {"graph_optimization_level": "disable"}
+"""Session options for one inference, before which optimizing the graph does not pay."""
 
 
 def store_inputs(payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -34,6 +37,8 @@ def store_inputs(payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     document = payload["request"]
     assert isinstance(document, Mapping)
     request = MeasureRequest.from_json(document)
+    options = {**request.candidate.session_options, **UNOPTIMIZED}
+    request = replace(request, candidate=replace(request.candidate, session_options=options))
     if request.settings.profiles:
         request = request_for(request, read_profiles(request)[0])
     request, _ = sized(request)

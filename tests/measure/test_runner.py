@@ -50,15 +50,16 @@ def test_a_free_first_dimension_takes_batches(tmp_path):
 
 
 def test_large_items_are_run_one_by_one(tmp_path):
-    image = np.zeros((3, 3, 640, 640), np.float32)
+    image = np.zeros((17, 3, 640, 640), np.float32)
     running = start(tmp_path, one_node("Neg", ["n", 3, "h", "w"]))
     assert running.batch_size(DataSet({"x": image})) == 1
-    assert running.batch_size(DataSet({"x": image[..., :320, :320]})) == 3
+    assert running.batch_size(DataSet({"x": image[..., :320, :320]})) == 6
 
 
 def test_a_model_that_decides_by_the_whole_batch_is_run_one_by_one(tmp_path):
     """The first two items alone decide alike, the others do not."""
-    data = DataSet({"x": np.array([[1.0], [2.0], [-3.0], [4.0], [-5.0]], np.float32)})
+    values = [1, 2, -3, 4, -5, *[6, -7] * 10]
+    data = DataSet({"x": np.array(values, np.float32)[:, None]})
     branches = {}
     for name, op in (("then_branch", "Identity"), ("else_branch", "Neg")):
         output = helper.make_tensor_value_info(name, FLOAT, None)
@@ -71,14 +72,20 @@ def test_a_model_that_decides_by_the_whole_batch_is_run_one_by_one(tmp_path):
     x, y = builders.tensor("x", ["n", 1]), builders.tensor("y", ["n", 1])
     running = start(tmp_path, builders.model(nodes, [x], [y], {"zero": np.zeros((), np.float32)}))
     items, _ = counting(data, running)
-    assert stack([item[0] for item in items]).ravel().tolist() == [1, 2, 3, 4, 5]
+    assert stack([item[0] for item in items]).ravel().tolist() == list(np.abs(values))
 
 
 def test_a_model_that_mixes_items_is_run_one_by_one(tmp_path):
-    data = DataSet({"x": np.random.default_rng(0).standard_normal((10, 8)).astype(np.float32)})
+    data = DataSet({"x": np.random.default_rng(0).standard_normal((20, 8)).astype(np.float32)})
     running = start(tmp_path, one_node("Softmax", ["n", 8], axis=0))
     items, _ = counting(data, running)
-    np.testing.assert_array_equal(stack([i[0] for i in items]), np.ones((10, 8), np.float32))
+    np.testing.assert_array_equal(stack([i[0] for i in items]), np.ones((20, 8), np.float32))
+
+
+def test_few_items_are_not_run_twice_to_compare_batches(tmp_path):
+    data = DataSet({"x": np.ones((16, 8), np.float32)})
+    items, calls = counting(data, start(tmp_path, one_node("Neg", ["n", 8])))
+    assert (len(items), calls) == (16, 16)
 
 
 def test_a_fixed_batch_is_filled_up_and_cut_again(tmp_path):

@@ -13,6 +13,7 @@ from PIL import Image
 
 from autoopt.cli.data_options import DataOptions
 from autoopt.measure import worker
+from autoopt.measure.quality import source_check
 from autoopt.model import io
 
 CENTERS = np.array([32, 96, 160, 224], np.float32)
@@ -54,6 +55,16 @@ def test_wrongly_scaled_pictures_are_at_chance_and_the_right_scaling_is_named(cl
     chance, scaling = warnings(tmp_path, classifier, x=x / 255, labels=labels)
     assert "accuracy of 25.0 % on 64 items is no better than chance among 4 classes" in chance
     assert scaling == "with pixels as 0..255 its accuracy is 100.0 %: add --scale 255"
+
+
+def test_a_slow_model_is_looked_at_on_as_many_items_as_its_time_allows(
+    classifier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_check, "SECONDS", 0.0)
+    x, labels = pictures()
+    assert warnings(tmp_path, classifier, x=x / 255, labels=labels) == []
+    (broken,) = warnings(tmp_path, classifier, x=np.full_like(x[:2], np.nan), labels=labels[:2])
+    assert broken.endswith("NaN or infinite values for 1 of 1 items")
 
 
 def test_classes_in_another_order_are_named(classifier: str, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from autoopt.report.failures import plain_reason
 from autoopt.results.run import WARNING
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
+CHECK_SHARE: Final = 0.15
+"""Share of the run's time after which the check of a slow model is given up."""
 
 
 def source_failure(problem: Problem, message: str) -> str:
@@ -69,7 +71,8 @@ def _check(ctx: RunContext, payload: JsonObject) -> JsonObject:
         CHECK_SOURCE,
         dict(payload),
         subject=lambda: problem.source.artifact,
-        limit=problem.limits.measure_seconds,
+        limit=min(problem.limits.measure_seconds, max(1.0, CHECK_SHARE * ctx.attempt.remaining())),
+        alone=False,
     )
     if not result.outcome.good or result.value is None:
         raise _SourceFails

@@ -47,12 +47,18 @@ class CallTerms:
 
 
 def first_call(
-    resources: Resources, function: str, payload: dict[str, Any], *, subject: Callable[[], str], limit: float
+    resources: Resources,
+    function: str,
+    payload: dict[str, Any],
+    *,
+    subject: Callable[[], str],
+    limit: float,
+    alone: bool = True,
 ) -> CallResult:
     """Call a worker function `module:function` with a model before there is a run.
 
     `subject` computes the digest of what the worker reads, and is called only if any worker has died before. `limit` is
-    in seconds.
+    in seconds. `alone`: call again, with nothing else running, if other work may have caused the failure.
     """
     quarantine = resources.quarantine
     if quarantine.any:
@@ -61,7 +67,7 @@ def first_call(
             return CallResult(Outcome.CRASHED, message=reason, transient=True)
     resources.pool.warm(READING, workers=1)
     result = gated_call(resources.pool, function, payload, limit)
-    if result.transient:
+    if result.transient and alone:
         with Gate(waiting=report_waiting).measuring():
             result = resources.pool.call(function, payload, limit)
     _raise_if_disk_full(result.message)

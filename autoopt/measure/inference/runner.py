@@ -150,7 +150,9 @@ class ModelRunner:
             return limit
         item_bytes = sum(column.nbytes // len(data) for column in data.columns.values() if column.ndim)
         size = min(wanted_size or LARGEST_BATCH, len(data), max(1, BATCH_BYTES // max(1, item_bytes)))
-        if size > 1 and self._batch_equals_items(data, min(size, COMPARED_ITEMS)):
+        compared = min(size, COMPARED_ITEMS)
+        # The comparison runs these items twice, which must not take longer than the items by themselves.
+        if size > 1 and (wanted_size or len(data) > 2 * compared) and self._batch_equals_items(data, compared):
             return size
         return 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,14 +14,16 @@ from autoopt.data.dataset import Array, DataSet, plain_labels
 from autoopt.data.opening import loader_of
 from autoopt.errors import InputError
 from autoopt.measure.inference.inputs import evaluation_data
-from autoopt.measure.inference.runner import ModelRunner
+from autoopt.measure.inference.runner import Item, ModelRunner
 from autoopt.measure.quality.classification import class_names, numbered
-from autoopt.measure.quality.predictions import outputs_of, predictions_of, subset
+from autoopt.measure.quality.predictions import predictions_of, subset
 from autoopt.measure.quality.regression import r2
 from autoopt.measure.request import MeasureRequest
 
 ITEMS: Final = 128
-"""Items that are looked at."""
+"""Items that are looked at, at most."""
+SECONDS: Final = 5.0
+"""Time for running them: a slow model is looked at on fewer."""
 FEWEST: Final = 8
 """Number of items below which an accuracy says nothing: a guess may be right as often."""
 SAME_CLASSES: Final = 0.7
@@ -54,11 +57,25 @@ def warnings(request: MeasureRequest) -> list[str]:
     """Look for signs in the outputs of the source model on the request's data, one sentence each."""
     data = evaluation_data(request)
     names = class_names(data.labels)
-    return list(_warnings(request, subset(request, data, min(ITEMS, len(data))), names))
+    data = subset(request, data, min(ITEMS, len(data)))
+    items = _run(request, data)
+    return list(_warnings(request, data.take(np.arange(len(items))), items, names))
 
 
-def _warnings(request: MeasureRequest, data: DataSet, names: Array) -> Iterator[str]:
-    outputs = predictions_of(request, request.candidate, outputs_of(request, request.candidate, data))
+def _run(request: MeasureRequest, data: DataSet) -> list[Item]:
+    """Run the source model on as many items as its speed allows, at least one."""
+    runner = ModelRunner.open(request.candidate, request, timed=False)
+    end = time.monotonic() + SECONDS
+    items: list[Item] = []
+    for item in runner.items(data, batch_size=request.data.batch_size if request.data else 0):
+        items.append(item)
+        if time.monotonic() > end:
+            break
+    return items
+
+
+def _warnings(request: MeasureRequest, data: DataSet, items: Sequence[Item], names: Array) -> Iterator[str]:
+    outputs = predictions_of(request, request.candidate, items)
     if data.labels is not None and outputs:
         data = replace(data, labels=numbered(data.labels, names, outputs))
     first = np.asarray(outputs[0]) if outputs else np.zeros(0)

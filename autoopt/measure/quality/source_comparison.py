@@ -25,9 +25,9 @@ from autoopt.metrics import AGREEMENT, METRICS, Estimate
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
 
-FEWEST_ITEMS = 16
+FEWEST_ITEMS = 4
 """Items of the first look, by whose time the model gets more."""
-MORE_ITEMS = ((1024, 1.0), (256, 12.0), (128, 12.0), (64, 6.0), (32, 4.0))
+MORE_ITEMS = ((1024, 1.0), (256, 12.0), (128, 12.0), (64, 6.0), (32, 4.0), (16, 16.0), (8, 16.0))
 """Items for models that are fast enough, and the expected time of the candidate in seconds above which fewer are used:
 64 items do not tell an agreement of 0.98 from one of 0.94, but a minute for each candidate leaves no time to search."""
 ATTENTION_MASK = "attention_mask"
