@@ -169,7 +169,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "store": Command("store:app", "Verify, clean, back up, export and import the store.", "autoopt store verify"),
         "knowledge": Command(
             "knowledge:app",
-            "Share what runs taught about passes.",
+            "Share what runs showed about passes.",
             "autoopt knowledge show model.onnx",
         ),
     },

@@ -1,4 +1,4 @@
-"""`autoopt knowledge`: what finished runs taught about passes, for other stores."""
+"""`autoopt knowledge`: what finished runs showed about passes, for other stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
 
 @app.command("export", epilog=example_text("autoopt knowledge export knowledge.json"))
 def export_(file: File, as_json: AsJson = False) -> None:
-    """Export what this store's runs taught about passes.
+    """Export what the runs of this store showed about passes.
 
     The file holds measured effects of passes and facts about models and machines; no models, data, paths or names.
     """
@@ -75,9 +75,9 @@ def show_(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="An ONNX model [default: all lessons].")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the lessons of each run, or what they tell about a model.
+    """List the lessons of each run; for a model, what they suggest for it.
 
-    That is about the model on this machine's CPU.
+    Suggestions are for this machine's CPU.
     """
     from autoopt.engine.planning.imported_knowledge import imported_knowledge
     from autoopt.engine.planning.lessons import all_lessons

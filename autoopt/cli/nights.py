@@ -22,12 +22,14 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this model, or those that match a pattern; may be repeated.", autocompletion=complete_model
+            metavar="PATTERN",
+            help="Only this model, or those that match a pattern; may be repeated.",
+            autocompletion=complete_model,
         ),
     ] = None,
     only: Annotated[str | None, typer.Option(metavar="TAG", help="Only the models with this tag.")] = None,
     worse: Annotated[
-        bool, typer.Option("--worse", help="Only models that regressed, lastingly became worse, or are flaky.")
+        bool, typer.Option("--worse", help="Only models that regressed, became worse for good, or are flaky.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of nights, the newest ones.")] = 60,
     compare: Annotated[

@@ -64,7 +64,7 @@ class ProposalFlags:
     level: Annotated[
         int | None,
         typer.Option(
-            help="Passes to try: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 all (default).",
+            help="Passes to try: 0 lossless, 1 equal up to rounding, 2 lossy ones that need no data, 3 all (default).",
             rich_help_panel=BARE_MODEL,
             autocompletion=complete_words("0", "1", "2", "3"),
         ),

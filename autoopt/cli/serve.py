@@ -17,7 +17,10 @@ CHAINS_PER_CORE = 4
 
 def serve(  # noqa: PLR0913, PLR0917  options of the command
     host: Annotated[
-        str, typer.Option(help="Address to listen on; other machines can reach any but a loopback address.")
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Address to listen on; other machines can reach any but a loopback address."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect server.")] = 4200,
     site_port: Annotated[
@@ -28,7 +31,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         int | None, typer.Option(min=1, help="Maximum number of chains at once on this machine [default: 4 per core].")
     ] = None,
     zoo: Annotated[Path | None, typer.Option(help="Also schedule a nightly sweep over this zoo.yaml.")] = None,
-    cron: Annotated[str, typer.Option(help="With --zoo: cron expression of the sweep.")] = "0 2 * * *",
+    cron: Annotated[str, typer.Option(metavar="CRON", help="With --zoo: cron expression of the sweep.")] = "0 2 * * *",
     timezone: Annotated[
         str | None,
         typer.Option(metavar="ZONE", help="Time zone of --cron, such as Europe/Berlin [default: this machine's]."),

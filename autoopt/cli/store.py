@@ -187,7 +187,7 @@ def _copied_line(verb: str, copied: CopyResult) -> str:
 @app.command("repair", epilog=example_text("autoopt store repair", "autoopt store repair out/recipe.json"))
 def repair_(
     recipes: Annotated[
-        list[Path] | None, typer.Argument(metavar="RECIPE", help="Files recipe.json of exported models.")
+        list[Path] | None, typer.Argument(metavar="RECIPE", help="recipe.json files of exported models.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

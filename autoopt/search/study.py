@@ -93,10 +93,10 @@ class Study:
             return None
         if not repeats:
             return f"trial limit of {limit} reached"
-        repeated = "1 repeat" if repeats == 1 else f"{repeats} repeats"
+        repeated = "1 trial" if repeats == 1 else f"{repeats} trials"
         if others >= limit:
-            return f"trial limit of {limit} reached; {repeated} of known models did not count"
-        return f"stopped after {repeated} of known models (limit {limit}, as for trials)"
+            return f"trial limit of {limit} reached; {repeated} that repeated a known model did not count"
+        return f"stopped after {repeated} that only repeated known models (limit {limit})"
 
     @property
     def trials(self) -> Sequence[Trial]:

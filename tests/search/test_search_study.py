@@ -67,9 +67,9 @@ def test_repeats_beside_the_trial_limit_are_counted_in_words() -> None:
         search.tell(number, Feedback({"latency_p50": 1.0}, artifact=artifact))
     assert search.finished is None
     search.ask()
-    assert search.finished == "trial limit of 2 reached; 1 repeat of known models did not count"
+    assert search.finished == "trial limit of 2 reached; 1 trial that repeated a known model did not count"
     search.tell(2, Feedback({"latency_p50": 1.0}, artifact="new"))
-    assert search.finished == "stopped after 2 repeats of known models (limit 2, as for trials)"
+    assert search.finished == "stopped after 2 trials that only repeated known models (limit 2)"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def decisions(
     yield Decision(f"level {options.level}", _LEVELS[options.level], is_detail=True)
     effort = effort_for(inputs.inspection, options.level)
     if effort.reason:
-        yield Decision(f"few trials ({effort.trials})", effort.reason)
+        yield Decision(f"at most {effort.trials} trials", effort.reason)
     yield from _skipped(reasons)
     yield from _precisions(methods, reasons, as_requested=options.precision is not None)
     yield from _without_integers(inputs, methods, reasons)
