@@ -89,7 +89,7 @@ class DagSpec(FileModel):
     weights: dict[str, float] = Field(default_factory=dict)
     """Chain (name `a -> b` or id) -> how promising it is; 1 is neutral."""
     level: int | None = Field(default=None, ge=0, le=3)
-    """Largest change that passes may make: 0 lossless, 1 equal up to rounding, 2 lossy ones that need no data, 3 everything."""
+    """Passes to try: 0 lossless, 1 equal up to rounding, 2 lossy ones that need no data, 3 all."""
     precision: Literal["fp32", "fp16", "mixed", "int8", "int4"] | None = None
     """The precision that a proposed graph was made for."""
     measurement: dict[str, JsonValue] = Field(default_factory=dict)

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.reading import RUNTIME
 from autoopt.errors import AutooptError, one_line
+from autoopt.report.formatting import plural
 from autoopt.settings import Settings, without_password
 from autoopt.store import open_store, store_exists
 from autoopt.store.files.remote import RemoteArtifacts
@@ -127,7 +128,8 @@ def _database(settings: Settings) -> Iterator[Finding]:
         yield Finding("database", "ok", f"none yet in {settings.home}; the first run creates it")
         return
     with open_store(settings.db_url, settings.home) as store:
-        yield Finding("database", "ok", f"{without_password(store.safe_url)}: {len(store.runs.all())} runs")
+        runs = plural(len(store.runs.all()), "run")
+        yield Finding("database", "ok", f"{without_password(store.safe_url)}: {runs}")
         difference = abs(store.clock() - time.time())
         if difference <= CLOCK_SECONDS:
             yield Finding("clock", "ok", f"within {difference:.1f} s of the database's")
