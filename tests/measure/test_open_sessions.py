@@ -12,6 +12,7 @@ from fake_machine import Machine, MakeSession
 
 from autoopt.measure.latency.measurement import measure_in_turns
 from autoopt.measure.latency.open_sessions import OpenSessions
+from autoopt.measure.latency.precedence import Precedence
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
@@ -50,7 +51,8 @@ class Openings:
 
     def measure(self, sessions: OpenSessions, request: MeasureRequest) -> float:
         source_subject = sessions.reusing(request, self.subject_of)
-        measurement = measure_in_turns(request, request.settings, self.subject_of, source_subject, with_source=True)
+        subjects = (self.subject_of, source_subject)
+        measurement = measure_in_turns(request, request.settings, *subjects, Precedence(), with_source=True)
         return measurement.comparisons[0].estimate().value
 
 

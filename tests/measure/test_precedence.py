@@ -83,6 +83,16 @@ def test_the_calling_thread_and_those_of_the_runtime_have_it_while_it_lasts(requ
 
 
 @allowed
+def test_a_fork_keeps_its_main_thread_out() -> None:
+    child = os.fork()
+    if child == 0:
+        Precedence(active=True).include_helpers()
+        os._exit(os.sched_getscheduler(0))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == os.SCHED_OTHER
+
+
+@allowed
 def test_it_ends_with_an_error() -> None:
     with pytest.raises(KeyError), Precedence(active=True).of_this_thread():
         raise KeyError

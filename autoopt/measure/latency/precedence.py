@@ -118,6 +118,7 @@ def thread_count(request: MeasureRequest, model: ModelFile | None) -> int:
 def _set_helpers(policy: int, priority: int) -> None:
     """Set the scheduling policy of all threads of this process that Python has not started."""
     own = {thread.native_id for thread in threading.enumerate()}
+    own.add(threading.get_native_id())  # in a fork, the main thread still has the number of its parent
     for name in os.listdir("/proc/self/task"):
         if int(name) not in own:
             with suppress(OSError):  # it has ended
