@@ -116,7 +116,7 @@ METERS: Final[tuple[Meter, ...]] = (
         hints=("incumbent_ratio", "source_ms"),
         seconds=latency_seconds,
         screening=screening_settings,
-        version=5,
+        version=6,
     ),
     Meter(
         "memory",

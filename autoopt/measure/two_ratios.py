@@ -12,13 +12,15 @@ from autoopt.metrics import NORMAL, Estimate
 
 DETAIL = "one_thread"
 """The entry of a measurement's details with both ratios."""
-DIFFERENCE = 0.11
+DIFFERENCE = 0.14
 """Standard deviation, in logarithms, of the difference between a ratio on several threads and the one that
 `on_several_threads` expects."""
-SHARED_GAIN = 0.8
+SHARED_GAIN = 0.75
 """Share of a gain on one thread, in logarithms, to expect on several. Models of which 2 to 30 microseconds of work fall
-to each operator gain less, because operators that take less time share it out among threads less well. Of 22 ratios
-on idle machines with two cores, 20 lie in the intervals that this and `DIFFERENCE` make."""
+to each operator gain less, because operators that take less time share it out among threads less well. Of 39 ratios
+without other programs on two cores, 35 lie in the intervals that this and `DIFFERENCE` make."""
+UNIFORM = 12**-0.5
+"""Standard deviation of a uniform distribution, relative to its width."""
 COMMON = 0.95
 """Share of the variance of lasting errors that the candidates of a model have in common. Ratios on one thread of 9 to
 16 candidates of two models, in three runs each at loads of 8 to 20, were off against each other by 1 to 1.8 %."""
@@ -37,16 +39,23 @@ def on_several_threads(on_one_thread: Estimate) -> Estimate:
 
 @dataclass(frozen=True)
 class TwoRatios:
-    """The ratio of one candidate to the source, measured in two ways."""
+    """The ratio of one candidate to the source, measured in two ways.
+
+    The store has what was measured. What that means for several threads is computed when it is read.
+    """
 
     by_clock: Estimate
     """On the threads that were asked for, by the clock."""
     on_one_thread: Estimate
-    """By CPU time, and expected on the threads that were asked for."""
+    """By CPU time."""
     disturbance: float = DISTURBANCE
     """Error of the first one beyond its interval."""
-    difference: float = DIFFERENCE
-    """Error of the second one beyond its interval."""
+    contention: float = 0.0
+    """Error of the second one because of shared caches."""
+    thread_factor: float = 1.0
+    """Threads of the source for each of the candidate's."""
+    is_rate: bool = False
+    """True for ratios of rates, which gain above 1."""
 
     @staticmethod
     def of(details: Mapping[str, JsonValue]) -> TwoRatios | None:
@@ -57,7 +66,24 @@ class TwoRatios:
     def inverse(self) -> TwoRatios:
         """The same for a rate instead of a time."""
         by_clock, on_one_thread = self.by_clock.inverse(), self.on_one_thread.inverse()
-        return replace(self, by_clock=by_clock, on_one_thread=on_one_thread)
+        return replace(self, by_clock=by_clock, on_one_thread=on_one_thread, is_rate=not self.is_rate)
+
+    @property
+    def expected(self) -> Estimate:
+        """The ratio on several threads that the one on one thread lets expect."""
+        if self.is_rate:
+            return self.inverse().expected.inverse()
+        ratio = self.on_one_thread
+        if self.thread_factor == 1:
+            return on_several_threads(ratio)
+        # Beside other programs, more threads help anything from not at all to as much as on a quiet machine.
+        half = math.sqrt(self.thread_factor)
+        return Estimate(ratio.value * half, ratio.low * half, ratio.high * half)
+
+    @property
+    def difference(self) -> float:
+        """Error of the expected ratio beyond its interval."""
+        return math.hypot(DIFFERENCE, self.contention, UNIFORM * math.log(self.thread_factor))
 
     def combined(self) -> Estimate:
         """Weight both by what they tell about one candidate against another.
@@ -65,9 +91,10 @@ class TwoRatios:
         The interval is that of the ratio to the source.
         """
         clock_variance = self.by_clock.log_deviation**2 + self.disturbance**2
-        thread_variance = self.on_one_thread.log_deviation**2 + self.difference**2
+        expected = self.expected
+        thread_variance = expected.log_deviation**2 + self.difference**2
         own_variance = thread_variance - COMMON * self.difference**2
         share = own_variance / (clock_variance + own_variance)
-        middle = share * math.log(self.by_clock.value) + (1 - share) * math.log(self.on_one_thread.value)
+        middle = share * math.log(self.by_clock.value) + (1 - share) * math.log(expected.value)
         half_width = NORMAL * math.sqrt(share**2 * clock_variance + (1 - share) ** 2 * thread_variance)
         return Estimate(math.exp(middle), math.exp(middle - half_width), math.exp(middle + half_width))

@@ -30,7 +30,7 @@ from autoopt.engine.work.resources import Resources
 from autoopt.json_codec import from_json, to_json
 from autoopt.measure.meters import EXECUTED_GRAPH_METER
 from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH
-from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, SHARED_GAIN, TwoRatios
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
@@ -190,9 +190,8 @@ class SimulatedPool(WorkerPool):
         }
         if self.on_one_thread and "latency_p50" in ratios:
             ratio = from_json(Estimate, ratios["latency_p50"])
-            details[DETAIL] = to_json(
-                TwoRatios(by_clock=Estimate(ratio.value, ratio.value / 2, 2 * ratio.value), on_one_thread=ratio)
-            )
+            by_clock = Estimate(ratio.value, ratio.value / 2, 2 * ratio.value)
+            details[DETAIL] = to_json(TwoRatios(by_clock, on_one_thread_for(ratio)))
         return {
             "metrics": {name: _exact(value) for name, value in values.items()},
             "source_metrics": {name: _exact(value) for name, value in source_values.items()},
@@ -394,3 +393,11 @@ class Simulation:
     def model(self, candidate: Candidate) -> Model:
         """The simulated model of a candidate."""
         return read_model(self.store.artifacts.path(candidate.artifact))
+
+
+def on_one_thread_for(ratio: Estimate) -> Estimate:
+    """The ratio on one thread that lets expect this one on several."""
+    if ratio.value >= 1:
+        return ratio
+    low, value, high = (limit ** (1 / SHARED_GAIN) for limit in (ratio.low, ratio.value, ratio.high))
+    return Estimate(value, low, high)

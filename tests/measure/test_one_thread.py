@@ -19,7 +19,7 @@ from autoopt.measure.latency.machine import QUIET, Load
 from autoopt.measure.latency.measurement import Measurement, StopReason, width_beside
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios, on_several_threads
+from autoopt.measure.two_ratios import DETAIL, DISTURBANCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model import io
 from autoopt.model.model_file import ModelFile
@@ -135,8 +135,7 @@ def test_only_the_ratio_of_the_median_changes(request_on_two_threads: MeasureReq
     by_clock, on_one_thread = Estimate(0.8, 0.4, 1.6), Estimate(0.6, 0.59, 0.61)
     reply = MeasureReply(ratios={MEDIAN_LATENCY: by_clock, "latency_p99": by_clock})
     changed = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, BUSY)
-    difference = math.hypot(DIFFERENCE, error_of(0.6, BUSY.contention))
-    both = TwoRatios(by_clock, on_several_threads(on_one_thread), difference=difference)
+    both = TwoRatios(by_clock, on_one_thread, contention=error_of(0.6, BUSY.contention))
     assert changed.ratios == {MEDIAN_LATENCY: both.combined(), "latency_p99": by_clock}
     assert TwoRatios.of(changed.details) == both
     assert one_thread.with_one_thread(request_on_two_threads, reply, None, BUSY) == reply

@@ -20,7 +20,7 @@ from autoopt.measure.latency.precedence import thread_count
 from autoopt.measure.latency.subjects import SubjectOf
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios, on_several_threads
+from autoopt.measure.two_ratios import DETAIL, DISTURBANCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.model_file import ModelFile
 
@@ -35,8 +35,6 @@ REPLICAS, ROUNDS = 3, 6
 sessions and twelve rounds, intervals were 1 to 4 % wide on each side beside eight busy processes."""
 LOOK_DISTURBANCE = 0.2
 """`DISTURBANCE` of a look of three pairs of blocks."""
-UNIFORM = 12**-0.5
-"""Standard deviation of a uniform distribution, relative to its width."""
 
 
 def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSettings:
@@ -102,16 +100,12 @@ def with_one_thread(
         return reply
     if on_one_thread is None:
         return _with_disturbance(request, reply, load)
-    difference = math.hypot(DIFFERENCE, error_of(on_one_thread.value, load.contention))
-    disturbance = DISTURBANCE if load.busy else 0.0
-    both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_several_threads(on_one_thread), disturbance, difference)
-    most = math.log(thread_count(request, request.source) / thread_count(request, request.candidate))
-    if most:
-        # Beside other programs, more threads help anything from not at all to as much as on a quiet machine.
-        half = math.exp(most / 2)
-        expected = Estimate(on_one_thread.value * half, on_one_thread.low * half, on_one_thread.high * half)
-        difference = math.hypot(difference, UNIFORM * most)
-        both = TwoRatios(both.by_clock, expected, disturbance=abs(most), difference=difference)
+    contention = error_of(on_one_thread.value, load.contention)
+    factor = thread_count(request, request.source) / thread_count(request, request.candidate)
+    disturbance = abs(math.log(factor))
+    if factor == 1:
+        disturbance = DISTURBANCE if load.busy else 0.0
+    both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_one_thread, disturbance, contention, factor)
     ratios = {**reply.ratios, MEDIAN_LATENCY: both.combined()}
     return replace(reply, ratios=ratios, details={**reply.details, DETAIL: json_codec.to_json(both)})
 
