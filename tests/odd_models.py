@@ -124,6 +124,7 @@ def odd_models() -> dict[str, bytes]:
         models[f"the name {name[:20]!r}"] = _named(name)
     for location in LOCATIONS:
         models[f"weights in {location!r}"] = _with_weights_in(location)
+    models["a name in another encoding"] = _named("@@@").replace(b"@@@", "名".encode("gbk") + b"@")
     whole = builders.mlp().SerializeToString()
     models["half a model"] = whole[: len(whole) // 2]
     models["a model twice"] = whole * 2

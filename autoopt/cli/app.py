@@ -237,13 +237,24 @@ def _run(arguments: list[str]) -> int:
 def _system_error_text(error: OSError) -> str:
     text = error.strerror or str(error)
     if error.filename:
-        return f"{str(error.filename)[:MAX_PATH_CHARS]}: {text}"
+        text = f"{str(error.filename)[:MAX_PATH_CHARS]}: {text}"
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and _is_in_store(str(error.filename)):
+            text += "; set AUTOOPT_HOME to a folder that you can write to"
+        return text
     if error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO):
         _silence(sys.stdout)
         return f"cannot write the output: {text}"
     if error.errno == errno.ENOENT:  # only os.getcwd() names no file
         return "the current folder was removed; change to another one"
     return text
+
+
+def _is_in_store(path: str) -> bool:
+    from pathlib import Path
+
+    from autoopt.settings import settings
+
+    return Path(path).absolute().is_relative_to(settings().home.absolute())
 
 
 def build(name: str | None) -> typer.Typer:

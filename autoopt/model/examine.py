@@ -55,6 +55,18 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
     )
 
 
+def first_unreadable_name(model: ModelProto) -> bytes:
+    """The first name of a value, a node or an operator that is not UTF-8 text; empty without one.
+
+    Runtimes take such names, which old exporters write in the encoding of their machine; Python's protobuf has no text
+    for them.
+    """
+    names = [value.name for value in (*model.graph.input, *model.graph.output, *model.graph.initializer)]
+    for node in walk.nodes(model):
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+    return next((name for name in names if isinstance(name, bytes)), b"")
+
+
 def _body_counts(model: ModelProto) -> dict[str, int]:
     """Count the nodes in bodies of the graph's nodes by operator."""
     ops: Counter[str] = Counter()

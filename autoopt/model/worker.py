@@ -51,11 +51,16 @@ def locate(payload: JsonObject) -> dict[str, JsonValue]:
 
 def inspect(payload: JsonObject) -> dict[str, JsonValue]:
     """Collect the `Inspection` of the model at `path`, as JSON. Reads the graph only."""
-    from autoopt.model.examine import inspect_model
-    from autoopt.model.io import parse
+    from autoopt.model.examine import first_unreadable_name, inspect_model
+    from autoopt.model.io import Unreadable, parse
 
     path = Path(str(payload["path"]))
-    return inspect_model(parse(path), path).to_json()
+    model = parse(path)
+    name = first_unreadable_name(model)
+    if name:
+        remedy = "export the model again with other names"
+        raise Unreadable(f"the name {name!r} is not UTF-8 text", where=str(path), remedy=remedy)
+    return inspect_model(model, path).to_json()
 
 
 def layer_work(payload: JsonObject) -> dict[str, JsonValue]:

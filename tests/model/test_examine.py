@@ -13,7 +13,7 @@ from onnx import parser
 
 from autoopt.model import worker
 from autoopt.model.inspection import Inspection, ValueSpec
-from autoopt.model.io import save
+from autoopt.model.io import Unreadable, save
 
 
 def inspect(made: object, folder: Path) -> Inspection:
@@ -137,3 +137,13 @@ def test_the_onnx_packages_own_models(path: Path) -> None:
     found = Inspection.from_json(json.loads(json.dumps(worker.inspect({"path": str(path)}))))
     assert found.outputs
     assert sum(found.op_counts.values()) > 0
+
+
+@pytest.mark.parametrize("name", [b"w1", b"x", b"Relu"])
+def test_a_name_that_is_not_utf8_is_refused_in_words(name: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    content = builders.mlp().SerializeToString()
+    assert name in content
+    file.write_bytes(content.replace(bytes([len(name)]) + name, bytes([len(name)]) + b"\xc3" * len(name)))
+    with pytest.raises(Unreadable, match="is not UTF-8 text; export the model again"):
+        worker.inspect({"path": str(file)})

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from autoopt.store.sql.database import open_database, read_url
 from autoopt.store.sql.store import SqlStore
 
 CANARY = "c4nary:Pa55/w@rd"
+NOBODY = 65534
 QUOTED = "c4nary%3APa55%2Fw%40rd"
 
 
@@ -184,3 +186,35 @@ def test_no_character_of_a_home_has_a_meaning(tmp_path: Path, name: str) -> None
     with open_store(None, tmp_path / name) as store:
         assert len(store.events.all()) == 1
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
+def test_the_umask_tells_who_may_write_a_new_store(umask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        with open_store(home=tmp_path) as store:
+            start_run(store)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "autoopt.db").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_a_user_who_can_only_read_leaves_no_files_that_lock_the_owner_out() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        home = Path(folder)
+        home.chmod(0o777)
+        with open_store(home=home) as store:
+            run = start_run(store)
+        before = {file: file.stat().st_uid for file in home.iterdir()}
+        pid = os.fork()
+        if pid == 0:
+            found = None
+            try:
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+                with open_store(home=home) as store:
+                    found = [each.id for each in store.runs.all()]
+            finally:
+                os._exit(found != [run.id])
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert {file: file.stat().st_uid for file in home.iterdir()} == before

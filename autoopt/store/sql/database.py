@@ -7,7 +7,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
@@ -288,14 +288,23 @@ def open_database(address: str | Path, patience: float | None = None) -> Databas
         except OSError as error:
             what, where = f"cannot be created: {error.strerror}", str(file.parent)
             raise InputError(what, where=where, remedy="see AUTOOPT_HOME") from None
-        read_only = file.exists() and not os.access(file.parent, os.W_OK)
+        # Whoever can read only the file must not leave a log beside it that its owner cannot write.
+        read_only = file.exists() and not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK))
         engine_url = _read_only_url(url) if read_only else url
+        if not read_only:
+            _create_shareable(file)
         return Database(url, sqlite_engine(engine_url), patience=patience, read_only=read_only)
     try:
         engine = _postgresql_engine(url)
     except ImportError:
         raise InputError("PostgreSQL needs the driver psycopg", remedy="pip install 'autoopt[postgres]'") from None
     return Database(url, engine, patience=patience)
+
+
+def _create_shareable(file: Path) -> None:
+    """Create a SQLite file that the umask lets others write; SQLite's own have one writer, whatever the umask is."""
+    with suppress(OSError):  # it exists; or SQLite says why it cannot be created
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
 def _postgresql_engine(url: URL) -> Engine:
@@ -324,7 +333,7 @@ def sqlite_engine(url: URL, pool: type[Pool] | None = None) -> Engine:
 
 
 def _read_only_url(url: URL) -> URL:
-    """The address of a SQLite file whose folder cannot be written to.
+    """The address of a SQLite file that this user cannot write.
 
     Without changes in a log beside it, nobody is writing it, and it can be read without lock files.
     """
