@@ -12,6 +12,7 @@ from autoopt.cli.store import parse_size
 from autoopt.errors import InputError
 from autoopt.results import RunResult
 from autoopt.settings import settings
+from autoopt.store import RunRecord, open_store
 
 
 def test_verify_tells_a_damaged_artifact(call: Callable[..., Any], filled: dict[str, Any], home: Path) -> None:
@@ -92,7 +93,6 @@ def test_an_imported_run_is_marked_in_every_view_and_not_resumed(
     marks = {
         ("runs",): "finished, imported",
         ("best",): "imported from run.tar: everything here was measured elsewhere, and may have been edited",
-        ("compare", run, run): f"note: run {run} was imported from run.tar",
         ("lineage",): "imported  run.tar: steps made elsewhere, and perhaps edited",
     }
     for arguments, mark in marks.items():
@@ -104,6 +104,11 @@ def test_an_imported_run_is_marked_in_every_view_and_not_resumed(
         f"run {run} was imported from run.tar and cannot be continued; start a run of your own with 'autoopt run'\n"
     )
     assert call("resume", run) == (2, "", refused)
+    with open_store(None, home) as store:
+        own = store.runs.create(RunRecord(id="", name="own", identity="own", model=filled["baseline"]["artifact"])).id
+        store.runs.finish(own, "finished", {**filled, "run": own})
+    assert f"note: run {run} was imported from run.tar" in call("compare", run, own).out
+    assert json.loads(call("compare", run, own, "--json").out)["imported"] == {run: "run.tar"}
 
 
 def test_a_result_that_cannot_be_read_hides_no_other_run(
