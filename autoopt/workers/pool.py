@@ -242,6 +242,15 @@ def gated_call(
         return pool.call(function, payload, timeout, memory)
 
 
+def repeated_call(pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float) -> CallResult:
+    """Make a call behind the gate, and once more with nothing else running if other work may have made it fail."""
+    result = gated_call(pool, function, payload, timeout)
+    if result.transient:
+        with Gate(waiting=report_waiting).measuring():
+            result = pool.call(function, payload, timeout)
+    return result
+
+
 def call_once(function: str, payload: dict[str, Any], timeout: float | None = 60.0) -> CallResult:
     """Make one call in a worker of its own, behind the gate."""
     with WorkerPool(size=1) as pool:

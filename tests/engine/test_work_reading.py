@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from autoopt.engine.work.reading import value_of
+from autoopt.engine.work.reading import ask_worker, value_of
 from autoopt.errors import ErrorRecord, InputError, SystemFailure
 from autoopt.outcome import Outcome
-from autoopt.workers import CallResult
+from autoopt.workers import CallResult, WorkerPool
 
 
 def test_a_good_call_has_a_value() -> None:
@@ -45,3 +47,8 @@ def test_a_place_is_not_named_twice() -> None:
 def test_any_other_end_is_a_failure_of_the_system() -> None:
     with pytest.raises(SystemFailure):
         value_of(CallResult(Outcome.OK, None, message="no value"), "model.onnx")
+
+
+def test_what_was_killed_from_outside_is_read_once_more(tmp_path: Path) -> None:
+    with WorkerPool(size=1, env={"PYTHONPATH": str(Path(__file__).parents[1])}) as pool:
+        assert ask_worker(pool, "jobs:killed_once", {"mark": str(tmp_path / "mark")}, "data") == {"read": True}

@@ -18,8 +18,7 @@ from autoopt.errors import SystemFailure, TimeUp
 from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest
-from autoopt.workers import CallResult, Gate, gated_call
-from autoopt.workers.gate import report_waiting
+from autoopt.workers import CallResult, gated_call, repeated_call
 from autoopt.workers.hosts import CallLimits, Host, HostReply, Reply
 from autoopt.workers.pool import READING
 from autoopt.workers.quarantine import Subject
@@ -66,10 +65,8 @@ def first_call(
         if reason is not None:
             return CallResult(Outcome.CRASHED, message=reason, transient=True)
     resources.pool.warm(READING, workers=1)
-    result = gated_call(resources.pool, function, payload, limit)
-    if result.transient and alone:
-        with Gate(waiting=report_waiting).measuring():
-            result = resources.pool.call(function, payload, limit)
+    call = repeated_call if alone else gated_call
+    result = call(resources.pool, function, payload, limit)
     _raise_if_disk_full(result.message)
     for step in (result.value or {}).get("steps", ()):
         _raise_if_disk_full(step["message"])
