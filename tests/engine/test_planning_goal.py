@@ -106,6 +106,12 @@ def test_a_task_metric_of_the_user_replaces_the_default() -> None:
     assert "f1" in [axis.metric for axis in make_goal(request, LABELLED)[0].front]
 
 
+def test_where_the_user_names_only_fidelity_labels_do_not_matter() -> None:
+    request = GoalRequest(constraints=[Constraint("agreement", min=0.9)])
+    assert "accuracy" not in names(request, LABELLED)
+    assert "agreement" in [axis.metric for axis in make_goal(request, LABELLED)[0].front]
+
+
 def test_latencies_are_measured_where_one_counts_and_the_size_always() -> None:
     size, accuracy = Objective("size", "minimize"), Objective("accuracy", "maximize")
     assert not {*PER_INFERENCE} & names(GoalRequest(objectives=[size, accuracy]), LABELLED)

@@ -165,10 +165,16 @@ def _bound_text(default: Constraint) -> str:
 
 
 def _first_quality(names: Iterable[str], custom: Mapping[str, Metric]) -> str | None:
-    """The first metric that compares outputs with labels or that the user defines."""
-    for name in names:
-        if get_metric(name, custom).kind in ("task", "custom"):
-            return name
+    """The first metric that compares outputs with labels or that the user defines, else the first of fidelity.
+
+    Where the user names only fidelity, nothing else is measured: labels such as the names of folders may not be about
+    the outputs.
+    """
+    metrics = [get_metric(name, custom) for name in names]
+    for kinds in (("task", "custom"), ("fidelity",)):
+        for metric in metrics:
+            if metric.kind in kinds:
+                return metric.name
     return None
 
 

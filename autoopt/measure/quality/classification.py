@@ -99,7 +99,8 @@ def classes(output: object, labels: np.ndarray) -> np.ndarray:
     if predicted.size != labels.size:
         raise InputError(
             f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}; "
-            "--metric names the metric of another task, such as cer for CTC or map50 for boxes"
+            "--metric names the metric of another task, such as cer for CTC or map50 for boxes, "
+            "or agreement, which needs no labels"
         )
     return predicted.reshape(labels.shape)
 
