@@ -240,11 +240,14 @@ def single_verdict(result: RunResult) -> str:
     value = f"{single.metric} {metric_text(single.metric, single.value.value)}"
     if "ratios" in single.how:
         value = ratio_change(single.metric, single.value)
-    parts = [f"Best single model: {single.first.short_chain}: {value} ({single.how})"]
+    text = f"Best single model for all targets: {single.first.short_chain}, {value} ({single.how})"
+    parts = []
     for name, model in single.targets.items():
         if single.metric in model.ratios:
             parts.append(f"{name} {ratio_change(single.metric, model.ratios[single.metric])}")
-    return f"{', '.join(parts)}."
+    if parts:
+        text += f": {', '.join(parts)}"
+    return f"{text}."
 
 
 def _origin(target: TargetResult) -> str:

@@ -26,7 +26,7 @@ def targets_of(data: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**data, "targets": parts, **changes}
 
 
-def single_of(model: dict[str, Any], how: str = "geometric mean of the ratios over the targets") -> dict[str, Any]:
+def single_of(model: dict[str, Any], how: str = "geometric mean of the ratios") -> dict[str, Any]:
     value = {"value": 0.3, "low": 0.29, "high": 0.31}
     return {"metric": "latency_p50", "how": how, **value, "made_on": "one", "targets": {"one": model, "two": model}}
 
@@ -117,7 +117,7 @@ def test_several_targets_have_a_table_and_a_verdict_each(data: dict[str, Any]) -
     assert "target two: 3.3x faster (3.2 to 3.4)" in text
     assert "(found by the search for one)" in text
     assert (
-        "Best single model: fold -> static: 3.3x faster (3.2 to 3.4) (geometric mean of the ratios over the targets),"
+        "Best single model for all targets: fold -> static, 3.3x faster (3.2 to 3.4) (geometric mean of the ratios):"
         " one 3.3x faster (3.2 to 3.4), two 3.3x faster (3.2 to 3.4)." in text
     )
 

@@ -19,7 +19,7 @@ from autoopt.engine.targets.part import TargetPart, run_by_machine
 from autoopt.metrics import Direction, Estimate
 from autoopt.results import BestSingleModel, ModelResult
 
-HOW = "geometric mean of the ratios over the targets"
+HOW = "geometric mean of the ratios"
 
 
 @dataclass(frozen=True)
