@@ -175,7 +175,7 @@ def test_several_targets_have_a_table_and_an_answer_each(data: dict[str, Any]) -
     assert "target one: CPUExecutionProvider, 1 thread\nmodel " in text
     assert "\nsingle " in text
     assert "target two: 3.3x faster (3.2 to 3.4)" in text
-    assert "Best single model: fold -> static" in text
+    assert "Best single model for all targets: fold -> static" in text
 
 
 def test_an_undecided_change_is_called_so(data: dict[str, Any]) -> None:
