@@ -33,6 +33,13 @@ def test_an_alphabet_gives_texts(path: list[int], blank: int, alphabet: list[str
         assert ctc_greedy(outputs, blank=blank, alphabet=alphabet).tolist() == [text]
 
 
+def test_the_length_of_the_alphabet_tells_the_axis_where_noise_hides_it() -> None:
+    path = [0, 1, 1, 0, 2, 3]
+    scores = scores_of(path, 4).T[None] / 9
+    scores[..., -1] += 50  # the highest of each class, which looks like a sure choice among steps
+    assert ctc_greedy([scores], alphabet="abc").tolist() == ["abc"]
+
+
 def test_without_an_alphabet_the_result_is_class_ids() -> None:
     outputs = [np.zeros(1), scores_of([0, 2, 2, 1, 0], 3)[None]]
     assert ctc_greedy(outputs, index=1).tolist() == [[2, 1]]

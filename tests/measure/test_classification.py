@@ -51,6 +51,10 @@ def test_a_single_score_is_a_probability_or_a_logit() -> None:
     assert classes(np.array([-3.0, 0.1]), labels).tolist() == [0, 1]
 
 
+def test_probabilities_of_a_lossy_model_may_overshoot() -> None:
+    assert classes(np.array([0.4, 1.02, -0.03]), np.array([0, 1, 0])).tolist() == [0, 1, 0]
+
+
 def test_scores_that_are_not_finite_are_wrong() -> None:
     scores = np.eye(2)
     scores[0, 1] = np.nan

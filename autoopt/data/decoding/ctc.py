@@ -24,7 +24,7 @@ def ctc_greedy(
         outputs: the model's outputs for one item.
         index: the output that holds the scores, of shape [1, steps, classes] or [1, classes, steps].
         blank: the class that stands for no symbol; -1 is the last.
-        axis: the axis of the classes; found from the values by default.
+        axis: the axis of the classes; found from the alphabet's length or from the values by default.
         alphabet: the symbols of the classes without the blank: a text or a list. Without it the result holds class ids.
 
     Returns:
@@ -34,6 +34,8 @@ def ctc_greedy(
         InputError: an alphabet of the wrong length, or an output without steps.
     """
     scores = np.asarray(outputs[index])
+    if axis is None and alphabet is not None:
+        axis = _axis_of_size(scores, len(alphabet) + 1)
     if axis is None:
         axis = class_axis([scores])
     ids = best_path(scores, -1 if axis is None else axis, blank)
@@ -45,6 +47,12 @@ def ctc_greedy(
     # Ids above the blank belong to the symbol before.
     places = np.where(ids > blank % count, ids - 1, ids)
     return np.array(["".join(alphabet[place] for place in places)], object)
+
+
+def _axis_of_size(scores: Array, size: int) -> int | None:
+    """The only axis of this size; None if there are several, or none."""
+    axes = [axis for axis, length in enumerate(scores.shape) if length == size]
+    return axes[0] if len(axes) == 1 else None
 
 
 def best_path(scores: Array, axis: int = -1, blank: int = 0) -> Array:

@@ -7,6 +7,9 @@ import numpy as np
 from autoopt.errors import InputError
 from autoopt.measure.quality.task import Outputs, Statistic
 
+OVERSHOOT = 0.1
+"""How far probabilities may lie outside of 0..1."""
+
 
 def accuracy(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
     """Mark the labels that the first output predicts."""
@@ -114,8 +117,11 @@ def _highest_scores(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def positives(scores: np.ndarray) -> np.ndarray:
-    """Mark the single scores that decide for the class: from 0.5 on for probabilities, from 0 on for logits."""
-    are_probabilities = scores.size and scores.min() >= 0 and scores.max() <= 1
+    """Mark the single scores that decide for the class: from 0.5 on for probabilities, from 0 on for logits.
+
+    A lossy candidate may overshoot the range of probabilities a little.
+    """
+    are_probabilities = scores.size and scores.min() >= -OVERSHOOT and scores.max() <= 1 + OVERSHOOT
     return np.asarray(scores >= (0.5 if are_probabilities else 0.0))
 
 
