@@ -18,11 +18,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.floor.first_good import seconds_until_good
 from benchmarks.floor.models import CASES, Case, write_case
 from benchmarks.floor.usage import Usage, end_servers, measure
 
 ROOT = Path(__file__).parents[2]
-WAYS = ("floor", "smart", "olive", "inline", "again", "fresh", "prefect-start", "prefect", "prefect-fresh")
+WAYS = ("floor", "smart", "olive", "default", "inline", "again", "fresh", "prefect-start", "prefect", "prefect-fresh")
+DEFAULT_HOME = "home-default"
 FIGURES = ("wall", "cpu", "background", "peak")
 SHOWN = ("points", "models", "seconds", "trials", "pass_runs")
 """Fields of the ways' output that explain the figures."""
@@ -32,7 +34,8 @@ def run_way(way: str, case: Case, folder: Path, olive: str | None) -> Usage:
     """Run one way.
 
     `again` and `fresh` need the store that `inline` left in the folder, `prefect-fresh` that of `prefect`.
-    `olive` is an interpreter. `prefect-start` starts a server, which `prefect` and `prefect-fresh` then use.
+    `olive` is an interpreter. `prefect-start` starts a server, which `prefect` and `prefect-fresh` then use. `default`
+    has a store of its own.
     """
     environment = {"PYTHONPATH": str(ROOT), "AUTOOPT_HOME": str(folder / "home"), "CI": "true"}
     gate = folder / "gate"  # of its own, so that it waits for no other run of this machine
@@ -50,7 +53,11 @@ def run_way(way: str, case: Case, folder: Path, olive: str | None) -> Usage:
         return measure(command, ROOT, environment)
     if not (folder / "files").exists():
         write_case(case, folder / "files")
-    command = [sys.executable, "-m", "autoopt", "run", "dag.json", "--json", "-q", "--out", str(folder / "out")]
+    dag, out = "dag.json", "out"
+    if way == "default":
+        dag, out = "default.json", "out-default"
+        environment["AUTOOPT_HOME"] = str(folder / DEFAULT_HOME)
+    command = [sys.executable, "-m", "autoopt", "run", dag, "--json", "-q", "--out", str(folder / out)]
     if way.endswith("fresh"):
         command.append("--fresh")
     if way.startswith("prefect"):
@@ -73,6 +80,16 @@ def row(way: str, repetitions: list[dict[str, Usage]]) -> str:
     return "".join(cells)
 
 
+def default_row(first_good: list[float], repetitions: list[dict[str, Usage]]) -> str:
+    """One line on the default run: until as good as the best of Olive's points, and all of it, relative to Olive."""
+    text = f"default: as good as the best of Olive's points after {statistics.median(first_good):.2f} s"
+    if "olive" not in repetitions[0]:
+        return text
+    first = [seconds / usages["olive"].wall for seconds, usages in zip(first_good, repetitions, strict=True)]
+    all_of_it = [usages["default"].wall / usages["olive"].wall for usages in repetitions]
+    return f"{text}, {statistics.median(first):.2f} x Olive's wall; all of it {statistics.median(all_of_it):.2f} x"
+
+
 def last_document(output: str) -> dict[str, object]:
     """The JSON object that the output ends with; libraries may have printed before it."""
     start = output.rfind("\n{\n") + 1 or output.rfind("\n{") + 1
@@ -93,18 +110,23 @@ def main() -> None:
     # As an installed package: with PYTHONDONTWRITEBYTECODE, each process would compile a checkout anew.
     compileall.compile_dir(ROOT / "autoopt", quiet=1)
     repetitions: list[dict[str, Usage]] = []
+    first_good: list[float] = []
     for _ in range(options.repeats):
         with tempfile.TemporaryDirectory() as name:
             usages: dict[str, Usage] = {}
             for way in ways:
                 usages[way] = run_way(way, case, Path(name), options.olive)
                 print(f"{way}: {usages[way].wall:.2f} s", file=sys.stderr, flush=True)
+                if way == "default":
+                    first_good.append(seconds_until_good(Path(name, DEFAULT_HOME)))
             end_servers()
         repetitions.append(usages)
     print(f"{case.name}, {options.repeats} repetitions, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(f"{'':<14}{'wall s, ratio':<30}{'CPU s, ratio':<30}{'background CPU s, ratio':<30}{'peak MB, ratio':<30}")
     for way in ways:
         print(row(way, repetitions))
+    if first_good:
+        print(default_row(first_good, repetitions))
     for way in ways:
         output = last_document(repetitions[-1][way].output)
         print(way, {key: output[key] for key in SHOWN if key in output})

@@ -44,7 +44,10 @@ CASES = {
 
 
 def write_case(case: Case, folder: Path) -> None:
-    """Write `model.onnx`, `evaluation.npz`, `calibration.npz` and `dag.json` to a folder."""
+    """Write `model.onnx`, `evaluation.npz`, `calibration.npz`, `dag.json` and `default.json` to a folder.
+
+    `default.json` has the same points, but searches and measures them as a DAG without further settings does.
+    """
     folder.mkdir(parents=True)
     if case.labelled:
         for name in ("evaluation.npz", "calibration.npz"):
@@ -58,7 +61,10 @@ def write_case(case: Case, folder: Path) -> None:
         tokens = np.random.default_rng(0).integers(0, VOCABULARY, (8, SEQUENCE))
         for name in ("evaluation.npz", "calibration.npz"):
             np.savez(folder / name, input_ids=tokens)
-    (folder / "dag.json").write_text(json.dumps(dag_of(case)))
+    dag = dag_of(case)
+    (folder / "dag.json").write_text(json.dumps(dag))
+    del dag["search"], dag["measurement"]
+    (folder / "default.json").write_text(json.dumps(dag))
 
 
 def dag_of(case: Case) -> dict[str, object]:

@@ -1,0 +1,41 @@
+"""The time until a default run had a model as good as the best of Olive's points, from the records of the run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from autoopt.engine.run.loop import TIME_SPENT
+from autoopt.metrics import MEDIAN_LATENCY
+from autoopt.store import Store, TrialRecord
+from autoopt.store.opening import open_store
+
+TOLERANCE = 0.01
+"""Relative difference in latency up to which a model is as good as another one."""
+OWN_PASS = "clean"
+"""Node of the DAGs that Olive's searches lack."""
+
+
+def seconds_until_good(home: Path) -> float:
+    """Seconds from the start of the newest run in `home` to the end of the first such trial."""
+    with open_store(home=home) as store:
+        (run,) = store.runs.newest(1)
+        spent = [float(event.data["seconds"]) for event in store.events.all(run=run.id, kind=TIME_SPENT)]
+        trials = store.trials.all(run.id)
+        ratios = [_ratio(store, trial) for trial in trials]
+        chains = {chain.id for chain in store.runs.chains(run.id) if OWN_PASS not in chain.nodes}
+    best = min(ratio for ratio, trial in zip(ratios, trials, strict=True) if trial.chain in chains)
+    # Trials are told in their order, each with an event.
+    return next(seconds for seconds, ratio in zip(spent, ratios, strict=True) if ratio <= best * (1 + TOLERANCE))
+
+
+def _ratio(store: Store, trial: TrialRecord) -> float:
+    """The ratio of a trial's candidate to the source by all measurements, the exact ones with more weight."""
+    if trial.candidate is None:
+        return math.inf
+    measured = [record.ratios.get(MEDIAN_LATENCY) for record in store.results.evaluations_of(trial.candidate)]
+    weights = {ratio: ratio.log_deviation**-2 for ratio in measured if ratio is not None and ratio.low < ratio.high}
+    if not weights:
+        return 1.0 if trial.result.feasible and any(ratio is not None for ratio in measured) else math.inf
+    total = sum(weight * math.log(ratio.value) for ratio, weight in weights.items())
+    return math.exp(total / sum(weights.values()))
