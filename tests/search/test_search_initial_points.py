@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from search_cases import SIX, chain
 
@@ -43,6 +45,21 @@ def test_prior_points_of_a_chain_of_less_than_neutral_weight_come_after_all_othe
 def test_chains_of_more_weight_come_first() -> None:
     chains = [chain("pass2"), chain("pass4", weight=3.0), chain("pass5", weight=2.0)]
     assert [chain_id for chain_id, _ in initial_points(chains, 30, seed=1)] == ["pass4", "pass5", "pass2"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_quick_chains_come_before_slow_ones_of_the_same_weight(seed: int) -> None:
+    chains = [replace(chain("pass2"), is_slow=True), chain("pass4"), replace(chain("pass5", weight=2.0), is_slow=True)]
+    assert [chain_id for chain_id, _ in initial_points(chains, 30, seed=seed)] == ["pass5", "pass4", "pass2"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_search_without_priors_begins_with_the_first_values(seed: int) -> None:
+    first, point = initial_points(SIX, 30, seed=seed)[0]
+    spaces = {each.id: each.space for each in SIX}
+    assert point == spaces[first][0]
+    points = [initial_points(SIX, 30, seed=each)[1:] for each in range(20)]
+    assert any(point != spaces[name][0] for entries in points for name, point in entries)
 
 
 def test_chains_without_points_are_left_out() -> None:

@@ -21,24 +21,32 @@ MAX_CHAINS: Final = 20
 def initial_points(chains: Sequence[ChainSpace], budget: int, seed: int) -> list[tuple[str, Point]]:
     """List the prior points, then one point of each chain, or of some chains that have little in common.
 
-    Chains with prior points count among those.
+    Chains with prior points count among those. Without any, the search begins with a quick chain and the first value of
+    each parameter, which is the usual one in passes and in what users write.
     """
     nonempty = [chain for chain in chains if chain.space.count]
     preferred = sorted((chain for chain in nonempty if chain.prior), key=_less_weight)
     points = list(_prior_points(preferred))
     others = [chain for chain in nonempty if not chain.prior]
     # Shuffled, because the order in which these chains are listed carries no information.
-    others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_less_weight)
+    others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_later)
     if len(nonempty) > max(DIVERSE, min(BUDGET_SHARE * budget, MAX_CHAINS)):
         others = diverse_chains(others, DIVERSE - len(preferred), preferred)
     for chain in others:
-        rng = Random(f"{seed}:first:{chain.id}")
-        points.append((chain.id, chain.space.random_sample(rng)))
+        point = chain.space[0]
+        if points:
+            point = chain.space.random_sample(Random(f"{seed}:first:{chain.id}"))
+        points.append((chain.id, point))
     return points
 
 
 def _less_weight(chain: ChainSpace) -> float:
     return -chain.weight
+
+
+def _later(chain: ChainSpace) -> tuple[float, bool]:
+    """Sort key: chains of less weight later, slow ones after quick ones of the same weight."""
+    return -chain.weight, chain.is_slow
 
 
 def _prior_points(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
