@@ -25,8 +25,8 @@ class ChainSpace:
     """The promise that the user sees in the chain; 1 is neutral. It multiplies the expected improvement."""
     prior: tuple[Point, ...] = ()
     """Points to try first."""
-    is_slow: bool = False
-    """One of its passes runs the model on data, which takes several times as long as rewriting it."""
+    is_late: bool = False
+    """Comes after others of the same weight, before there are results."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

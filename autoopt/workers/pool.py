@@ -22,6 +22,7 @@ from autoopt.workers.environ import child_environment
 from autoopt.workers.fork_server import end_servers, preload
 from autoopt.workers.gate import FOREVER, Gate, report_waiting
 from autoopt.workers.log_relay import requested_level
+from autoopt.workers.pausing import pausable
 from autoopt.workers.process import CallResult, Cancelled, KilledAtStart, WorkerProcess
 from autoopt.workers.protocol import CallRequest
 from autoopt.working_folder import remove_temporary_folder
@@ -118,7 +119,8 @@ class WorkerPool:
         worker.last_calls[function] = next(self._calls)
         logger.debug("call %s, time limit %s s, memory limit %s bytes", function, timeout, cap)
         try:
-            return worker.call(line, timeout, cap, self._is_closed)
+            with pausable(worker, self._has_room):
+                return worker.call(line, timeout, cap, self._is_closed)
         except KilledAtStart:
             # Nothing of the call has run: whatever killed the process, the call is not to blame.
             worker = self._start()
@@ -171,6 +173,10 @@ class WorkerPool:
 
     def _is_closed(self) -> bool:
         return self._closed
+
+    def _has_room(self) -> bool:
+        """True if another call finds a worker."""
+        return self._busy < self.size
 
     def _acquire(self, function: str, memory: int | None) -> WorkerProcess:
         worker = None

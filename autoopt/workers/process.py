@@ -39,6 +39,8 @@ NEARLY_FULL = 0.8
 NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 """Errors of the system at the start of a process: no more descriptors, processes or memory."""
 READ_BYTES = 1 << 20
+PAUSED_BYTES = 1 << 30
+"""Memory of a worker up to which it may be paused, because others then need theirs at the same time."""
 logger = logging.getLogger(__name__)
 
 
@@ -102,6 +104,9 @@ class WorkerProcess:
         """The worker's private writable memory in bytes after its last call."""
         self._pid = 0
         self._keeper = 0
+        self._paused_at: float | None = None
+        self._paused_seconds = 0.0
+        """Time for which the current call was paused, without a pause that goes on."""
         self._peak = 0
         """The largest resident set seen during the current call, in bytes."""
         self._outbox = memoryview(b"")
@@ -150,6 +155,7 @@ class WorkerProcess:
             SystemFailure: the worker could not start.
         """
         self.calls += 1
+        self._paused_seconds = 0.0
         self._peak = 0
         self._stderr_tail = b""
         started = time.monotonic()
@@ -183,7 +189,7 @@ class WorkerProcess:
             result = self._next_reply()
             if result is not None or self._replies_closed:
                 return result
-            seconds = time.monotonic() - started
+            seconds = time.monotonic() - started - self._seconds_paused()
             if timeout is not None and seconds >= timeout:
                 busy = limits.MachineLoad.now(self._pid).disturbed_since(load)
                 stopped = self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {timeout:g} s", seconds)
@@ -192,11 +198,36 @@ class WorkerProcess:
                 raise Cancelled("cancelled")
             if memory and self._exceeds(memory):
                 message = f"exceeded its memory limit of {memory >> 20} MiB"
-                return self._stop(Outcome.OUT_OF_MEMORY, message, time.monotonic() - started)
+                return self._stop(Outcome.OUT_OF_MEMORY, message, seconds)
             if not self.alive:
                 # It may have replied just before it died.
                 self._transfer(self._out)
                 return self._next_reply()
+
+    def pause(self) -> bool:
+        """Stop the worker and what it started; false if it is not ready, uses much memory or is paused already."""
+        if not self._pid or self._paused_at is not None or resident(self._pid) > PAUSED_BYTES:
+            return False
+        try:
+            os.killpg(self._pid, signal.SIGSTOP)
+        except OSError:
+            return False
+        self._paused_at = time.monotonic()
+        return True
+
+    def resume(self) -> None:
+        """Let a paused worker go on; does nothing for others."""
+        if self._paused_at is None:
+            return
+        self._paused_seconds = self._seconds_paused()
+        self._paused_at = None
+        with suppress(OSError):  # it was killed meanwhile
+            os.killpg(self._pid, signal.SIGCONT)
+
+    def _seconds_paused(self) -> float:
+        """Time for which the current call was paused so far."""
+        since = self._paused_at
+        return self._paused_seconds + (time.monotonic() - since if since is not None else 0.0)
 
     def _exceeds(self, memory: int) -> bool:
         """True if the worker is known to use more than `memory` bytes."""
@@ -253,7 +284,8 @@ class WorkerProcess:
                 self.data = reply.data
                 # Worker functions return objects; their callers read them as the record of that function.
                 value: Any = reply.value
-                return CallResult(reply.outcome, value, reply.message, reply.seconds, reply.details, error=reply.error)
+                seconds = max(0.0, reply.seconds - self._seconds_paused())
+                return CallResult(reply.outcome, value, reply.message, seconds, reply.details, error=reply.error)
         return None
 
     def _stop(self, outcome: Outcome, message: str, seconds: float) -> CallResult:

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from simulation import Simulation, failing, faster, unchanged
 
-from autoopt.engine.run import loop
-from autoopt.engine.run.executor import InlineExecutor
 from autoopt.engine.run.loop import TIME_SPENT, SearchLoop, time_spent
 from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
 from autoopt.observer import Observer
@@ -180,28 +178,6 @@ def test_as_many_trials_start_as_may_run_in_parallel(simulation: Simulation) -> 
     recorder = Recorder()
     make_loop(simulation, observer=recorder, workers=2).run(AtOnce())
     assert recorder.events == ["start 0", "start 1", "end 0", "start 2", "end 1", "end 2"]
-
-
-def test_the_first_trial_has_the_machine_for_itself(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "HEAD_START", 60.0)
-    under_way: list[int] = []
-    most: dict[int, int] = {}
-
-    class Counted(InlineExecutor):
-        def submit(self, chain: str, name: str, number: int, work: Callable[[], TrialResult]) -> Future[TrialResult]:
-            under_way.append(number)
-            most[number] = len(under_way)
-
-            def counted() -> TrialResult:
-                result = work()
-                under_way.remove(number)
-                return result
-
-            return super().submit(chain, name, number, counted)
-
-    with Counted(2, lambda: None) as executor:
-        make_loop(simulation, workers=2).run(executor)
-    assert most[0] == most[1] == 1
 
 
 def test_trials_are_told_in_the_order_asked_whichever_ended_first(simulation: Simulation) -> None:

@@ -11,7 +11,6 @@ from simulation import INSPECTION, SOURCE, Model, Simulation, faster
 
 from autoopt.engine.planning.best_candidate import Machine
 from autoopt.engine.planning.examples import Case, taught_plan
-from autoopt.engine.run import loop
 from autoopt.engine.run.session import search_inline
 from autoopt.metrics import Objective
 from autoopt.results import RunResult
@@ -67,9 +66,8 @@ def first(tmp_path: Path, passes: Passes) -> Simulation:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_known_best_is_tried_first_and_confirmed(
-    workers: int, first: Simulation, tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
+    workers: int, first: Simulation, tmp_path: Path, passes: Passes
 ) -> None:
-    monkeypatch.setattr(loop, "HEAD_START", 0.0)
     result = retrained(first, tmp_path / "second", passes, workers)
     assert result.trial_counts["total"] == 1
     assert result.best is not None

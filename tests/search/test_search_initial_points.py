@@ -48,8 +48,8 @@ def test_chains_of_more_weight_come_first() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_quick_chains_come_before_slow_ones_of_the_same_weight(seed: int) -> None:
-    chains = [replace(chain("pass2"), is_slow=True), chain("pass4"), replace(chain("pass5", weight=2.0), is_slow=True)]
+def test_late_chains_come_after_others_of_the_same_weight(seed: int) -> None:
+    chains = [replace(chain("pass2"), is_late=True), chain("pass4"), replace(chain("pass5", weight=2.0), is_late=True)]
     assert [chain_id for chain_id, _ in initial_points(chains, 30, seed=seed)] == ["pass5", "pass4", "pass2"]
 
 

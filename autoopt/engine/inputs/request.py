@@ -29,9 +29,10 @@ from autoopt.spec.document import Document
 from autoopt.spec.proposal_options import ProposalOptions, names_model
 from autoopt.spec.source import Source
 from autoopt.store import open_store
-from autoopt.workers import Gate, WorkerPool
+from autoopt.workers import WorkerPool
 from autoopt.workers.gate import report_other_runs
 from autoopt.workers.limits import usable_cores
+from autoopt.workers.pausing_gate import PausingGate
 from autoopt.workers.shared_gate import SharedGate
 from autoopt.working_folder import STORE_WORK, make_working_folder
 
@@ -116,7 +117,7 @@ class RunRequest:
         """Open what the run works with on this machine. The caller closes it."""
         measurement = MeasurementSettings.parse({**spec.measurement, **self.measurement})
         pass_cores = measurement.pass_cores(usable_cores())
-        make_gate = SharedGate if pass_cores else Gate
+        make_gate = SharedGate if pass_cores else PausingGate
         memory = self.limits.memory or spec.limits.memory
         store = open_store(self.db_url, self.home)
         pool = WorkerPool(max(1, self.workers), memory=memory)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
@@ -35,9 +35,6 @@ from autoopt.search.trial import Feedback, Proposal
 from autoopt.space import matches
 from autoopt.store import EventRecord, Store, TrialRecord, faults
 
-HEAD_START = 1.0
-"""Seconds for which the first trial runs alone. The passes of the next one would hold up its measurement, and users see
-the first result sooner."""
 TIME_SPENT = "time spent"
 """Kind of the events with the time that a run has taken so far, so that its time limit survives a kill."""
 TOLERANCE: Final = 0.1
@@ -105,10 +102,9 @@ class SearchLoop:
             # and then the rest of the run's time is for deciding.
             until = self.until if window and self._ends_before(self.until) else self._deadline()
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
-            if not self.completed and len(window) == 1:
-                if self.confirmation is not None and self.confirmation.is_expected:
-                    return  # its result may end the search
-                wait([window[0][1]], HEAD_START)
+            is_first = not self.completed and len(window) == 1
+            if is_first and self.confirmation is not None and self.confirmation.is_expected:
+                return  # its result may end the search
 
     def _is_over(self) -> bool:
         if not self.stopped and not self._ends_before(self._deadline()):

@@ -290,8 +290,7 @@ def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> S
 
 def _chain_space(chain: Chain) -> ChainSpace:
     passes = tuple((node.id, node.pass_name) for node in chain.nodes)
-    is_slow = any(node.info.needs_data for node in chain.nodes)
-    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, is_slow)
+    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late)
 
 
 def cost_of(ctx: RunContext, chains: Mapping[str, Chain]) -> Cost:

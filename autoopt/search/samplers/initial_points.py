@@ -21,8 +21,8 @@ MAX_CHAINS: Final = 20
 def initial_points(chains: Sequence[ChainSpace], budget: int, seed: int) -> list[tuple[str, Point]]:
     """List the prior points, then one point of each chain, or of some chains that have little in common.
 
-    Chains with prior points count among those. Without any, the search begins with a quick chain and the first value of
-    each parameter, which is the usual one in passes and in what users write.
+    Chains with prior points count among those. Without any, the search begins with a short chain and the first value of
+    each parameter: what users and passes name first, and what can be turned on.
     """
     nonempty = [chain for chain in chains if chain.space.count]
     preferred = sorted((chain for chain in nonempty if chain.prior), key=_less_weight)
@@ -44,9 +44,9 @@ def _less_weight(chain: ChainSpace) -> float:
     return -chain.weight
 
 
-def _later(chain: ChainSpace) -> tuple[float, bool]:
-    """Sort key: chains of less weight later, slow ones after quick ones of the same weight."""
-    return -chain.weight, chain.is_slow
+def _later(chain: ChainSpace) -> tuple[float, bool, int]:
+    """Sort key: chains of less weight later; of the same weight, late ones, and those of more passes."""
+    return -chain.weight, chain.is_late, len(chain.passes)
 
 
 def _prior_points(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:

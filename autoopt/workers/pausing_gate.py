@@ -1,0 +1,90 @@
+"""The gate of a run that pauses its own work while it measures, instead of waiting for it to end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Final
+
+from autoopt.workers.gate import FOREVER, Gate, Passage
+from autoopt.workers.lock_files import LOCK_FLAGS, lock_holders, newest_generation
+from autoopt.workers.pausing import pause_call_of, resume_call_of
+
+TRIES: Final = 10
+"""Tries to pause a thread that is inside, but not in a worker's call: it is about to begin one, or to leave."""
+TRY_SECONDS: Final = 0.002
+
+
+class PausingGate(Gate):
+    """A gate that stops the workers of work under way through the same object while it measures.
+
+    The work has no lock meanwhile. It needs none: the measurement holds the turnstile, so nobody else enters. If other
+    processes are inside too, the measurement waits for all, so that no work stands still for long.
+    """
+
+    def __init__(
+        self, folder: Path | None = None, *, waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        super().__init__(folder, waiting=waiting)
+        self._guard = threading.Lock()
+        self._work: dict[int, Passage] = {}
+        """The passages of work under way, by thread."""
+
+    @contextmanager
+    def working(self, until: float = FOREVER) -> Iterator[Passage]:
+        thread = threading.get_ident()
+        with super().working(until) as passage:
+            with self._guard:
+                self._work[thread] = passage
+            try:
+                yield passage
+            finally:
+                with self._guard:
+                    del self._work[thread]
+
+    @contextmanager
+    def measuring(self, until: float = FOREVER) -> Iterator[Passage]:
+        patience = self._patience(until)
+        with self._once(), self._locked(self._turnstile, fcntl.LOCK_EX, patience):
+            paused: set[int] = set()
+            try:
+                self._pause_work(paused)
+                with self._within(self._lock(self._gate, fcntl.LOCK_EX, patience)) as passage:
+                    yield passage
+            finally:
+                self._resume_work(paused)
+
+    def _pause_work(self, paused: set[int]) -> None:
+        """Pause all work under way that can be paused, and add its threads to `paused`."""
+        for _ in range(TRIES):
+            with self._guard:
+                running = self._work.keys() - paused
+                if not running or not self._is_only_own_work_inside():
+                    return
+                for thread in running:
+                    if pause_call_of(thread):
+                        paused.add(thread)
+                        fcntl.flock(self._work[thread].fd, fcntl.LOCK_UN)
+                if paused == self._work.keys():
+                    return
+            time.sleep(TRY_SECONDS)
+
+    def _resume_work(self, paused: set[int]) -> None:
+        with self._guard:
+            for thread in paused & self._work.keys():
+                # At once, because this thread holds the turnstile.
+                fcntl.flock(self._work[thread].fd, fcntl.LOCK_SH)
+            for thread in paused:
+                resume_call_of(thread)
+
+    def _is_only_own_work_inside(self) -> bool:
+        fd = os.open(newest_generation(self._gate), LOCK_FLAGS)
+        try:
+            return set(lock_holders(fd)) <= {os.getpid()}
+        finally:
+            os.close(fd)

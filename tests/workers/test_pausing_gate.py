@@ -1,0 +1,127 @@
+"""The gate of a run that pauses its own passes while it measures."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from children import HANG_SECONDS
+from test_shared_gate import enters, inside, is_closed
+
+from autoopt.errors import TimeUp
+from autoopt.workers import CallResult, Gate, WorkerPool, process
+from autoopt.workers.lock_files import is_suspended
+from autoopt.workers.pausing_gate import PausingGate
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> PausingGate:
+    return PausingGate(tmp_path)
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
+
+
+class Work:
+    """A call under way inside the gate, which ends when the test says so."""
+
+    def __init__(self, pool: WorkerPool, file: Path) -> None:
+        os.mkfifo(file)
+        who = pool.call("jobs:who", {}).value
+        assert who is not None
+        self.pid: int = who["pid"]
+        self._pool, self._file = pool, file
+
+    @contextmanager
+    def under_way(self, gate: Gate, seconds: float = HANG_SECONDS) -> Iterator[Future[CallResult]]:
+        def work() -> CallResult:
+            with gate.working():
+                return self._pool.call("jobs:wait_for_file", {"gate": str(self._file)}, seconds)
+
+        with ThreadPoolExecutor(1) as threads:
+            result = threads.submit(work)
+            with self._file.open("w", encoding="ascii") as pipe:  # opens once the worker is in its call
+                yield result
+                pipe.write("done")
+
+
+def becomes_suspended(pid: int) -> bool:
+    """True once the signal has reached the process."""
+    until = soon()
+    while not is_suspended(pid) and time.monotonic() < until:
+        os.sched_yield()
+    return is_suspended(pid)
+
+
+def soon(seconds: float = HANG_SECONDS) -> float:
+    return time.monotonic() + seconds
+
+
+def test_own_work_stops_while_it_measures_and_then_goes_on(gate: PausingGate, pool: WorkerPool, tmp_path: Path) -> None:
+    work = Work(pool, tmp_path / "fifo")
+    with work.under_way(gate) as result:
+        with gate.measuring(soon()) as passage:
+            assert becomes_suspended(work.pid)
+            measured = pool.call("jobs:who", {}).value
+            assert measured is not None
+            assert measured["pid"] != work.pid
+            assert not passage.passed_over
+        assert not is_suspended(work.pid)
+    assert result.result(HANG_SECONDS).value == {"read": "done"}
+
+
+def test_nobody_works_or_measures_meanwhile(gate: PausingGate, others: Gate, pool: WorkerPool, tmp_path: Path) -> None:
+    with Work(pool, tmp_path / "fifo").under_way(gate):
+        with inside(gate.measuring):
+            assert is_closed(gate.working)
+            assert is_closed(others.working)
+            assert is_closed(others.measuring)
+        assert enters(others.working)
+        assert is_closed(others.measuring)  # the work is inside again
+    assert enters(others.measuring)
+
+
+def test_work_outside_of_workers_is_waited_for(gate: PausingGate) -> None:
+    with inside(gate.working), pytest.raises(TimeUp), gate.measuring(soon(0.0)):
+        raise AssertionError("the gate was open")
+    assert enters(gate.measuring)
+
+
+def test_work_is_waited_for_where_no_other_worker_is_free(
+    gate: PausingGate, jobs: dict[str, str], tmp_path: Path
+) -> None:
+    with WorkerPool(size=1, env=jobs) as pool:
+        work = Work(pool, tmp_path / "fifo")
+        with work.under_way(gate):
+            assert is_closed(gate.measuring)
+            assert not is_suspended(work.pid)
+
+
+def test_a_pause_does_not_count_as_time_of_the_call(
+    gate: PausingGate, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    work = Work(pool, tmp_path / "fifo")
+    ticks = threading.Semaphore(0)
+
+    class Clock:
+        def monotonic(self) -> float:
+            ticks.release()
+            return now[0]
+
+    with work.under_way(gate, seconds=60.0) as result:
+        monkeypatch.setattr(process, "time", Clock())
+        with gate.measuring(soon()):
+            now[0] = 1000.0
+            for _ in range(4):
+                assert ticks.acquire(timeout=HANG_SECONDS)  # its time limit is checked
+            assert not result.done()
+    assert result.result(HANG_SECONDS).value == {"read": "done"}
