@@ -219,6 +219,7 @@ INSPECTION = Inspection(
     op_counts={"Add": 1},
     parameters=0,
     bytes=9,
+    layer_parameters={"Conv": 7},
     layer_work={"Conv": 7},
 )
 

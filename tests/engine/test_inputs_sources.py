@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,14 @@ def test_a_model_is_copied_and_inspected_once(simulation: Simulation, pool: Read
     assert simulation.model(candidate)["passes"] == ["mine"]
     assert admit(simulation.resources, model)[0] == candidate
     assert pool.functions == [sources.ADMIT, sources.INSPECT, sources.LAYER_WORK]
+
+
+def test_the_work_of_a_model_without_layers_is_not_counted(
+    simulation: Simulation, pool: ReadingPool, model: Path
+) -> None:
+    pool.answers[sources.INSPECT] = replace(INSPECTION, layer_parameters={}, layer_work={}).to_json()
+    assert not admit(simulation.resources, model)[1].layer_work
+    assert pool.functions == [sources.ADMIT, sources.INSPECT]
 
 
 def test_a_model_whose_copy_is_damaged_is_admitted_again(

@@ -252,6 +252,21 @@ def test_a_first_call_is_counted_for_the_quarantine(simulation: Simulation, monk
     assert "is quarantined" in first_call(simulation.resources, "a:b", {}, subject=subject, limit=1.0).message
 
 
+@pytest.mark.parametrize(("alone", "calls"), [(True, 2), (False, 1)])
+def test_a_first_call_that_failed_beside_other_work_is_repeated_only_if_it_matters(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch, alone: bool, calls: int
+) -> None:
+    made: list[str] = []
+
+    def time_out(_: object, function: str, *__: object) -> CallResult:
+        made.append(function)
+        return CallResult(Outcome.TIMEOUT, transient=True)
+
+    monkeypatch.setattr(SimulatedPool, "call", time_out)
+    first_call(simulation.resources, "a:b", {}, subject=lambda: "digest", limit=1.0, alone=alone)
+    assert len(made) == calls
+
+
 def test_the_subject_of_a_first_call_is_not_digested_without_need(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

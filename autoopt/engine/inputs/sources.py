@@ -64,7 +64,9 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
         payload = {"path": str(store.artifacts.readable(digest))}
         result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=READ_SECONDS)
         model_name = url_name(name) if is_url(name) else Path(name).name
-        inspection = {**value_of(result, where), **_layer_work(resources, payload)}
+        inspection = value_of(result, where)
+        if inspection.get("layer_parameters"):
+            inspection |= _layer_work(resources, payload)
         record = ModelRecord(artifact=digest, name=model_name, inspection=inspection)
         store.models.add(record)
     return Candidate(digest), Inspection.from_json(record.inspection)
