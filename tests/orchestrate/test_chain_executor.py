@@ -1,4 +1,4 @@
-"""Trials of a deployed run: results come from the rows of a real store; flow runs need a server and are not started."""
+"""Trials of a deployed run: results come from the rows of a real store; flow runs are not started."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
+from prefect.exceptions import Pause
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Running, Suspended
+from prefect_server import free_port, prepared, running_server
+from serving import environment
 from store_owners import by
 
 from autoopt.errors import SystemFailure
-from autoopt.orchestrate.flow_runs.chain_executor import DeployedExecutor
+from autoopt.orchestrate.flow_runs.chain_executor import MAX_FRUITLESS_ROUNDS, DeployedExecutor
+from autoopt.orchestrate.server.heartbeats import WatchedFlowRun
+from autoopt.orchestrate.server.outages import Outage
 from autoopt.outcome import Outcome
 from autoopt.results import TrialResult
 from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord
@@ -90,3 +100,39 @@ def test_nothing_waits_for_a_lost_chain_beyond_the_time_of_the_run(
     assert (result.outcome, result.transient) == (Outcome.TIMEOUT, True)
     assert result.message == "no worker finished it in the run's time"
     assert store.trials.get(run, 0).status == ("running" if claimed else "done")
+
+
+@pytest.mark.service
+def test_one_request_reads_all_chains_and_whether_the_run_is_suspended(
+    executor: DeployedExecutor, tmp_path: Path
+) -> None:
+    asked: list[httpx.Request] = []
+
+    @flow
+    def empty() -> None:
+        """Never called."""
+
+    env = environment(tmp_path, PREFECT_HOME=str(prepared(tmp_path / "prefect")))
+    with running_server(env, free_port(), tmp_path / "log") as url, temporary_settings({PREFECT_API_URL: url}):
+        hooks = {"event_hooks": {"request": [asked.append]}}
+        with get_client(sync_client=True, httpx_settings=hooks) as client:
+            root, working, lost = (client.create_flow_run(empty, state=Running()) for _ in range(3))
+            client.delete_flow_run(lost.id)
+            executor._client, executor._root = client, root.id
+            at_work, crashed = executor.submit("d" * 8, "a", 7, work), executor.submit(CHAIN, "a -> b", 0, work)
+            executor._chains["d" * 8].flow_run = WatchedFlowRun(working.id, client)
+            executor._chains[CHAIN].flow_run = WatchedFlowRun(lost.id, client)
+            executor._chains[CHAIN].fruitless = MAX_FRUITLESS_ROUNDS - 1  # the next one would need a deployment
+            asked.clear()
+            executor._check(Outage())
+            executor._collect()
+            assert [request.url.path for request in asked] == ["/api/flow_runs/filter"]
+            assert not at_work.done()
+            assert crashed.result(0).message == "the flow run of the chain ended crashed"
+
+            client.set_flow_run_state(root.id, Suspended(timeout_seconds=300), force=True)
+            with pytest.raises(Pause):
+                executor._check(Outage())
+            client.delete_flow_run(root.id)
+            with pytest.raises(SystemFailure, match="deleted"):
+                executor._check(Outage())

@@ -10,12 +10,19 @@ from prefect.client.schemas.objects import FlowRun
 
 from autoopt.orchestrate.server.worker import ForkingConfiguration
 
+VERSION_CHECK = "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED"
+
+
+def configured(command: str | None = None, **env: str | None) -> ForkingConfiguration:
+    configuration = ForkingConfiguration(command=command, env=env)
+    configuration.prepare_for_flow_run(FlowRun(id=uuid4(), flow_id=uuid4()))
+    return configuration
+
 
 def prepared(command: str | None) -> str:
-    configuration = ForkingConfiguration(command=command)
-    configuration.prepare_for_flow_run(FlowRun(id=uuid4(), flow_id=uuid4()))
-    assert configuration.command is not None
-    return configuration.command
+    found = configured(command).command
+    assert found is not None
+    return found
 
 
 def test_flow_runs_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +33,8 @@ def test_flow_runs_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_command_of_the_deployment_stays() -> None:
     assert prepared("sh -c mine") == "sh -c mine"
+
+
+def test_flow_runs_do_not_check_the_version_again_unless_told_to() -> None:
+    assert configured().env[VERSION_CHECK] == "false"
+    assert configured(**{VERSION_CHECK: "true"}).env[VERSION_CHECK] == "true"

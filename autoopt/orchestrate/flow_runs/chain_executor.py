@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +17,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.deployments import run_deployment
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
@@ -28,6 +29,7 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import completed_record
 from autoopt.engine.work.attempt import Work as CountedWork
 from autoopt.engine.work.context import RunContext
+from autoopt.errors import SystemFailure
 from autoopt.orchestrate.flow_runs.naming import chain_deployment, chain_run_name, tags_of
 from autoopt.orchestrate.server.heartbeats import FINAL_STATES, WatchedFlowRun
 from autoopt.orchestrate.server.outages import Outage, client_retries, wait_out
@@ -41,6 +43,8 @@ CHECK_SECONDS = 3.0
 LATE_SECONDS = 30.0
 """Time after the run's deadline in which chains deliver what they are finishing; nothing waits longer."""
 OVERDUE = "no worker finished it in the run's time"
+PAGE = 100
+"""Flow runs in one request to the server."""
 MAX_FRUITLESS_ROUNDS = 3
 """A chain's trials count as crashed after this many of its flow runs in a row have ended without finishing a trial."""
 
@@ -75,6 +79,8 @@ class DeployedExecutor:
         self._ctx = ctx
         self._tags = tags
         self._id = uuid4().hex
+        self._root: UUID | None = None
+        """The deployed flow run to which this one belongs: its own, or that of a night."""
         self._queue: str | None = None
         self._deployment = ""
         self._chains: dict[str, _Chain] = {}
@@ -89,7 +95,8 @@ class DeployedExecutor:
         self._thread = threading.Thread(target=context.run, args=(self._watch,), name="chains", daemon=True)
 
     def __enter__(self) -> DeployedExecutor:
-        self._queue = wait_out(_own_queue)
+        self._root = wait_out(_root_flow_run)
+        self._queue = wait_out(self._own_queue)
         self._deployment = wait_out(chain_deployment)
         with client_retries(0):
             # With settings of its own the client is a new one, also inside a flow run. Making one takes 50 ms of CPU.
@@ -106,6 +113,13 @@ class DeployedExecutor:
                     # If the server is away, the flow runs see the end of the run in the store.
                     with suppress(Exception):
                         client.set_flow_run_state(chain.flow_run.id, Cancelling(message="the model's run has ended"))
+
+    def _own_queue(self) -> str | None:
+        """The work queue of the deployed flow run: its chains go to the same machines."""
+        if self._root is None:
+            return None
+        with get_client(sync_client=True) as client:
+            return client.read_flow_run(self._root).work_queue_name
 
     def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
         future: Future[TrialResult] = Future()
@@ -198,25 +212,39 @@ class DeployedExecutor:
         complete = False
         # Holds back the errors of a server that is away; the rest of the block is skipped then.
         with outage:
-            self._raise_if_suspended()
+            flow_runs = self._read_flow_runs(chains.values())
+            self._raise_if_suspended(flow_runs)
             for key, chain in chains.items():
-                self._check_chain(key, chain)
+                self._check_chain(key, chain, flow_runs)
             complete = True
         if not complete:
             self._new_trials.set()
 
-    def _raise_if_suspended(self) -> None:
-        """Raise Prefect's Pause if somebody has suspended the deployed flow run."""
-        root = flow_run.root_flow_run_id
-        if not root:
+    def _read_flow_runs(self, chains: Collection[_Chain]) -> dict[UUID, FlowRun]:
+        """Read the deployed flow run and those of some chains, in as few requests as possible."""
+        wanted = [chain.flow_run.id for chain in chains if chain.flow_run is not None]
+        if self._root is not None:
+            wanted.append(self._root)
+        found: dict[UUID, FlowRun] = {}
+        for start in range(0, len(wanted), PAGE):
+            page = FlowRunFilter(id=FlowRunFilterId(any_=wanted[start : start + PAGE]))
+            for row in self._client.read_flow_runs(flow_run_filter=page):
+                found[row.id] = row
+        return found
+
+    def _raise_if_suspended(self, flow_runs: Mapping[UUID, FlowRun]) -> None:
+        """Raise Prefect's Pause if somebody has suspended the deployed flow run, SystemFailure if it was deleted."""
+        if self._root is None:
             return
-        state = self._client.read_flow_run(UUID(str(root))).state
+        if self._root not in flow_runs:
+            raise SystemFailure("somebody has deleted the flow run of this run", where=f"flow run {self._root}")
+        state = flow_runs[self._root].state
         if state is not None and state.is_paused():
             raise Pause(state=state)
 
-    def _check_chain(self, key: str, chain: _Chain) -> None:
+    def _check_chain(self, key: str, chain: _Chain, flow_runs: Mapping[UUID, FlowRun]) -> None:
         if chain.flow_run is not None:
-            state = chain.flow_run.state()
+            state = chain.flow_run.state_of(flow_runs.get(chain.flow_run.id))
             if state is None or state.value not in FINAL_STATES:
                 return
             chain.flow_run = None
@@ -257,10 +285,9 @@ class DeployedExecutor:
                 store.trials.finish(completed_record(row, result))
 
 
-def _own_queue() -> str | None:
-    """The work queue of the current deployed run: its chains go to the same machines."""
+def _root_flow_run() -> UUID | None:
+    """The deployed flow run to which the current one belongs. Prefect asks the server for each level above it."""
     root = flow_run.root_flow_run_id
     if not root:
         return None
-    with get_client(sync_client=True) as client:
-        return client.read_flow_run(UUID(str(root))).work_queue_name
+    return UUID(str(root))

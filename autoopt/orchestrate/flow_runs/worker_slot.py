@@ -12,6 +12,7 @@ import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas import filters
 from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import PrefectException
 
 from autoopt.orchestrate.server.outages import client_retries
@@ -23,6 +24,8 @@ LATE_SECONDS = 1.5
 """A flow run that no worker has taken for this long has found no slot."""
 RENEWAL_SECONDS = 8.0
 """Another slot is released for a flow run that still waits after this time."""
+MOST_WAITING = 10
+"""Most waiting flow runs to look at: the server needs milliseconds for each, and all idle flow runs ask it."""
 CHECK_SECONDS = (0.7, 1.3)
 """Interval of checks, drawn at random between these, so that idle flow runs check one after the other."""
 
@@ -71,7 +74,7 @@ class WorkerSlot:
         return False
 
     def _waiting_flow_runs(self) -> list[str]:
-        """Ids of the flow runs that no worker has taken in time."""
+        """Ids of flow runs that no worker has taken in time: those that are due first, which workers take first."""
         self._queue = self._queue or self._client.read_flow_run(self._flow_run).work_queue_id
         if self._queue is None:
             return []
@@ -81,5 +84,7 @@ class WorkerSlot:
             expected_start_time=filters.FlowRunFilterExpectedStartTime(before_=due),
         )
         queue = filters.WorkQueueFilter(id=filters.WorkQueueFilterId(any_=[self._queue]))
-        flow_runs = self._client.read_flow_runs(flow_run_filter=late, work_queue_filter=queue)
+        flow_runs = self._client.read_flow_runs(
+            flow_run_filter=late, work_queue_filter=queue, sort=FlowRunSort.EXPECTED_START_TIME_ASC, limit=MOST_WAITING
+        )
         return [str(flow_run.id) for flow_run in flow_runs]

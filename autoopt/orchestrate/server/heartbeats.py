@@ -11,7 +11,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import State, StateType
+    from prefect.client.schemas.objects import FlowRun, State, StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import EventTrigger
 
@@ -127,18 +127,29 @@ class WatchedFlowRun:
         self._pending_since: float | None = None
 
     def state(self) -> StateType | None:
-        """Ask for its state; one that was lost or deleted has crashed.
+        """Ask for its state, as `state_of` returns it.
+
+        Raises:
+            httpx.HTTPError, PrefectException: as Prefect's client.
+        """
+        from prefect.exceptions import ObjectNotFound
+
+        try:
+            flow_run = self._client.read_flow_run(self.id)
+        except ObjectNotFound:
+            return self.state_of(None)
+        return self.state_of(flow_run)
+
+    def state_of(self, flow_run: FlowRun | None) -> StateType | None:
+        """Its state in what the server has of it; one that was lost or deleted (None) has crashed.
 
         Raises:
             httpx.HTTPError, PrefectException: as Prefect's client.
         """
         from prefect.client.schemas.objects import StateType
-        from prefect.exceptions import ObjectNotFound
         from prefect.states import Crashed
 
-        try:
-            flow_run = self._client.read_flow_run(self.id)
-        except ObjectNotFound:
+        if flow_run is None:
             return StateType.CRASHED
         if flow_run.state is not None:
             self.message = flow_run.state.message or ""

@@ -25,6 +25,8 @@ class ForkingConfiguration(ProcessJobConfiguration):
     def prepare_for_flow_run(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  as Prefect's method has them
         """Have the flow run forked, unless its deployment names a command."""
         super().prepare_for_flow_run(*args, **kwargs)
+        # The worker has checked it; each client of a flow run would ask a busy server again.
+        self.env.setdefault("PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED", "false")
         if not self._command_configured:
             program = [sys.executable, "-I", "-S", str(Path(forked_flow_run.__file__)), self.forks]
             self.command = command_to_string(program)
