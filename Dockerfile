@@ -17,6 +17,7 @@ ENV PATH=/opt/autoopt/bin:$PATH \
     AUTOOPT_HOME=/data \
     DO_NOT_TRACK=1 \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
+    PREFECT_UI_STATIC_DIRECTORY=/home/autoopt/prefect-ui \
     PYTHONUNBUFFERED=1
 USER autoopt
 WORKDIR /work

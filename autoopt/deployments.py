@@ -185,8 +185,8 @@ def schedule_sweep(
         notify_of(identity, name, addresses)
     except httpx.TransportError as error:
         raise SystemFailure(f"the Prefect server does not answer ({error})", where=without_userinfo(url)) from None
-    pages = without_userinfo(url).removesuffix("/api") + "/deployments"
-    return SweepSchedule(deployment.full_name, cron, zone, pages)
+    pages = os.environ.get("PREFECT_UI_URL") or without_userinfo(url).removesuffix("/api")
+    return SweepSchedule(deployment.full_name, cron, zone, f"{pages}/deployments")
 
 
 def check_queues(queues: Sequence[str]) -> None:

@@ -71,7 +71,9 @@ def _gain_range(past: ModelHistory) -> str:
     if not ratios:
         return "-"
     gains = [improvement(past.metric, ratio).value for ratio in ratios]
-    return f"{min(gains):.2f}x to {max(gains):.2f}x in {plural(len(gains), 'night')}"
+    lowest, highest = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
+    course = lowest if lowest == highest else f"{lowest} to {highest}"
+    return f"{course} in {plural(len(gains), 'night')}"
 
 
 def releases_of(past: ModelHistory) -> list[str]:

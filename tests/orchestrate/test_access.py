@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from autoopt.orchestrate.server.access import (
     is_loopback,
     local_url,
     make_password,
+    page_settings,
     read_password,
     web_settings,
 )
@@ -69,3 +71,15 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_addresses(host: str, loopback: bool, url: str) -> None:
     assert (is_loopback(host), local_url(host, 42)) == (loopback, url)
+
+
+def test_pages_are_kept_in_the_home_where_prefect_is_installed_for_all_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_UI_STATIC_DIRECTORY", raising=False)
+    monkeypatch.setattr(os, "access", lambda path, mode: True)
+    assert page_settings(tmp_path) == {}
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # for root, every folder is writable
+    assert page_settings(tmp_path) == {"PREFECT_UI_STATIC_DIRECTORY": str(tmp_path)}
+    monkeypatch.setenv("PREFECT_UI_STATIC_DIRECTORY", "/mine")
+    assert page_settings(tmp_path) == {"PREFECT_UI_STATIC_DIRECTORY": "/mine"}

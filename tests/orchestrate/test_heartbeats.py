@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from children import HANG_SECONDS
 from prefect.client.schemas.objects import TERMINAL_STATES
 from prefect.states import AwaitingRetry, Crashed, Running, State
+from prefect_server import free_port, prepared, running_server
+from serving import environment as environment_of
 
 from autoopt.orchestrate.server.heartbeats import (
     CONTINUED,
@@ -45,3 +53,41 @@ def test_a_trigger_waits_for_events_of_each_flow_run_by_itself() -> None:
     assert (trigger.after, trigger.expect) == ({"prefect.flow-run.Crashed"}, {"prefect.flow-run.Running"})
     assert (trigger.posture.value, trigger.within.total_seconds()) == ("Proactive", 30)
     assert trigger.for_each == {"prefect.resource.id"}
+
+
+EARLIER = """\
+import json
+
+from prefect.automations import Automation
+
+from autoopt.orchestrate.server import heartbeats
+
+
+def automation():
+    return Automation.read(name=heartbeats.AUTOMATION)
+
+
+heartbeats.ensure_automations()
+complete = set(automation().trigger.expect)
+earlier = automation()
+earlier.trigger.expect -= {"prefect.flow-run.Suspended", heartbeats.SUSPENDED}
+earlier.trigger.within = 300
+earlier.update()
+heartbeats.ensure_automations()
+told = automation().trigger
+print(json.dumps([heartbeats.SUSPENDED in complete, "prefect.flow-run.Suspended" in complete, told.expect == complete]))
+print(told.within.total_seconds())
+"""
+
+
+@pytest.mark.service
+def test_suspended_flow_runs_do_not_count_as_dead_with_automations_of_earlier_versions_either(tmp_path: Path) -> None:
+    env = environment_of(tmp_path, PREFECT_HOME=str(prepared(tmp_path / "prefect")))
+    with running_server(env, free_port(), tmp_path / "log") as url:
+        given = {**env, "PREFECT_API_URL": url}
+        command = [sys.executable, "-c", EARLIER]
+        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert done.returncode == 0, done.stderr
+    said, seconds = done.stdout.splitlines()[-2:]
+    assert json.loads(said) == [True, True, True]
+    assert float(seconds) == 300, "what the user has changed stays"

@@ -82,6 +82,7 @@ def test_the_image_is_built_in_stages_and_not_run_by_root() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     assert sum(line.startswith("FROM ") for line in lines) == 2
     assert "USER autoopt" in lines
+    assert any("PREFECT_UI_STATIC_DIRECTORY=/home/autoopt/" in line for line in lines)  # Prefect's files are root's
     assert lines.index("USER autoopt") < next(i for i, line in enumerate(lines) if line.startswith("CMD"))
     assert not [line for line in lines if line.startswith("ENTRYPOINT")]  # work pools give a whole command
 

@@ -188,6 +188,7 @@ def test_a_suspended_night_has_no_process_and_resumes_from_the_store(tmp_path: P
         served.suspend(night)
         eventually(lambda: not processes_of(served, night))
         assert served.get(f"flow_runs/{night}")["state_name"] == "Suspended"
+        assert [child["state_type"] for child in served.children_of(night)] == ["CANCELLED"]
         (tmp_path / "hold2").unlink()
         served.ask("POST", f"flow_runs/{night}/resume", {})
         ended = served.completed(night)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
+from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
@@ -23,6 +24,7 @@ from autoopt.orchestrate.flow_runs.progress import Progress, TrialProgress
 from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result, run_logger
 from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
+from autoopt.orchestrate.server.heartbeats import announce_suspension
 from autoopt.orchestrate.server.outages import best_effort
 from autoopt.results import RunResult
 from autoopt.script import only_allowed_scripts
@@ -45,6 +47,9 @@ def optimize(request: RunRequest) -> State[None]:
             log_result(logger, result)
             if request.out is not None:
                 session.export(result, request.out)
+    except Pause:
+        announce_suspension(str(flow_run.id))
+        raise
     except AutooptError as error:
         return Failed(message=str(error))
     message = f"run {result.run}: {result.status}"

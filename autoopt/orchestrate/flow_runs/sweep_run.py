@@ -42,7 +42,7 @@ from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
 from autoopt.orchestrate.flow_runs.showing import search_shown
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.connection import without_userinfo
-from autoopt.orchestrate.server.heartbeats import continued_too_often
+from autoopt.orchestrate.server.heartbeats import announce_suspension, continued_too_often
 from autoopt.orchestrate.server.outages import Outage, best_effort
 from autoopt.report.sweep import message, sweep_markdown
 from autoopt.results import RunResult, SweepResult
@@ -132,6 +132,9 @@ def nightly(night: Night) -> State[None]:
         return _final_state(result, pages)
     except NightInProgress as error:
         return Cancelled(message=str(error))
+    except Pause:
+        announce_suspension(str(flow_run.id))
+        raise
     except AutooptError as error:
         return Failed(message=str(error))
 
@@ -139,20 +142,15 @@ def nightly(night: Night) -> State[None]:
 def _search_in_subflow(pages: dict[str, str], session: Session) -> RunResult:
     """Run a model's search in a sub-flow of its own, with its chains as deployed runs; add its page to `pages`."""
     outcome: Future[RunResult] = Future()
+    below: str | None = None
 
     def optimize_model(run: str) -> State[None]:
+        nonlocal below
+        below = flow_run.id
         pages[run] = without_userinfo(flow_run.ui_url or "")
         logger = run_logger()
         session.observe_with(ObserverGroup(session.ctx.attempt.observer, RunLog(logger)))
-        try:
-            result = search_and_show(session)
-        except Pause as suspension:  # of the sweep above, which ends until it is resumed
-            outcome.set_exception(suspension)
-            # Prefect leaves the state of the sub-flow as it is, because the flow run above it is suspended.
-            with suppress(Exception), get_client(sync_client=True, httpx_settings={}) as client:
-                state: State[None] = Cancelled(message="the sweep was suspended")
-                client.set_flow_run_state(UUID(str(flow_run.id)), state, force=True)
-            raise
+        result = search_and_show(session)
         log_result(logger, result)
         outcome.set_result(result)
         return Completed(message=result.status)
@@ -160,9 +158,16 @@ def _search_in_subflow(pages: dict[str, str], session: Session) -> RunResult:
     name = session_run_name(session)
     subflow: Callable[..., State[None]] = flow(name="optimize_model", flow_run_name=name)(optimize_model)
     state: State[None] | None = None
-    # The flow run has already waited for the server for minutes.
-    with Outage(), tags(*tags_of(session)):
-        state = subflow(session.ctx.run, return_state=True)
+    try:
+        # The flow run has already waited for the server for minutes.
+        with Outage(), tags(*tags_of(session)):
+            state = subflow(session.ctx.run, return_state=True)
+    except Pause:  # of the sweep above, which ends until it is resumed
+        # Prefect leaves the state of the sub-flow as it is, because the flow run above it is suspended.
+        with suppress(Exception), get_client(sync_client=True, httpx_settings={}) as client:
+            left: State[None] = Cancelled(message="the sweep was suspended")
+            client.set_flow_run_state(UUID(str(below)), left, force=True)
+        raise
     if outcome.done():
         return outcome.result()
     if state is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from autoopt.working_folder import replacing
 PASSWORD_FILE = "prefect-password"
 """File in the home with the password that was made for the server, as `user:password`."""
 USER = "autoopt"
+UI_FILES = "PREFECT_UI_STATIC_DIRECTORY"
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -46,6 +48,17 @@ def local_url(host: str, port: int) -> str:
     if ":" in local:
         local = f"[{local}]"
     return f"http://{local}:{port}"
+
+
+def page_settings(folder: Path) -> dict[str, str]:
+    """Prefect's setting that puts the files of its pages into a folder, if it cannot write where it is installed.
+
+    It would start without pages there, with a line in its log.
+    """
+    installed = find_spec("prefect")
+    if installed is None or os.access(Path(str(installed.origin)).parent / "server", os.W_OK):
+        return {}
+    return {UI_FILES: os.environ.get(UI_FILES, str(folder))}
 
 
 def web_settings(pages: str, has_password: bool) -> dict[str, str]:

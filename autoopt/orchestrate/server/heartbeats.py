@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from prefect.events.schemas.automations import EventTrigger
 
 FINAL_STATES: Final = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+SUSPENDED: Final = "autoopt.flow-run.suspended"
+"""Event by which the process of a suspended flow run says that no heartbeat follows."""
 AUTOMATION = "autoopt: crash flow runs without a heartbeat"
 CONTINUATION = "autoopt: continue crashed sweeps"
 RETRY = "AwaitingRetry"
@@ -53,7 +55,9 @@ def ensure_automations() -> None:
     from prefect.events.actions import ChangeFlowRunState
 
     ends = [state.capitalize() for state in FINAL_STATES]
-    silence = absence_trigger("heartbeat", ["heartbeat", *ends], SILENT_SECONDS)
+    # A process sends another heartbeat or two before it notices that it is suspended.
+    silence = absence_trigger("heartbeat", ["heartbeat", *ends, "Paused", "Suspended"], SILENT_SECONDS)
+    silence.expect.add(SUSPENDED)
     crash = ChangeFlowRunState(
         name=None, force=False, state=StateType.CRASHED, message=f"no heartbeat for {SILENT_SECONDS} s"
     )
@@ -88,6 +92,13 @@ def absence_trigger(
     )
 
 
+def announce_suspension(flow_run: str) -> None:
+    """Say that the process of a suspended flow run ends, so that it does not count as dead."""
+    from prefect.events import emit_event
+
+    emit_event(SUSPENDED, {"prefect.resource.id": f"prefect.flow-run.{flow_run}"})
+
+
 def continued_too_often(states: Sequence[State[Any]]) -> bool:
     """True if a flow run was continued `MAX_CONTINUATIONS` times since somebody started or retried it.
 
@@ -103,15 +114,20 @@ def continued_too_often(states: Sequence[State[Any]]) -> bool:
 
 
 def _create(name: str, description: str, trigger: EventTrigger, action: ChangeFlowRunState) -> None:
-    """Create an automation unless there is one of this name."""
+    """Create an automation. One of this name stays as it is, except that it expects all events that `trigger` does."""
     from prefect.automations import Automation
 
     # Its methods are typed as coroutines, but run at once outside of an event loop.
     automations: Any = Automation
     try:
-        automations.read(name=name)
+        existing = automations.read(name=name)
     except ValueError:
         automations(name=name, description=description, trigger=trigger, actions=[action]).create()
+        return
+    expected = getattr(existing.trigger, "expect", trigger.expect)  # users can put another kind of trigger there
+    if not trigger.expect <= expected:
+        expected |= trigger.expect
+        existing.update()
 
 
 class WatchedFlowRun:

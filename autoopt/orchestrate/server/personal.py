@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from autoopt.errors import SystemFailure
 from autoopt.json_codec import JsonTypeError, from_json, to_json
-from autoopt.orchestrate.server.access import local_url, make_password, read_password, web_settings
+from autoopt.orchestrate.server.access import local_url, make_password, page_settings, read_password, web_settings
 from autoopt.orchestrate.server.connection import DEFAULTS, SERVER, external_api, read_note, use_made_password
 from autoopt.orchestrate.server.rest import PrefectApi
 from autoopt.orchestrate.server.sqlite_writers import limit_requests_only, queue_writers
@@ -114,7 +114,8 @@ def _personal_api() -> str:
 def _start(home: Path, password: str) -> PersonalServer:
     listening = _listen()
     pages = local_url(*listening.getsockname())
-    settings = {**DEFAULTS, **SERVER, **LEAN, **web_settings(pages, has_password=True)}
+    own = page_settings(home / "prefect-ui")
+    settings = {**DEFAULTS, **SERVER, **LEAN, **own, **web_settings(pages, has_password=True)}
     forced = {
         "PREFECT_SERVER_API_AUTH_STRING": password,
         "PREFECT_SERVER_UI_API_URL": f"{pages}/api",

@@ -26,6 +26,7 @@ from autoopt.orchestrate.server.access import (
     is_loopback,
     local_url,
     make_password,
+    page_settings,
     read_password,
     web_settings,
 )
@@ -206,7 +207,7 @@ class Supervisor:
         os.environ.setdefault("PREFECT_UI_URL", pages)  # for links in notifications
         program = SQLITE_SERVER if database.is_sqlite else "prefect"
         command = [program, "server", "start", "--host", self.host, "--port", str(self.port)]
-        env = {"PREFECT_API_URL": "", **web_settings(pages, self.password)}
+        env = {"PREFECT_API_URL": "", **web_settings(pages, self.password), **page_settings(self.home / "prefect-ui")}
         for name, value in SERVER.items():
             # What the user has set takes precedence, but not the defaults for other processes.
             current = os.environ.get(name)
