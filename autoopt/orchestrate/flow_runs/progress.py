@@ -18,6 +18,7 @@ from autoopt.observer import Observer
 from autoopt.orchestrate.flow_runs.naming import artifact_key
 from autoopt.orchestrate.server.outages import best_effort, client_retries
 from autoopt.report.change import metric_cells
+from autoopt.report.formatting import plural
 from autoopt.report.verdict import gains
 from autoopt.results import SweepEntry, Trial
 
@@ -73,7 +74,7 @@ class SweepProgress(Observer):
 
     def on_sweep_start(self, models: Sequence[str]) -> None:
         self._rows = {name: {"model": name, "state": "waiting"} for name in models}
-        self._progress = Progress(artifact_key("progress", self._zoo), f"{len(models)} models of the sweep")
+        self._progress = Progress(artifact_key("progress", self._zoo), f"{plural(len(models), 'model')} of the sweep")
         self._update()
 
     def on_model_start(self, name: str) -> None:
@@ -95,7 +96,7 @@ class SweepProgress(Observer):
         self._progress.show(100.0 * self._finished / max(1, len(self._rows)))
         rows = list(self._rows.values())
         if self._table is None:
-            description = f"{len(rows)} models of the sweep; show one with `autoopt best RUN`"
+            description = f"{plural(len(rows), 'model')} of the sweep; show one with `autoopt best RUN`"
             created: Any = create_table_artifact(
                 key=artifact_key("models", self._zoo), table=rows, description=description
             )
