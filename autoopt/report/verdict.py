@@ -89,9 +89,9 @@ def _kept_answer(result: RunResult) -> list[str]:
     if _lacks_candidates(result):
         trials = plural(result.trial_counts["total"], "trial")
         return [f"Undecided: none of {trials} gave a model that could be measured; keeping your model."]
-    total = result.trial_counts.get("total", 0)
-    if total and result.trial_counts.get("infeasible", 0) == total:
-        return [f"No gain within the limits: {_broken_text(total)}; your model stays.", *_time_lines(result)]
+    measured = result.trial_counts.get("ok", 0)
+    if measured and result.trial_counts.get("infeasible", 0) == measured:
+        return [f"No gain within the limits: {_broken_text(measured)}; your model stays.", *_time_lines(result)]
     metric = first_objective(result).metric
     word, verb = "better", "is"
     if is_ratio_metric(metric) or metric == "throughput":
@@ -102,10 +102,10 @@ def _kept_answer(result: RunResult) -> list[str]:
     return [*lines, *_time_lines(result)]
 
 
-def _broken_text(trials: int) -> str:
-    if trials == 1:
+def _broken_text(candidates: int) -> str:
+    if candidates == 1:
         return "the only candidate broke one"
-    return f"each of {trials} candidates broke one"
+    return f"each of {candidates} candidates broke one"
 
 
 def _time_lines(result: RunResult) -> list[str]:

@@ -131,6 +131,7 @@ def test_a_source_that_stays_because_the_time_was_up_says_so(data: dict[str, Any
     [
         ({"total": 1, "ok": 1, "infeasible": 1}, "the only candidate broke one"),
         ({"total": 2, "ok": 2, "infeasible": 2}, "each of 2 candidates broke one"),
+        ({"total": 2, "ok": 1, "timeout": 1, "infeasible": 1}, "the only candidate broke one"),
     ],
 )
 def test_a_run_whose_candidates_all_broke_a_limit_says_so(
