@@ -8,6 +8,7 @@ import pytest
 from measure_helpers import QUICK
 
 from autoopt.errors import InputError
+from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.sample import store_inputs
 from autoopt.model import io
 
@@ -32,6 +33,23 @@ def test_they_are_the_first_batch_of_the_data(tmp_path):
 def test_without_data_they_are_generated(tmp_path):
     _, arrays = ask(tmp_path, builders.mlp())
     assert arrays["x"].shape == (1, 8)
+
+
+def test_single_items_are_found_without_a_session(tmp_path, monkeypatch):
+    items = np.arange(80, dtype=np.float32).reshape(10, 8)
+    np.savez(tmp_path / "data.npz", x=items)
+    data = {"path": str(tmp_path / "data.npz")}
+    monkeypatch.setattr(ModelRunner, "open", None)
+    reply, arrays = ask(tmp_path, builders.mlp(), data=data)
+    assert reply["batch_size"] == 1
+    assert np.array_equal(arrays["x"], items[:1])
+
+
+def test_a_batch_of_the_data_is_tried_on_the_model(tmp_path):
+    items = np.arange(80, dtype=np.float32).reshape(10, 8)
+    np.savez(tmp_path / "data.npz", x=items)
+    reply, arrays = ask(tmp_path, builders.mlp(), data={"path": str(tmp_path / "data.npz"), "batch_size": 5})
+    assert (reply["batch_size"], len(arrays["x"])) == (5, 5)
 
 
 def test_with_profiles_they_are_those_of_the_first(tmp_path):

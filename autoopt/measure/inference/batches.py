@@ -9,7 +9,7 @@ import numpy as np
 
 from autoopt.data.dataset import DataSet, Feed
 from autoopt.data.digest import digest
-from autoopt.data.fit import Dimension, batch_limit
+from autoopt.data.fit import Dimension, InputSpec, batch_limit, fit
 from autoopt.errors import InputError, one_line
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
@@ -72,7 +72,7 @@ def _size(request: MeasureRequest, model: ModelFile, data: DataSet) -> int:
     """Find the batch size by running the model once: a first dimension may look free and not be."""
     runner = ModelRunner.open(model, request, timed=False)
     setting = request.settings.batch_size
-    size = setting or _allowed_size(runner, data, request.data.batch_size if request.data else 0)
+    size = setting or _allowed_size(runner.inputs, data, _size_of_data(request), has_state=bool(runner.state))
     try:
         runner.session.run(None, batch(runner, data, 0, size))
     except InputError:
@@ -88,16 +88,36 @@ def _size(request: MeasureRequest, model: ModelFile, data: DataSet) -> int:
     return size
 
 
-def _allowed_size(runner: ModelRunner, data: DataSet, data_size: int) -> int:
+def first_feed(request: MeasureRequest, inputs: Sequence[InputSpec]) -> Feed | None:
+    """Select what `sized` and `batch` do for a model with these inputs and no state, without running it.
+
+    Returns:
+        The feed; None where only a run shows if the model takes a batch of the data's size.
+
+    Raises:
+        InputError: the data do not fit the inputs.
+    """
+    data = evaluation_data(request)
+    size = request.settings.batch_size or _allowed_size(inputs, data, _size_of_data(request))
+    if size > 1 and not request.settings.batch_size:
+        return None
+    return fit(items(data, 0, size), inputs)
+
+
+def _size_of_data(request: MeasureRequest) -> int:
+    return request.data.batch_size if request.data else 0
+
+
+def _allowed_size(inputs: Sequence[InputSpec], data: DataSet, data_size: int, *, has_state: bool = False) -> int:
     """Limit the data's batch size (0 counts as 1) to what the model and the items allow."""
     first_items = {name: arrays[0] for name, arrays in data.uneven.items()}
-    fixed = batch_limit(runner.inputs, {**data.columns, **first_items})
+    fixed = batch_limit(inputs, {**data.columns, **first_items})
     shapes = [{array.shape for array in arrays} for arrays in data.uneven.values()]
     if data.uneven and (fixed is not None or max(map(len, shapes)) > 1):
         return 1
     if fixed is not None:
         return fixed
-    if runner.state:
+    if has_state:
         return 1
     return max(1, data_size)
 
