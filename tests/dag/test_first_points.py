@@ -87,9 +87,13 @@ def test_dynamic_quantization_comes_late_where_convolutions_do_most_of_the_work(
     assert weights["names -> simplify -> static"] == 1.0
 
 
-@pytest.mark.parametrize(("divisions", "place"), [(0, "last"), (3, "last"), (4, "first")])
-def test_preparation_comes_first_where_hard_sigmoids_are_in_single_operators(divisions: int, place: str) -> None:
-    counts = {"Conv": 9, "Add": 4, "Clip": 4, "Div": divisions}
+@pytest.mark.parametrize(
+    ("clips", "divisions", "place"), [(4, 0, "last"), (4, 3, "last"), (4, 4, "first"), (1, 5, "last"), (5, 5, "last")]
+)
+def test_preparation_comes_first_where_hard_sigmoids_are_in_single_operators(
+    clips: int, divisions: int, place: str
+) -> None:
+    counts = {"Conv": 9, "Add": 4, "Clip": clips, "Div": divisions}
     _, plan = proposed(replace(CNN, op_counts=counts))
     weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
     preparation = weights["names -> simplify -> activations"]

@@ -52,6 +52,8 @@ GRAPH_NODES: Final = ("simplify", "constants", "graph")
 MAX_OUT_OF_REACH: Final = 0.95
 """Share of the layers' weights in operators that a method leaves as they are above which it gains nothing."""
 SHORT_TYPES: Final = ("int4", "uint4", "int8", "uint8")
+FEWEST_CLIPS: Final = 3
+"""Clips from which they may be parts of hard sigmoids: one or two bound a value, as an exponent or a coordinate."""
 MAX_FLOAT_BYTES: Final = 2 << 30
 """Size of the float form of a quantized model above which it is not tried."""
 MAX_HISTOGRAM_BYTES: Final = 1 << 30
@@ -183,8 +185,9 @@ def conv_work_share(model: Inspection) -> float:
 
 
 def has_split_hard_sigmoids(model: Inspection) -> bool:
-    """True if the model has hard sigmoids as additions, clips and divisions."""
-    return 0 < model.op_counts.get("Clip", 0) <= model.op_counts.get("Div", 0)
+    """True if the model seems to have hard sigmoids as additions, clips and divisions, one in each of many blocks."""
+    clips = model.op_counts.get("Clip", 0)
+    return FEWEST_CLIPS <= clips <= min(model.op_counts.get("Add", 0), model.op_counts.get("Div", 0))
 
 
 def _layer_count(model: Inspection) -> int:
