@@ -5,13 +5,31 @@ from __future__ import annotations
 import json
 import os
 
+import pytest
+
 from autoopt.engine.work.environment import LIBRARIES, cpu, environment, library_version, versions
+from autoopt.engine.work.keys import run_identity
 
 
 def test_the_cpu_is_described() -> None:
     assert cpu()["model"]
-    assert cpu()["cores"] == os.cpu_count()
+    assert cpu()["cores"] == len(os.sched_getaffinity(0))
     assert list(cpu()["flags"]) == sorted(cpu()["flags"])
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_results_of_fewer_cores_are_others() -> None:
+    """As below `taskset` and in a container with a cpuset."""
+    usable = os.sched_getaffinity(0)
+    before = run_identity({})
+    try:
+        os.sched_setaffinity(0, {min(usable)})
+        cpu.cache_clear()
+        assert run_identity({}) != before
+    finally:
+        os.sched_setaffinity(0, usable)
+        cpu.cache_clear()
+    assert run_identity({}) == before
 
 
 def test_only_installed_libraries_have_a_version() -> None:

@@ -36,6 +36,7 @@ class CpuInfo(TypedDict):
 
     model: str
     cores: int
+    """Cores that this process may use."""
     flags: tuple[str, ...]
     """Instruction set features, as the kernel names them."""
 
@@ -43,7 +44,7 @@ class CpuInfo(TypedDict):
 @lru_cache(maxsize=1)
 def cpu() -> CpuInfo:
     """This machine's CPU. Model name and flags come from /proc/cpuinfo on Linux."""
-    info = CpuInfo(model=platform.processor() or platform.machine(), cores=os.cpu_count() or 1, flags=())
+    info = CpuInfo(model=platform.processor() or platform.machine(), cores=_usable_cores(), flags=())
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -56,6 +57,12 @@ def cpu() -> CpuInfo:
             info["flags"] = tuple(sorted(set(value.split())))
             break
     return info
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # taskset, cpusets of containers
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def local_accelerator() -> Accelerator:
