@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 from builders import mlp
+from limited_files import limited_files
 from onnx import parser
 
 import autoopt
@@ -94,3 +95,15 @@ def test_results_are_copied_out_without_replacing_others_files(tmp_path: Path) -
         copy_out(folder, tmp_path / "second.onnx")
     with pytest.raises(InputError, match="must be a file"):
         copy_out(folder, tmp_path)
+
+
+def test_a_full_disk_leaves_no_part_of_a_model_and_the_last_one_as_it_was(tmp_path: Path) -> None:
+    folder, out = tmp_path / "made", tmp_path / "out" / "m.onnx"
+    folder.mkdir()
+    out.parent.mkdir()
+    out.write_bytes(b"last")
+    (folder / "model.onnx").write_bytes(b"graph")
+    (folder / "model.onnx.data").write_bytes(bytes(5000))
+    with limited_files(1000), pytest.raises(InputError, match="cannot be written"):
+        copy_out(folder, out)
+    assert [(file.name, file.read_bytes()) for file in out.parent.iterdir()] == [("m.onnx", b"last")]

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limited_files import limited_files
 from run_comparison import canonical
 from store_helpers import finished_run, key, start_run
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, SystemFailure
 from autoopt.store import ChainRecord, open_store
 from autoopt.store.maintenance.transfer import export_run, import_run, with_digest
 from autoopt.store.maintenance.verify import verify
@@ -316,3 +317,15 @@ def test_a_file_that_is_not_an_archive_is_refused(sqlite_store: SqlStore, tmp_pa
     for name in ("text", "nothing"):
         with pytest.raises(InputError, match="not a run exported by autoopt"):
             import_run(sqlite_store, tmp_path / name)
+
+
+def test_a_full_disk_is_no_fault_of_the_archive(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    run = finished_run(sqlite_store, bytes(100_000))
+    archive = tmp_path / "run.tar"
+    with limited_files(1000), pytest.raises(InputError, match=r"run\.tar: cannot be written \(File too large\)"):
+        export_run(sqlite_store, run, archive)
+    assert list(tmp_path.glob("*.tar*")) == list(tmp_path.glob(".*.new")) == []
+    export_run(sqlite_store, run, archive)
+    refused = pytest.raises(SystemFailure, match=r"run\.tar: cannot be unpacked \(File too large\); free some space")
+    with open_store(home=tmp_path / "other") as other, limited_files(1000), refused:
+        import_run(other, archive)

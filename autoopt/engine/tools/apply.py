@@ -27,7 +27,7 @@ from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo,
 from autoopt.settings import root_of_data, settings
 from autoopt.target import ALL_THREADS, Accelerator
 from autoopt.workers import CallResult, WorkerPool, gated_call
-from autoopt.working_folder import working_folder
+from autoopt.working_folder import replacing, working_folder
 
 Model = TypeVar("Model")
 """An onnx.ModelProto, which this package does not import."""
@@ -212,9 +212,11 @@ def copy_out(folder: Path, out: Path) -> list[Path]:
             raise InputError(f"{name} already exists", where=str(home), remedy="choose another folder")
         targets[file] = home / name
     with writing(out):
-        for file, target in targets.items():
+        # The model last: without its data it would look complete.
+        for file, target in reversed(targets.items()):
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target)
+            with replacing(target) as new:
+                shutil.copyfile(file, new)
     return list(targets.values())
 
 

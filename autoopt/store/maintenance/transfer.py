@@ -10,6 +10,7 @@ artifacts/<digest>/<file>      all present artifacts that the rows point to
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -24,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, String, Table, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
 
-from autoopt.errors import InputError, refuse_url
+from autoopt.errors import InputError, SystemFailure, refuse_url, writing
 from autoopt.model.files import digest_folder, files_in
 from autoopt.store import codec
 from autoopt.store.contracts import Store
@@ -57,6 +58,9 @@ _LOCAL_COLUMNS: Final = ("number", "owner", "lease")
 """Columns that mean something only in the database that they were written to."""
 
 
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 class _Document(NamedTuple):
     """The content of `rows.json`, in the newest schema."""
 
@@ -68,7 +72,8 @@ def export_run(store: Store, run: str, file: Path) -> None:
     """Write a run, named as for `RunStore.get`, and everything it points to into a file.
 
     Raises:
-        InputError: There is no such run, `file` is a folder or a URL, or its folder does not exist.
+        InputError: There is no such run, `file` is a folder or a URL, its folder does not exist, or it cannot be
+            written.
         ArtifactLost: An artifact is damaged.
     """
     refuse_url(file)
@@ -78,7 +83,7 @@ def export_run(store: Store, run: str, file: Path) -> None:
     name = sql.runs.get(run).id
     rows = sql.database.read(lambda connection: _rows_of(connection, name))
     content = codec.dumps(with_digest({"format": FORMAT, "schema": HEAD, "run": name, "tables": rows})).encode()
-    with replacing(file) as new, tarfile.open(new, "w") as archive:
+    with writing(file), replacing(file) as new, tarfile.open(new, "w") as archive:
         _add(archive, "rows.json", io.BytesIO(content), len(content))
         for row in rows["artifact"]:
             if row["present"]:
@@ -144,6 +149,9 @@ def _read_archive(store: SqlStore, file: Path, reuse: bool) -> tuple[str, Rows]:
                         raise InputError(f"artifact {digest} is damaged", where=str(file))
                     store.artifacts.put(folder, digest, consume=True)
     except (tarfile.TarError, OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            what = f"cannot be unpacked ({error.strerror})"
+            raise SystemFailure(what, where=str(file), remedy="free some space, or move AUTOOPT_HOME") from None
         raise InputError(f"not a run exported by autoopt: {error}", where=str(file)) from None
     except (SQLAlchemyError, OverflowError):  # the last is SQLite's for an integer of more than 8 bytes
         raise InputError("its rows are not of the schema that it names", where=str(file)) from None
