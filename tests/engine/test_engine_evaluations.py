@@ -10,6 +10,7 @@ from simulation import Simulation, estimate, write_model
 
 from autoopt.engine.work.attempt import RetryPolicy
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.json_codec import to_json
 from autoopt.metrics import Constraint, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -153,3 +154,18 @@ def test_a_limit_that_the_data_cannot_confirm_is_no_reason_against_a_candidate(
     measurements.judge(simulation.goal, measurements.metrics)
     assert measurements.violation <= 0
     assert len(measurements.reasons) == reasons
+
+
+@pytest.mark.parametrize(("metric", "output"), [("agreement", "mask"), ("relative_l2", "boxes")])
+def test_a_broken_limit_names_the_least_faithful_of_several_outputs(tmp_path: Path, metric: str, output: str) -> None:
+    constraint = Constraint(metric, min=0.98) if metric == "agreement" else Constraint(metric, max=0.1)
+    simulation = Simulation(tmp_path, constraints=(constraint,))
+    values = {"boxes": 0.9, "mask": 0.4}
+    outputs = {name: {metric: to_json(Estimate.exact(value))} for name, value in values.items()}
+    measurements = Measurements(metrics={metric: Estimate.exact(0.65)}, details={"fidelity": {"outputs": outputs}})
+    measurements.judge(simulation.goal, measurements.metrics)
+    (reason,) = measurements.reasons
+    assert reason.endswith(f"; least faithful of 2 outputs: {output}, {values[output]}")
+    alone = Measurements(metrics=measurements.metrics, details={"fidelity": {"outputs": {"mask": outputs["mask"]}}})
+    alone.judge(simulation.goal, alone.metrics)
+    assert "least faithful" not in alone.worst

@@ -14,13 +14,13 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import EvaluationInput, evaluation_key
 from autoopt.engine.work.problem import DataSource, Goal
-from autoopt.errors import TimeUp
-from autoopt.json_codec import JsonValue
+from autoopt.errors import TimeUp, one_line
+from autoopt.json_codec import JsonValue, from_json
 from autoopt.measure.constraints import Observation, Verdict, judge
 from autoopt.measure.meters import EXECUTED_GRAPH_METER, Meter, meters_for
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.metrics import MEDIAN_LATENCY, Estimate
+from autoopt.metrics import MEDIAN_LATENCY, Estimate, Metric, significant
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
@@ -114,7 +114,23 @@ class Measurements:
                     self.drops.get(name),
                     self.resolutions.get(name, 0.0),
                 )
-                self.verdicts.append(judge(constraint, goal.metric(name), observation))
+                verdict = judge(constraint, goal.metric(name), observation)
+                if verdict.status != "holds":
+                    verdict = replace(verdict, reason=verdict.reason + self._least_faithful(goal.metric(name)))
+                self.verdicts.append(verdict)
+
+    def _least_faithful(self, metric: Metric) -> str:
+        """Name the output of several with the worst value of a metric that compares outputs, as the end of a reason."""
+        outputs = self.details.get("fidelity", {}).get("outputs", {})
+        values: dict[str, float] = {}
+        for output, estimates in from_json(dict[str, dict[str, Estimate]], outputs).items():
+            if metric.name in estimates:
+                values[output] = estimates[metric.name].value
+        if len(values) < 2:
+            return ""
+        worst = min if metric.direction == "maximize" else max
+        output = worst(values, key=values.__getitem__)
+        return f"; least faithful of {len(values)} outputs: {one_line(output)}, {significant(values[output], 3)}"
 
     @property
     def violation(self) -> float:
