@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from autoopt.store.opening import DATABASE_FILE
+from autoopt.store.sqlite_access import is_read_only, read_only_option
 
 _QUERY: Final = (
     "SELECT status, result FROM run WHERE identity = ? AND status IN ('finished', 'running') ORDER BY number DESC"
@@ -21,8 +22,9 @@ def finished_search(home: Path, identity: str) -> str | None:
     None if the file cannot be read or has no such run, or while a run has not ended that searches for the same.
     """
     file = home / DATABASE_FILE
+    option, value = read_only_option(file) if is_read_only(file) else ("mode", "rw")
     try:
-        with closing(sqlite3.connect(f"file:{quote(bytes(file))}?mode=rw", uri=True)) as connection:
+        with closing(sqlite3.connect(f"file:{quote(bytes(file))}?{option}={value}", uri=True)) as connection:
             rows = connection.execute(_QUERY, (identity,)).fetchall()
     except sqlite3.Error:
         return None

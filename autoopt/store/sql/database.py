@@ -21,6 +21,7 @@ from sqlalchemy.sql import ColumnElement
 from autoopt.errors import InputError, SystemFailure, one_line
 from autoopt.settings import settings
 from autoopt.store.files.filesystem import refuse_network_filesystem
+from autoopt.store.sqlite_access import is_read_only, read_only_option
 
 Result = TypeVar("Result")
 
@@ -288,8 +289,7 @@ def open_database(address: str | Path, patience: float | None = None) -> Databas
         except OSError as error:
             what, where = f"cannot be created: {error.strerror}", str(file.parent)
             raise InputError(what, where=where, remedy="see AUTOOPT_HOME") from None
-        # Whoever can read only the file must not leave a log beside it that its owner cannot write.
-        read_only = file.exists() and not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK))
+        read_only = is_read_only(file)
         engine_url = _read_only_url(url) if read_only else url
         if not read_only:
             _create_shareable(file)
@@ -333,14 +333,10 @@ def sqlite_engine(url: URL, pool: type[Pool] | None = None) -> Engine:
 
 
 def _read_only_url(url: URL) -> URL:
-    """The address of a SQLite file that this user cannot write.
-
-    Without changes in a log beside it, nobody is writing it, and it can be read without lock files.
-    """
+    """The address of a SQLite file that this user cannot write."""
     file = Path(str(url.database))
-    log = file.with_name(file.name + "-wal")
-    query = {"mode": "ro"} if log.exists() and log.stat().st_size else {"immutable": "1"}
-    return url.set(database=f"file:{quote(bytes(file))}", query={**query, "uri": "true"})
+    name, value = read_only_option(file)
+    return url.set(database=f"file:{quote(bytes(file))}", query={name: value, "uri": "true"})
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
