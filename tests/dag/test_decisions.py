@@ -110,6 +110,8 @@ def test_preparations_of_old_formats_and_open_shapes() -> None:
     assert found["fixed shapes"] == "QNNExecutionProvider accepts no dynamic ones"
     assert not {"IR upgrade", "opset upgrade", "fixed shapes"} & set(decided(CNN))
     assert "opset upgrade" not in decided(TREES), "a model of another domain has no opset to upgrade"
+    ruled_out = reasons_against("no pass changes how decision trees are computed", "opset", "ir")
+    assert not {"IR upgrade", "opset upgrade"} & set(decided(old, reasons=ruled_out))
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def rule(node: str, inspection: Inspection, target: TargetSpec = CPU, **data: An
         ),
         ("session", TREES, "no session option matters to this model"),
         ("simplify", TREES, "no pass changes how decision trees are computed"),
+        ("ir", TREES, "no pass changes how decision trees are computed"),
+        ("opset", TREES, "no pass changes how decision trees are computed"),
         ("dynamic", TINY, "integers cost more than they save with 3000 weights; --precision int8 tries them"),
     ],
 )

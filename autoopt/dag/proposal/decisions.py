@@ -75,10 +75,10 @@ def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, R
     model = inputs.inspection
     if not inputs.floats_fit(target):
         yield Decision("fp32 not tried", f"its {model.bytes} bytes exceed the target's memory of {target.memory}")
-    if model.ir_version < LOWEST_IR:
+    if model.ir_version < LOWEST_IR and "ir" not in reasons:
         yield Decision("IR upgrade", f"the file has IR version {model.ir_version}", is_detail=True)
     opset = model.opsets.get("", 0)
-    if 0 < opset < LOWEST_OPSET:
+    if 0 < opset < LOWEST_OPSET and "opset" not in reasons:
         text = f"the model has opset {opset}; tried with and without"
         yield Decision("opset upgrade", text, tried="opset upgrade")
     if inputs.quantized and "dequantize" not in reasons:

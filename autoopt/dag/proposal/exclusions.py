@@ -48,7 +48,7 @@ TINY_WEIGHTS: Final = 10_000
 1.4 to 1.5 times as long at batch 1 and 1.0 to 1.4 times at batch 32, an LSTM of 6,000 weights 1.2 times."""
 TREE_HELPERS: Final = frozenset(("Cast", "Flatten", "Identity", "Reshape", "Squeeze"))
 """Operators other than those of `ai.onnx.ml` that converters write around decision trees."""
-GRAPH_NODES: Final = ("simplify", "constants", "graph")
+GRAPH_NODES: Final = ("ir", "opset", "simplify", "constants", "graph")
 MAX_OUT_OF_REACH: Final = 0.95
 """Share of the layers' weights in operators that a method leaves as they are above which it gains nothing."""
 SHORT_TYPES: Final = ("int4", "uint4", "int8", "uint8")
