@@ -189,8 +189,9 @@ def _making_text(card: Card) -> str:
         values = ", ".join(f"{key}={value_text(value)}" for key, value in sorted(card.model.session_options.items()))
         lines.append(f"{len(card.steps) + 1}. session options: {values}")
     if card.steps:
-        source_name = PurePath(card.source).name or "model.onnx"
-        lines += ["", f"`autoopt replay recipe.json --model {one_line(source_name)}` makes it again."]
+        # The path, as the package itself has a file named like most sources: model.onnx.
+        source = one_line(card.source) if card.source else "SOURCE"
+        lines += ["", f"`autoopt replay recipe.json --model {source}` makes it again from the source model."]
     return "\n".join(lines) + "\n"
 
 
