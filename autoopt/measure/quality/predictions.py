@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from autoopt.data.digest import digest
 from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
 from autoopt.measure.inference.runner import Item, ModelRunner, plain, stack
+from autoopt.measure.quality.shared_outputs import load_outputs, store_outputs
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
@@ -56,15 +58,18 @@ def more_outputs_of(
     """
     selected = subset(request, data, count)
     is_source = request.source is not None and model.same_as(request.source)
-    if _is_recurrent(request) or (is_source and _cache_key(request, model, len(selected)) in _cache):
+    if _is_recurrent(request) or (is_source and _known_outputs(_cache_key(request, model, len(selected)))):
         return outputs_of(request, model, selected)
+    began = time.monotonic()
     outputs = dict(zip(_chosen(request, data, len(known)).tolist(), known, strict=True))
     indices = _chosen(request, data, count)
     missing = np.array([index for index in indices if index not in outputs])
     outputs.update(zip(missing.tolist(), _run(request, model, data.take(missing)), strict=True))
     complete = [outputs[index] for index in indices]
     if is_source:
-        _remember(_cache_key(request, model, len(selected)), complete)
+        key = _cache_key(request, model, len(selected))
+        _remember(key, complete)
+        store_outputs(key, complete, time.monotonic() - began)
     return complete
 
 
@@ -74,8 +79,23 @@ def outputs_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> list
     if not is_source:
         return _run(request, model, data)
     key = _cache_key(request, model, len(data))
+    known = _known_outputs(key)
+    if known is not None:
+        return known
+    began = time.monotonic()
+    outputs = _run(request, model, data)
+    _remember(key, outputs)
+    store_outputs(key, outputs, time.monotonic() - began)
+    return outputs
+
+
+def _known_outputs(key: str) -> list[Item] | None:
+    """The outputs that this process has in memory, or another worker has stored."""
     if key not in _cache:
-        _remember(key, _run(request, model, data))
+        stored = load_outputs(key)
+        if stored is None:
+            return None
+        _remember(key, stored)
     return _cache[key]
 
 
