@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.model.session import make_session
+from autoopt.passes.base import Refused
+from autoopt.passes.structure.storage import OrtFormat
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
@@ -45,3 +48,12 @@ def test_saving_with_external_data_leaves_the_source_unchanged(tmp_path: Path) -
     before = model.SerializeToString(deterministic=True)
     io.save(model, tmp_path, external=True)
     assert model.SerializeToString(deterministic=True) == before
+
+
+def test_a_model_that_the_ort_format_cannot_hold_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    model = made("g (float[2, 64] x) => (float[2, 64] y) { y = MatMul (x, w) }", w=normal(64, 64))
+    file = io.save(model, tmp_path, external=True)
+    (weights,) = io.external_locations(io.parse(file))
+    os.truncate(tmp_path / weights, 9 << 28)  # without contents, which take no space
+    with pytest.raises(Refused, match=r"holds at most 2 GiB, the model has 2\.3 GiB"):
+        OrtFormat().run(file)

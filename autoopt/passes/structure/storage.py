@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
 from autoopt.model.session import write_optimized
 from autoopt.passes.base import Pass, Refused
 from autoopt.space import Categorical
+
+LARGEST_ORT_MODEL: Final = (1 << 31) - 1
+"""Bytes of the largest FlatBuffer."""
 
 
 class ExternalData(Pass):
@@ -60,6 +63,9 @@ class OrtFormat(Pass):
     ] = "extended"
 
     def run(self, model: Path) -> Path:
+        size = _stored_bytes(model)
+        if size > LARGEST_ORT_MODEL:
+            raise Refused(f"the ORT format holds at most 2 GiB, the model has {size / (1 << 30):.1f} GiB")
         target = self.context.work / "model.ort"
         options = {"graph_optimization_level": self.level}
         try:
@@ -67,3 +73,9 @@ class OrtFormat(Pass):
         except Exception as error:  # onnxruntime's exceptions share no class
             raise Refused(f"onnxruntime cannot store the model: {error}") from error
         return target
+
+
+def _stored_bytes(model: Path) -> int:
+    """Bytes of a model's file and of its external data."""
+    locations = io.external_locations(io.parse(model))
+    return sum(file.stat().st_size for file in (model, *(model.parent / location for location in locations)))
