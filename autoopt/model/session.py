@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -159,7 +160,10 @@ def write_optimized(
     for key, value in (entries or {}).items():
         options.add_session_config_entry(key, value)
     disabled = from_json(SessionConfig, session_options).disabled_optimizers
-    with as_deployed(Path(path)) as file:  # else the new file would refer to shared weights
+    opened: AbstractContextManager[Path] = nullcontext(Path(path))
+    if OPTIMIZED_WEIGHTS not in (entries or {}):  # the new file would refer to shared weights
+        opened = as_deployed(Path(path))
+    with opened as file:
         ort.InferenceSession(str(file), options, providers=[execution_provider], disabled_optimizers=disabled)
 
 
