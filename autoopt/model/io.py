@@ -239,9 +239,9 @@ def _places(model: ModelProto) -> Iterator[tuple[int, _Place]]:
     """The places of the tensors that are not small, by their numbers among all tensors."""
     end = 0
     for number, tensor in enumerate(tensors(model)):
-        length = len(tensor.raw_data)
-        if tensor.data_location == tensor.EXTERNAL:
-            length = packed_bytes(tensor) or 0
+        length = 0
+        if tensor.HasField("raw_data") or tensor.data_location == tensor.EXTERNAL:
+            length = packed_bytes(tensor) or 0  # to read `raw_data` would copy the weights
         if length >= SMALL:
             offset = -(-end // PAGE) * PAGE
             yield number, (offset, length)

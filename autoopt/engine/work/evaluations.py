@@ -277,7 +277,7 @@ def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[Evaluatio
                 record, executed = _measure_graph(ctx, meter_run, limit)
             else:
                 record, executed = _measure(ctx, request_to_meter(ctx, meter_run), meter_run, limit), True
-        store.results.finish_evaluation(record)
+                store.results.finish_evaluation(record)
         if executed:
             attempt.counts.add_executed("evaluations")
         else:
@@ -286,14 +286,17 @@ def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[Evaluatio
 
 
 def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[EvaluationRecord, bool]:
-    """The figures of a candidate, and False if they were copied from an equal graph instead of measured."""
+    """The stored figures of a candidate, and False if they were copied from an equal graph instead of measured."""
+    finish = ctx.store.results.finish_evaluation
     request = request_to_meter(ctx, meter_run)
-    if meter_run.candidate.key == ctx.problem.source.key or not request.compares_graphs:
-        return _measure(ctx, request, meter_run, limit), True
-    graph, source_graph = _executed_graphs(ctx, request, meter_run, limit)
-    request = replace(request, executed_graphs=(graph, source_graph))
+    graph = source_graph = ""
+    if meter_run.candidate.key != ctx.problem.source.key and request.compares_graphs:
+        graph, source_graph = _executed_graphs(ctx, request, meter_run, limit)
+        request = replace(request, executed_graphs=(graph, source_graph))
     if not graph:
-        return _measure(ctx, request, meter_run, limit), True
+        record = _measure(ctx, request, meter_run, limit)
+        finish(record)
+        return record, True
     graph_key = meter_run.graph_key(graph)
     # Of two such candidates at a time, the second one waits for the first one's record.
     with ctx.resources.locks.holding(graph_key):
@@ -302,12 +305,14 @@ def _measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[
         else:
             twin = equal_graphs.measured(ctx, graph_key)
         if twin is not None and twin.outcome.good:
-            return equal_graphs.shared_record(ctx, twin, meter_run.key, meter_run.candidate), False
+            record = equal_graphs.shared_record(ctx, twin, meter_run.key, meter_run.candidate)
+            finish(record)
+            return record, False
         record = _measure(ctx, request, meter_run, limit)
         details = {**record.details, EXECUTED_GRAPH: graph, SAME_GRAPH: graph == source_graph}
         record = replace(record, details=details)
         # Stored before the lock is released, because the next holder looks the record up.
-        ctx.store.results.finish_evaluation(record)
+        finish(record)
         equal_graphs.remember(ctx, graph_key, record)
         return record, True
 

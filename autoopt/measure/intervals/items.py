@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -63,33 +63,39 @@ def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
     value = statistic(np.arange(count))
     if count < 2:
         return Estimate.exact(value)
-    if count <= FEW_ITEMS:
-        statistic = _computed_once(statistic)
-    rng = np.random.default_rng(0)
-    resampled: list[float] = []
-    for _ in range(RESAMPLES):
-        try:
-            result = statistic(rng.integers(0, count, count))
-        except ValueError:
-            continue
-        if math.isfinite(result):
-            resampled.append(result)
+    resampled = list(filter(math.isfinite, _of_resamples(statistic, count)))
     if len(resampled) < FEWEST_RESAMPLES:
         return Estimate(value, min([value, *resampled]), max([value, *resampled]))
     return _percentile_interval(value, np.array(resampled))
 
 
-def _computed_once(statistic: Callable[[np.ndarray], float]) -> Callable[[np.ndarray], float]:
-    """The same statistic, which remembers its result for all orders of the same items."""
-    results: dict[tuple[int, ...], float] = {}
+def _of_resamples(statistic: Callable[[np.ndarray], float], count: int) -> Iterator[float]:
+    """Yield the statistic of each resample, NaN where undefined; of few items, once for all orders of the same."""
+    known: dict[tuple[int, ...], float] = {}
+    for resamples in _draws(count):
+        keys = np.sort(resamples, axis=1).tolist() if count <= FEW_ITEMS else [()] * len(resamples)
+        for key, indices in zip(map(tuple, keys), resamples, strict=True):
+            value = known.get(key)
+            if value is None:
+                value = _value_or_nan(statistic, indices)
+            if key:
+                known[key] = value
+            yield value
 
-    def remembered(indices: np.ndarray) -> float:
-        items = tuple(sorted(indices.tolist()))
-        if items not in results:
-            results[items] = statistic(indices)
-        return results[items]
 
-    return remembered
+def _draws(count: int) -> Iterator[np.ndarray]:
+    """Yield the indices of all resamples, as arrays of shape (resamples, count) that are limited in size."""
+    rng = np.random.default_rng(0)
+    per_draw = max(1, DRAWS_AT_ONCE // count)
+    for start in range(0, RESAMPLES, per_draw):
+        yield rng.integers(0, count, (min(per_draw, RESAMPLES - start), count))
+
+
+def _value_or_nan(statistic: Callable[[np.ndarray], float], indices: np.ndarray) -> float:
+    try:
+        return statistic(indices)
+    except ValueError:
+        return math.nan
 
 
 def _percentile_interval(value: float, resampled: np.ndarray) -> Estimate:

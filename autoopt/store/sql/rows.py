@@ -53,11 +53,12 @@ def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, 
 
 
 class RowInsert:
-    """An INSERT of whole rows like `insert_if_absent`, built once: building it takes longer than executing it."""
+    """An INSERT like `insert_if_absent`, built once: building it takes longer than executing it."""
 
-    def __init__(self, table: Table, **computed: ColumnElement[Any]) -> None:
-        """Prepare the statement; `computed` are the columns that the database fills."""
-        values = {column.name: computed.get(column.name, bindparam(column.name)) for column in table.c}
+    def __init__(self, table: Table, columns: Iterable[str] | None = None, **computed: ColumnElement[Any]) -> None:
+        """Prepare the statement for these columns, by default all; the database fills the `computed` ones."""
+        names = {column.name for column in table.c} if columns is None else {*columns, *computed}
+        values = {name: computed.get(name, bindparam(name)) for name in names}
         self._statement = _InsertIfAbsent(table).values(values).inline()
 
     def __call__(self, connection: Connection, row: Row) -> bool:
