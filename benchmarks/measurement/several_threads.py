@@ -4,10 +4,10 @@
     python benchmarks/measurement/several_threads.py measure --work FOLDER --results results.json [--minutes 10]
 
 `prepare` makes the candidates of every model (session options, graph optimizations, int8), and lists them in FOLDER.
-`measure` wants a quiet machine. For each model it opens sessions of all candidates and the source, on one thread and on
-`--threads`, and runs blocks of 10 ms of all of them in random order. For each session it writes, in microseconds:
-- `one`, `several`: the median of all blocks, and `one_quiet`, `several_quiet`: of those in which no thread of this
-  process waited for a core, with their numbers;
+`measure` wants a quiet machine, or root and `--real-time`. For each model it opens sessions of all candidates and the
+source, on one thread and on `--threads`, and runs blocks of 10 ms of all of them in random order; `--minutes` are those
+of all blocks. For each candidate it writes, in microseconds:
+- `one`, `several`: the median of all blocks;
 - `nodes`: the median time of each node on one thread, by the runtime's profiler.
 """
 
@@ -50,8 +50,8 @@ class Subject:
     call: Callable[[], Any]
     count: int
     lead: int
-    blocks: list[tuple[float, float]] = field(default_factory=list)
-    """Median in microseconds, and the seconds that threads of this process waited for a core meanwhile."""
+    blocks: list[float] = field(default_factory=list)
+    """Medians in microseconds."""
 
 
 def main() -> None:
@@ -127,7 +127,7 @@ def _measure_model(model: dict[str, Any], threads: int, seconds: float, *, real_
         for task in os.listdir("/proc/self/task"):
             os.sched_setscheduler(int(task), os.SCHED_FIFO, os.sched_param(10))
     end = time.monotonic() + seconds  # of blocks; opening the sessions comes on top
-    while time.monotonic() < end:
+    while time.monotonic() < end or not subjects[keys[0]].blocks:
         for key in rng.sample(keys, len(keys)):
             began = time.monotonic()
             _time_block(subjects[key])
@@ -140,12 +140,9 @@ def _measure_model(model: dict[str, Any], threads: int, seconds: float, *, real_
         one = [block for number in range(SESSIONS) for block in subjects[name, 1, number].blocks]
         several = [block for number in range(SESSIONS) for block in subjects[name, threads, number].blocks]
         figures[name] = {
-            "one": _median(one),
-            "several": _median(several),
-            "one_quiet": _median([block for block in one if block[1] < 1e-4]),
-            "several_quiet": _median([block for block in several if block[1] < 1e-4]),
+            "one": round(statistics.median(one), 3),
+            "several": round(statistics.median(several), 3),
             "blocks": len(several),
-            "quiet_blocks": sum(block[1] < 1e-4 for block in several),
             "nodes": nodes[name],
         }
     return {"threads": threads, "load": [load, os.getloadavg()[0]], "candidates": figures}
@@ -191,22 +188,12 @@ def _subject(candidate: dict[str, Any], data: str, threads: int) -> Subject:
 def _time_block(subject: Subject) -> None:
     for _ in range(subject.lead):
         subject.call()
-    before = _waited()
     times = []
     for _ in range(subject.count):
         began = time.perf_counter_ns()
         subject.call()
         times.append(time.perf_counter_ns() - began)
-    subject.blocks.append((statistics.median(times) / 1e3, _waited() - before))
-
-
-def _waited() -> float:
-    """Seconds that all threads of this process have waited for a core."""
-    return sum(int(path.read_text().split()[1]) for path in Path("/proc/self/task").glob("*/schedstat")) / 1e9
-
-
-def _median(blocks: list[tuple[float, float]]) -> float | None:
-    return round(statistics.median(block[0] for block in blocks), 3) if blocks else None
+    subject.blocks.append(statistics.median(times) / 1e3)
 
 
 if __name__ == "__main__":
