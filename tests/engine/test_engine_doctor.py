@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from autoopt.engine.tools import doctor
 from autoopt.engine.tools.doctor import Finding, examine
 from autoopt.settings import Settings
 from autoopt.store import open_store
@@ -60,6 +62,15 @@ def test_unmet_requirements_are_named(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "numpy<1 is required" in finding.message
     assert "no-such-package is missing" in finding.message
     assert "absent" not in finding.message
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_busy_machine_names_what_would_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 99.0, 99.0))
+    monkeypatch.setattr(doctor, "can_have_precedence", lambda: allowed)
+    (load,) = [finding for finding in examine(Settings(home=tmp_path)) if finding.check == "load"]
+    assert "quiet machine" in load.remedy
+    assert ("real-time priority" in load.remedy) is not allowed
 
 
 def test_the_json_keys_are_those_that_scripts_read() -> None:

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.reading import RUNTIME
 from autoopt.errors import AutooptError, one_line
+from autoopt.measure.latency.precedence import can_have_precedence
 from autoopt.report.formatting import plural
 from autoopt.settings import Settings, without_password
 from autoopt.store import open_store, store_exists
@@ -108,7 +109,10 @@ def _processor(settings: Settings) -> Iterator[Finding]:
         yield Finding("cpu", "warning", f"{text}, no fast 8-bit arithmetic", remedy)
     load = os.getloadavg()[0]
     if load > 0.5 * cpu()["cores"]:
-        yield Finding("load", "warning", f"load average {load:.1f}", "a quiet machine gives more precise latencies")
+        remedy = "a quiet machine gives more precise latencies"
+        if not can_have_precedence():
+            remedy += "; so does real-time priority (CAP_SYS_NICE or 'ulimit -r') for models on several threads"
+        yield Finding("load", "warning", f"load average {load:.1f}", remedy)
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
