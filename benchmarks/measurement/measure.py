@@ -96,7 +96,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zoo", help="folder of models")
-    parser.add_argument("--levels", default=",".join(LEVELS))
+    parser.add_argument("--levels", default="quiet,one,two,four,eight", help="or others: beside whatever runs")
     parser.add_argument("--cases", default="", help="parts of the names of cases")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each case at each level")
     parser.add_argument("--truth", choices=["once", "each"], default="once", help="for each case, or before each run")
