@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A .json file.")]
 
+NAMED_LESSONS = 5
+"""Lessons whose models are named above the effects that they tell."""
+
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
 
 
@@ -124,10 +127,14 @@ def _show_effects(model: str, as_json: bool) -> None:
 
 
 def _sources_text(knowledge: KnownEffects) -> str:
-    left_out = f"left out as less similar or for other targets: {knowledge.left_out}"
+    left_out = f"left out, for other targets or without a common operator: {knowledge.left_out}"
     if not knowledge.used:
-        return f"nothing is known about similar models; {left_out}"
-    return f"from {', '.join(named.model for named in knowledge.used)}; {left_out}"
+        return f"nothing is known about such models; {left_out}"
+    names = [named.model for named in knowledge.used]
+    text = ", ".join(names[:NAMED_LESSONS])
+    if len(names) > NAMED_LESSONS:
+        text += f" and {len(names) - NAMED_LESSONS} more"
+    return f"from {text}, the most similar first; {left_out}"
 
 
 def _lessons_table(lessons: list[NamedLesson]) -> Table:

@@ -37,7 +37,7 @@ def test_imported_knowledge_is_shown_planned_with_and_removed(call: Call, file: 
     assert "imported team.json: 1 lesson," in listed
     assert "dynamic_quantization: 0.50 of latency_p50" in listed
     shown = call("knowledge", "show", str(DIGITS)).out
-    assert "from model 012345 (imported); left out as less similar or for other targets: 0" in shown
+    assert "from model 012345 (imported), the most similar first; left out, for other targets or without a" in shown
     assert "dynamic_quantization" in shown
     planned = call("plan", str(DIGITS)).out
     evidence = (

@@ -24,7 +24,7 @@ from autoopt.engine.tools.knowledge import export_knowledge, import_knowledge, k
 from autoopt.errors import InputError
 from autoopt.metrics import Objective
 from autoopt.model.inspection import Inspection
-from autoopt.results.knowledge import Knowledge
+from autoopt.results.knowledge import Knowledge, Lesson, Spread
 from autoopt.store import ModelRecord, Store, open_store
 from autoopt.store.memory import MemoryStore
 from autoopt.target import Target
@@ -180,7 +180,7 @@ def test_knowledge_of_another_goal_or_target_teaches_nothing(
     assert examples(other, simulation.plan, replace(case_of(simulation), inspection=INSPECTION)) == []
 
 
-def test_known_effects_are_those_of_similar_models(other: MemoryStore) -> None:
+def test_known_effects_are_told_with_their_trials(other: MemoryStore) -> None:
     add_knowledge(other, KNOWLEDGE, "k.json")
     known = known_effects(other, INSPECTION, Target())
     first = known.effects[0]
@@ -200,6 +200,21 @@ def test_known_effects_are_those_of_similar_models(other: MemoryStore) -> None:
         (),
         1,
     )
+
+
+def test_effects_on_similar_models_count_most(other: MemoryStore) -> None:
+    lessons: list[Lesson] = []
+    for number, (counts, mean) in enumerate((({"MatMul": 4, "Conv": 40}, -0.9), ({"MatMul": 40, "Conv": 4}, -0.1))):
+        model = LESSON.model.model_copy(update={"op_counts": counts})
+        effect = LESSON.effects[0].model_copy(update={"latency": Spread(mean=mean, deviation=0.01)})
+        lessons.append(LESSON.model_copy(update={"id": f"{number:012}", "model": model, "effects": (effect,)}))
+    add_knowledge(other, Knowledge.of(tuple(lessons), "1.0"), "k.json")
+    convolutional = replace(INSPECTION, op_counts={"MatMul": 3, "Conv": 30})
+    known = known_effects(other, convolutional, Target())
+    (known_effect,) = known.effects
+    assert (known_effect.models, [named.lesson.id for named in known.used]) == (2, [lesson.id for lesson in lessons])
+    assert known_effect.ratio is not None
+    assert math.exp(-0.9) < known_effect.ratio[0] < math.exp(-0.5)
 
 
 def test_a_store_without_runs_and_a_wrong_name_are_refused(other: MemoryStore, tmp_path: Path) -> None:
