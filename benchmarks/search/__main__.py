@@ -1,4 +1,4 @@
-"""`python -m benchmarks.search record|report|stop|first|front|cost`; see README.md beside this file."""
+"""The commands of the search benchmark; see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def main() -> None:
     recording.add_argument("--home", type=Path, default=Path(".autoopt-bench"))
     recording.add_argument("--recordings", type=int, default=3)
     recording.add_argument("--seconds", type=float, default=1.0, help="time for one measurement of latency")
+    recording.add_argument("--out", type=Path, default=HERE / "tables", help="folder of the table")
     reporting = commands.add_parser("report", help="replay every strategy on every table")
     reporting.add_argument("--seeds", type=int, default=50)
     reporting.add_argument("--tables", choices=("recorded", "synthetic", "all"), default="all")
@@ -49,7 +50,13 @@ def main() -> None:
     beginning = commands.add_parser("first", help="replay searches with other first points, one model left out")
     beginning.add_argument("--seeds", type=int, default=50)
     beginning.add_argument("--only", nargs="*", default=(), help="ways to begin, by name")
+    beginning.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
     beginning.add_argument("--out", type=Path, default=HERE / "results")
+    predicting = commands.add_parser("predict", help="predict ratios on each model from the others")
+    predicting.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
+    knowing = commands.add_parser("knowledge", help="write what the tables teach, for 'autoopt knowledge import'")
+    knowing.add_argument("file", type=Path)
+    knowing.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
     fronts = commands.add_parser("front", help="replay searches with several objectives, beside Optuna's samplers")
     fronts.add_argument("--seeds", type=int, default=6)
     fronts.add_argument("--first", type=int, default=1000, help="first seed of the synthetic tables")
@@ -57,19 +64,27 @@ def main() -> None:
     fronts.add_argument("--tables", nargs="*", default=(), help="tables, by name")
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()
-    functions = {"record": record, "report": report, "stop": stop, "first": first, "front": front, "cost": cost}
+    functions = {
+        "record": record,
+        "report": report,
+        "stop": stop,
+        "first": first,
+        "predict": predict,
+        "knowledge": knowledge,
+        "front": front,
+        "cost": cost,
+    }
     functions[options.command](options)
 
 
 def record(options: argparse.Namespace) -> None:
     from benchmarks.search import record as recorder
-    from benchmarks.search.report import TABLES
     from benchmarks.search.table import save
 
     request = recorder.request_for(options.dag, options.model, options.data, options.calibration, options.home)
     table = recorder.record(options.name, request, recordings=options.recordings, seconds=options.seconds)
-    TABLES.mkdir(exist_ok=True)
-    save(table, TABLES / f"{options.name}.json.gz")
+    options.out.mkdir(exist_ok=True)
+    save(table, options.out / f"{options.name}.json.gz")
     print(f"{options.name}: {table.points} points, best {table.best:.3f}, noise {table.noise:.1%}, {table.good} good")
 
 
@@ -156,23 +171,47 @@ def stop(options: argparse.Namespace) -> None:
 
 
 def first(options: argparse.Namespace) -> None:
-    from benchmarks.search import report as replays
     from benchmarks.search import transfer
+    from benchmarks.search.table import load
 
-    tables = [table for (table,) in replays.recorded().values()]
+    tables = list(map(load, sorted(options.tables.glob("*.json.gz"))))
+    gaining = [table for table in tables if table.best < transfer.GAIN and table.noise < transfer.NOISY]
     options.out.mkdir(exist_ok=True)
     lines: list[str] = []
-    for table in tables:
+    totals: dict[transfer.Beginning, tuple[list[transfer.Outcome], list[transfer.Outcome]]] = {}
+    for table in gaining:
         for beginning in options.only or transfer.BEGINNINGS:
-            starts: list[transfer.Start] = []
-            control: list[transfer.Start] = []
-            for seed in range(options.seeds):
-                prepared = transfer.beginning_with(table, beginning, tables, seed)
-                starts.append(transfer.replay(prepared, seed))
-                control.append(transfer.replay(prepared.shuffled(seed), seed))
-            lines.append(transfer.line(table.name, beginning, starts, control))
-            (options.out / "first_points.md").write_text(transfer.markdown(lines))
+            start = transfer.beginning_with(table, beginning, tables)
+            outcomes = [transfer.replay(start, seed) for seed in range(options.seeds)]
+            control = [transfer.replay(transfer.shuffled(start, seed), seed) for seed in range(options.seeds)]
+            lines.append(transfer.line(table.name, beginning, outcomes, control))
             print(lines[-1], flush=True)
+            total = totals.setdefault(beginning, ([], []))
+            total[0].extend(outcomes)
+            total[1].extend(control)
+    lines += [transfer.line("all", beginning, *total) for beginning, total in totals.items()]
+    (options.out / "first_points.md").write_text(transfer.markdown(lines))
+
+
+def predict(options: argparse.Namespace) -> None:
+    from benchmarks.search import prediction, transfer
+    from benchmarks.search.table import load
+
+    tables = [table for table in map(load, sorted(options.tables.glob("*.json.gz"))) if table.noise < transfer.NOISY]
+    print(f"| {len(tables)} models | error | rank correlation | within 95 % |\n|---|---|---|---|")
+    for name, predictor in prediction.PREDICTORS.items():
+        errors = [prediction.error_on(table, tables, predictor) for table in tables]
+        print(prediction.line(name, errors), flush=True)
+
+
+def knowledge(options: argparse.Namespace) -> None:
+    from benchmarks.search import transfer
+    from benchmarks.search.lessons import knowledge_of
+    from benchmarks.search.table import load
+
+    tables = [table for table in map(load, sorted(options.tables.glob("*.json.gz"))) if table.noise < transfer.NOISY]
+    knowledge_of(tables).write(options.file)
+    print(f"{options.file}: lessons of {len(tables)} models, {options.file.stat().st_size / 1000:.0f} kB")
 
 
 def front(options: argparse.Namespace) -> None:

@@ -18,13 +18,14 @@ from autoopt.dag import Chain
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.environment import cpu
+from autoopt.engine.work.environment import cpu, library_version
 from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
 from autoopt.engine.work.pass_runs import run_chain
 from autoopt.model.candidate import Candidate
 from autoopt.search import ChainSpace
 from benchmarks.search.table import Row, Table
 
+FACTS = ("op_counts", "layer_parameters", "layer_work", "parameters", "bytes", "opsets")
 QUIET_KINDS = ("latency", "memory")
 
 
@@ -58,7 +59,9 @@ def record(name: str, request: RunRequest, *, recordings: int, seconds: float) -
             "recordings": recordings,
             "seconds": seconds,
             "cpu": cpu()["model"],
+            "runtime": library_version("onnxruntime"),
             "candidates": len(unique),
+            "facts": _facts(ctx),
         }
         return Table(
             name,
@@ -67,6 +70,12 @@ def record(name: str, request: RunRequest, *, recordings: int, seconds: float) -
             noise_of(latency),
             about,
         )
+
+
+def _facts(ctx: RunContext) -> dict[str, Any]:
+    """What is known of the model before anything is measured."""
+    record = next(model for model in ctx.store.models.all() if model.artifact == ctx.problem.source.artifact)
+    return {name: record.inspection[name] for name in FACTS}
 
 
 def noise_of(latency: dict[str, list[float]]) -> float:

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from autoopt.metrics import Objective
+from autoopt.model.inspection import Inspection
 from autoopt.search import ChainSpace, Feedback
 from autoopt.search.transitions import Steps, steps_of
 from autoopt.space import NodeSpace, SearchSpace, definition_from_json, definition_to_json
@@ -54,6 +55,11 @@ class Table:
     about: dict[str, Any] = field(default_factory=dict)
     share: float = 0.0
     """At least so large a share of the points counts as good, whatever the tolerance."""
+
+    @property
+    def inspection(self) -> Inspection:
+        """What is known of the model before anything is measured."""
+        return Inspection(inputs=(), outputs=(), ir_version=0, **self.about["facts"])
 
     @cached_property
     def points(self) -> int:

@@ -39,6 +39,7 @@ from autoopt.dag.proposal.first_points import (
 from autoopt.dag.proposal.precisions import CPU, CUDA, ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, Values, threaded_session
 from autoopt.json_codec import JsonValue
+from autoopt.model.inspection import Inspection
 from autoopt.model.plain_forms import FUSED_LAYERS
 from autoopt.space import Value, same
 from autoopt.spec import DagSpec, load_dag
@@ -120,7 +121,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
 
 def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool) -> Places:
     """Preparation alone comes first where it gains what the runtime does not, else last; `tried` are the nodes left."""
-    places = Places("last", one_thread=inputs.inspection.parameters < SMALL_MODEL, late=_late_nodes(inputs))
+    places = Places("last", one_thread=inputs.inspection.parameters < SMALL_MODEL, late=late_nodes(inputs.inspection))
     if not has_floats:
         return replace(places, floats="")
     gain = ""
@@ -133,16 +134,21 @@ def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool)
     return replace(places, floats="first", reason=f"first, because {gain} without a change of results")
 
 
-def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, Value]]]:
+def first_values_for(model: Inspection, *, generates_text: bool = False) -> Mapping[str, Sequence[Mapping[str, Value]]]:
     """The values that lossy nodes begin with, by the kind of the model."""
+    if generates_text:
+        return FOR_TEXT
+    if has_fusable_parts(model) and "Conv" not in model.ops:
+        return FOR_ATTENTION
+    if "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
+        return FOR_CONVOLUTIONS
+    return FIRST_VALUES
+
+
+def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, Value]]]:
+    """The same, beginning with the quantization that the model came with."""
     model = inputs.inspection
-    values = FIRST_VALUES
-    if inputs.generates_text:
-        values = FOR_TEXT
-    elif has_fusable_parts(model) and "Conv" not in model.ops:
-        values = FOR_ATTENTION
-    elif "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
-        values = FOR_CONVOLUTIONS
+    values = first_values_for(model, generates_text=inputs.generates_text)
     if not inputs.quantized:
         return values
     is_unsigned = model.weight_dtypes.get("uint8", 0) > model.weight_dtypes.get("int8", 0)
@@ -150,9 +156,9 @@ def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, 
     return {**values, "dynamic": (as_before, *values["dynamic"])}
 
 
-def _late_nodes(inputs: ProposalInputs) -> dict[str, str]:
+def late_nodes(model: Inspection) -> dict[str, str]:
     """The lossy nodes that come after the others, with the reason."""
-    share = conv_work_share(inputs.inspection)
+    share = conv_work_share(model)
     if share < CONV_WORK:
         return {}
     return {"dynamic": f"late, because it leaves convolutions in float, which do {share:.0%} of the multiplications"}
