@@ -25,6 +25,8 @@ from autoopt.workers.quarantine import Subject
 
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
 """Texts of the system's errors for a full disk, as libraries pass them on."""
+_ERROR_NAME = re.compile(r"^OSError: \[Errno \d+\] ")
+"""What precedes the text of such an error."""
 _SETUP_ERRORS = re.compile(
     r"\b(ModuleNotFoundError|ImportError|PermissionError|ConnectionError|ConnectionRefusedError|ConnectionResetError)\b"
     r"|Too many open files"
@@ -158,4 +160,4 @@ def _raise_if_disk_full(message: str) -> None:
     """Raise for a full disk, which says nothing about the model and must not be stored as its failure."""
     if any(text in message for text in NO_SPACE):
         remedy = "free some space ('autoopt store gc' may), or move AUTOOPT_HOME or TMPDIR"
-        raise SystemFailure(message, remedy=remedy)
+        raise SystemFailure(_ERROR_NAME.sub("", message), remedy=remedy)
