@@ -25,9 +25,9 @@ def metric_text(name: str, value: float | None) -> str:
     unit = metric.unit if metric else ""
     if unit == "bytes":
         return bytes_text(value)
-    if unit in ("fraction", "1"):
+    if unit in ("fraction", "1") and abs(value) < 1e6:
         return f"{value:.4f}"
-    if unit in ("", "output unit", "label unit squared"):
+    if unit in ("", "1", "fraction", "output unit", "label unit squared"):
         return number_text(value)
     return f"{number_text(value)} {unit}"
 

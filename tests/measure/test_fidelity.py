@@ -126,6 +126,15 @@ def test_values_that_are_broken_in_the_same_places_are_equal():
     assert cosine(np.array([[np.nan, 1.0, 2.0]]), broken) == 0.0
 
 
+def test_blanks_of_both_do_not_count():
+    ours, theirs = [np.array([[np.nan, 3.0, 4.0]])], [np.array([[np.nan, 3.0, 5.0]])]
+    assert compare_output("max_abs_error", ours, theirs).value == 1.0
+    assert compare_output("relative_l2", ours, theirs).value == pytest.approx(1 / math.sqrt(34))
+    assert compare_output("cosine", ours, theirs).value == pytest.approx(29 / (5 * math.sqrt(34)))
+    assert compare_output("relative_l2", ours, [np.array([[2.0, 3.0, 4.0]])]).value == WORST
+    assert compare_output("cosine", ours, [np.array([[np.inf, 3.0, 4.0]])]).value == 0.0
+
+
 def test_nothing_agrees_with_nothing():
     empty = np.zeros((0,), np.int64)
     assert same_class(empty, empty) == 1.0

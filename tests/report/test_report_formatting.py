@@ -98,6 +98,7 @@ def test_clock_text(seconds: float, text: str) -> None:
 
 def test_what_stands_for_an_infinite_error_is_told_in_words() -> None:
     assert metric_text("max_abs_error", WORST) == "infinite"
+    assert metric_text("relative_l2", WORST) == "infinite"
     assert metric_text("max_abs_error", 2e6) == "2e+06"
     observed = Observation(Estimate.exact(WORST))
     assert judge(Constraint("max_abs_error", max=1.0), METRICS["max_abs_error"], observed).reason.endswith(": infinite")

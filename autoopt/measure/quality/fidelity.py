@@ -47,6 +47,8 @@ def compare_output(
 
 def _compare_numbers(metric: str, pairs: Pairs, axis: int) -> Estimate | None:
     """Compute a metric of outputs that are numbers of the same shapes."""
+    if metric not in ALONG_CLASSES:
+        pairs = [_without_blanks(c, s) for c, s in pairs]
     if metric == "relative_l2":
         return _relative_l2(pairs)
     if metric == "kl" and not all(s.ndim and s.shape[axis] != 1 for _, s in pairs):
@@ -60,6 +62,14 @@ def _compare_numbers(metric: str, pairs: Pairs, axis: int) -> Estimate | None:
     if metric == "top1_agreement":
         return _agreement(values)
     return mean_interval(values)
+
+
+def _without_blanks(candidate: np.ndarray, source: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Leave out the places at which both have the same value that is not finite: NaN often stands for none."""
+    if candidate.dtype.kind != "f" or source.dtype.kind != "f":
+        return candidate, source
+    is_blank = ~np.isfinite(source) & ((candidate == source) | (np.isnan(candidate) & np.isnan(source)))
+    return candidate[~is_blank], source[~is_blank]
 
 
 def _classes_last(array: np.ndarray, axis: int) -> np.ndarray:
@@ -109,12 +119,11 @@ def same_class(candidate: np.ndarray, source: np.ndarray) -> float:
 def cosine(candidate: np.ndarray, source: np.ndarray) -> float:
     """Compute the cosine of the angle between two arrays, taken as vectors.
 
-    It is 1 if both are zero, and 0 if only one is, or if the candidate is not finite where the source is.
+    It is 1 if both are zero, and 0 if only one is, or if they are not finite in different places.
     """
     candidate, source = _flat(candidate), _flat(source)
-    if not np.all(np.isfinite(candidate)):
-        are_equal = not np.all(np.isfinite(source)) and np.array_equal(candidate, source, equal_nan=True)
-        return float(are_equal)
+    if not np.all(np.isfinite(candidate)) or not np.all(np.isfinite(source)):
+        return float(np.array_equal(candidate, source, equal_nan=True))
     candidate_norm, source_norm = float(np.linalg.norm(candidate)), float(np.linalg.norm(source))
     if candidate_norm == 0.0 or source_norm == 0.0:
         return float(candidate_norm == source_norm)
