@@ -204,6 +204,16 @@ def test_only_uncertain_candidates_are_measured_once_more_on_request(tmp_path: P
     assert sorted(joint(simulation)[measured]) == ["name_fix", "remove_unused"]
 
 
+def test_what_a_busy_machine_left_open_is_measured_once_more_on_request(tmp_path: Path) -> None:
+    simulation = simulate(tmp_path, (0.5, 0.8, 0.9))
+    simulation.pool.on_one_thread = True
+    finish(simulation.session())
+    measured = len(joint(simulation))
+    simulation.pool.on_one_thread = False
+    finish(simulation.session(remeasure="undecided"))
+    assert sorted(joint(simulation)[measured]) == ["identity_elimination", "name_fix", "remove_unused"]
+
+
 def test_of_equally_fast_candidates_the_better_one_wins_then_the_smaller_one(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, (0.5, 0.502, 0.501))
     simulation.pool.passes["remove_unused"] = faster(0.502, accuracy=0.95)

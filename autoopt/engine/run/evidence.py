@@ -126,15 +126,18 @@ class Evidence:
             self._subjects[candidate] = next((str(graph) for graph in graphs if graph), candidate)
         return self._subjects[candidate]
 
-    def is_narrow(self, candidate: str, metric: str, gain_share: float = 0.0) -> bool:
+    def is_narrow(self, candidate: str, metric: str, gain_share: float = 0.0, *, on_this_machine: bool = True) -> bool:
         """True if the ratio is known well enough, or was not measured.
 
-        `gain_share` is the half-width relative to the gain, in logarithms, that is enough too.
+        `gain_share` is the half-width relative to the gain, in logarithms, that is enough too. So is what can be known
+        `on_this_machine`, as it was last.
         """
         if not self.has(candidate, metric):
             return True
         estimate = self.estimate(candidate, metric)
-        floor = FLOOR_FACTOR * NORMAL * self.lasting_error(candidate, metric)
+        floor = 0.0
+        if on_this_machine:
+            floor = FLOOR_FACTOR * NORMAL * self.lasting_error(candidate, metric)
         half_width = max(HALF_WIDTH, floor, gain_share * abs(math.log(estimate.value)))
         return estimate.high - estimate.low <= 2 * half_width * estimate.value
 

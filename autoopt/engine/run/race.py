@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from autoopt.engine.inputs.request import Remeasure
@@ -94,8 +95,9 @@ class Race:
 
     def _measure_once_more(self, trials: Sequence[CompletedTrial], which: Remeasure) -> None:
         if which == "undecided":
-            metric = self._deciding_metric
-            trials = [trial for trial in trials if not self.evidence.is_narrow(trial.key, metric)]
+            # The machine may be quieter by now.
+            is_narrow = partial(self.evidence.is_narrow, metric=self._deciding_metric, on_this_machine=False)
+            trials = [trial for trial in trials if not is_narrow(trial.key)]
         for first in range(0, len(trials), MOST_RIVALS):
             self._measure(trials[first : first + MOST_RIVALS], first)
 
