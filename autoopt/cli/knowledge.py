@@ -78,7 +78,7 @@ def show_(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="An ONNX model [default: all lessons].")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the lessons of each run; for a model, what they suggest for it.
+    """List the lessons of each run, or what they suggest for a model.
 
     Suggestions are for this machine's CPU.
     """
