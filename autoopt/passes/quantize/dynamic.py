@@ -25,7 +25,6 @@ from autoopt.passes.onnx_tools.graphs import (
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
-from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.ort_quantizer import accept_quantized
 from autoopt.registry import ParameterInfo
@@ -108,6 +107,8 @@ class DynamicQuantization(Pass):
 
     def _quantize(self, model: ModelProto, with_bodies: bool) -> ModelProto:
         from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
 
         # onnxruntime splits what is left of Gemm into a MatMul with a name of its own and an Add.
         gemms = {node.name for node in model.graph.node if node.op_type == "Gemm"}

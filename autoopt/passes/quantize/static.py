@@ -14,7 +14,6 @@ from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, op_counts,
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
-from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.hard_sigmoid import saturate_hard_sigmoids
@@ -210,6 +209,8 @@ class Static(Pass):
     def quantize(self, model: ModelProto, ranges: Path) -> ModelProto:
         """Quantize what `calibrate` returned."""
         from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+
+        from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
 
         types = self.types()
         target = self.context.work / "static.onnx"
