@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,34 @@ def test_a_read_only_store_can_be_read(tmp_path: Path) -> None:
     (tmp_path / ".lock").unlink()
     (tmp_path / ".lock").mkdir()  # what an unwritable folder does to a lock file, also for root
     assert ArtifactFiles(tmp_path).path(digest).read_bytes() == b"model"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_another_user_of_the_group_stores_and_removes_the_same_artifact(tmp_path: Path) -> None:
+    user, group = 65534, 4242
+    model = write_model(tmp_path / "model", b"model")
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        root = Path(name)
+        os.chown(root, 0, group)
+        root.chmod(0o2775)
+        before = os.umask(0o002)
+        pid = -1
+        try:
+            digest = ArtifactFiles(root).put(model).digest
+            pid = os.fork()
+            if pid == 0:
+                code = 1
+                try:
+                    copy = write_model(root / "copy", b"model")
+                    os.setgroups([group])
+                    os.setresgid(group, group, group)
+                    os.setresuid(user, user, user)
+                    files = ArtifactFiles(root)
+                    code = int(files.put(copy).digest != digest)
+                    files.remove(digest)
+                finally:
+                    os._exit(code)
+        finally:
+            os.umask(before)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert not ArtifactFiles(root).folder(digest).exists()

@@ -319,7 +319,7 @@ class ArtifactFiles:
     def _unpack(self, digest: str) -> None:
         """Make the folder of a split artifact."""
         graph = self.readable(digest)
-        temporary = Path(tempfile.mkdtemp(dir=self._temporary()))
+        temporary = self._new_folder()
         try:
             split_model.write_files(graph, temporary)
             _make_durable(temporary)
@@ -327,8 +327,14 @@ class ArtifactFiles:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
+    def _new_folder(self) -> Path:
+        """Make a folder with the permissions that the umask gives; those of `tempfile` are for one user."""
+        folder = self._temporary() / os.urandom(8).hex()
+        folder.mkdir()
+        return folder
+
     def _put(self, source: Path, digest: str | None, consume: bool) -> str:
-        temporary = Path(tempfile.mkdtemp(dir=self._temporary()))
+        temporary = self._new_folder()
         try:
             _copy(source, temporary, consume=consume)
             reached("after copy")
@@ -354,7 +360,8 @@ class ArtifactFiles:
             folder.parent.mkdir(parents=True, exist_ok=True)
             if not _rename(temporary, folder):
                 if _has_digest(folder, digest):
-                    os.utime(folder)
+                    with suppress(PermissionError):  # of another user
+                        os.utime(folder)
                     return False
                 self._remove_folder(digest)
                 _rename(temporary, folder)
@@ -411,7 +418,6 @@ def _make_durable(temporary: Path) -> None:
     for path in temporary.rglob("*"):
         if path.is_dir():
             sync(path)
-    temporary.chmod(0o755)
     sync(temporary)
 
 
