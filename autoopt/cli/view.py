@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Annotated
@@ -44,7 +44,7 @@ def view(
         import netron
     except ImportError:
         raise InputError("Netron is not installed", remedy="pip install 'autoopt[view]'") from None
-    with redirect_stdout(StringIO()):  # its line names a file of the store
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # its line names a file of the store
         host, port = netron.start(str(file), ("localhost", port), browse=False)
     url = f"http://{host}:{port}"
     typer.echo(f"{name} at {url} (this machine only, no password); Ctrl-C ends")
