@@ -1,0 +1,146 @@
+"""A whole run on a large model: time, memory and disk of planning, simplifying, quantizing, measuring and packaging.
+
+    python -m benchmarks.scale.large_run [--megabytes 2200] [--workers 1]
+
+Makes a chain of matrix products of that size and runs `autoopt run` on it with the chains `simplify` and
+`simplify -> dynamic_quantization`. Prints JSON: `size` of the source; `largest_process` and `all_processes`, the peaks
+of the proportional set sizes; `disk`, the peak of all that the run writes (store, temporary files, package), and
+`store` and `package` at the end, and `models` in the store, all in bytes. Needs disk for five times the size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from autoopt.model.io import save
+from autoopt.store import open_store
+from benchmarks.scale.large_model import WIDTH, layered_model
+
+SAMPLE_SECONDS = 0.5
+ITEMS = 16
+DAG = {
+    "name": "large",
+    "model": "model.onnx",
+    "data": {"evaluation": "items.npz"},
+    "passes": {
+        "simplify": {"pass": "simplify"},
+        "quantize": {"pass": "dynamic_quantization", "params": {"per_channel": True}},
+    },
+    "chains": [["simplify"], ["simplify", "quantize"]],
+    "objectives": [{"metric": "latency_p50", "goal": "minimize"}],
+    "measurement": {"replicas": 1, "max_pairs": 5, "seconds": 2.0, "rounds": 0, "quiet_seconds": 0},
+    "search": {"strategy": "per-chain", "sampler": "exhaustive", "trials": 10},
+}
+
+
+class Peaks:
+    """The largest values seen while a command runs."""
+
+    def __init__(self) -> None:
+        self.process = 0
+        self.all_processes = 0
+        self.disk = 0
+
+    def sample(self, pid: int, folders: Iterable[Path]) -> None:
+        """Take the values of this moment."""
+        sizes = [0]
+        with suppress(psutil.Error):
+            root = psutil.Process(pid)
+            for process in [root, *root.children(recursive=True)]:
+                with suppress(psutil.Error):
+                    sizes.append(process.memory_full_info().pss)
+        self.process = max(self.process, max(sizes))
+        self.all_processes = max(self.all_processes, sum(sizes))
+        self.disk = max(self.disk, sum(map(bytes_on_disk, folders)))
+
+
+def bytes_on_disk(folder: Path) -> int:
+    """The bytes of a folder; a file with several names counts once."""
+    sizes: dict[int, int] = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                status = os.lstat(os.path.join(parent, name))
+                sizes[status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
+
+
+def variant_bytes(home: Path) -> list[int]:
+    """The bytes of each model in the store, as if none shared weights."""
+    with open_store(None, home) as store:
+        return sorted(artifact.bytes for artifact in store.artifacts.all())
+
+
+def failures(home: Path, run: str) -> list[str]:
+    """The messages of the trials that failed."""
+    with open_store(None, home) as store:
+        return [trial.message for trial in store.trials.all(run) if trial.message]
+
+
+def write_inputs(folder: Path, megabytes: int) -> int:
+    """Write model, data and DAG; returns the bytes of the model."""
+    files = folder / "inputs"
+    files.mkdir()
+    save(layered_model(megabytes), files, external=True)
+    size = bytes_on_disk(files)
+    items = np.random.default_rng(1).standard_normal((ITEMS, WIDTH), dtype=np.float32)
+    np.savez(files / "items.npz", x=items)
+    (files / "dag.json").write_text(json.dumps(DAG))
+    return size
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=2200)
+    parser.add_argument("--workers", default="1")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        size = write_inputs(folder, options.megabytes)
+        home, temporary, package = folder / "home", folder / "temporary", folder / "package"
+        temporary.mkdir()
+        environment = {**os.environ, "AUTOOPT_HOME": str(home), "TMPDIR": str(temporary), "CI": "true"}
+        command = [sys.executable, "-m", "autoopt", "run", "dag.json", "--json", "-q"]
+        command += ["--workers", options.workers, "--out", str(package)]
+        began = time.monotonic()
+        peaks = Peaks()
+        with (folder / "result.json").open("w") as output:
+            process = subprocess.Popen(command, cwd=folder / "inputs", env=environment, stdout=output)
+            while process.poll() is None:
+                peaks.sample(process.pid, (home, temporary, package))
+                time.sleep(SAMPLE_SECONDS)
+        if process.returncode:
+            sys.exit(process.returncode)
+        result = json.loads((folder / "result.json").read_text())
+        figures = {
+            "status": result["status"],
+            "seconds": round(time.monotonic() - began),
+            "phases": result["seconds"],
+            "trials": result["trials"],
+            "size": size,
+            "largest_process": peaks.process,
+            "all_processes": peaks.all_processes,
+            "disk": peaks.disk,
+            "store": bytes_on_disk(home),
+            "package": bytes_on_disk(package),
+            "models": variant_bytes(home),
+            "failures": failures(home, result["run"]),
+        }
+        print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()
