@@ -34,9 +34,9 @@ def external_files(model: Path) -> list[Path]:
 
 
 def _locations(data: mmap.mmap) -> list[bytes]:
-    found: list[bytes] = []
+    names: list[bytes] = []
     for match in _LOCATION.finditer(data):
         low, high = match[1][0], match[1][-1]
         size = low if len(match[1]) == 1 else (low & 127) | high << 7
-        found.append(data[match.end() : match.end() + size])
-    return found
+        names.append(data[match.end() : match.end() + size])
+    return names

@@ -329,8 +329,9 @@ def test_a_night_whose_time_is_up_goes_on_the_next_night(folder: Path, monkeypat
     second = sweep(folder, nightly=True, observer=observer)
     assert begun[0] == "three"
     assert list(models(second)) == ["one", "two", "three"]
-    assert second["regressions"] == second["not_run"] == []
-    assert sweep(folder, only="a")["regressions"] == []
+    assert second["not_run"] == []
+    # Those left out are no regressions. Others may be: their latencies are real ones.
+    assert "three" not in sweep(folder, only="a")["regressions"]
 
 
 def test_models_that_a_night_measured_on_a_busy_machine_are_measured_again(
