@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -23,10 +24,11 @@ CANARY = "c4n4ry-4nd-s3cr3t"
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--json")
 COMMANDS = (
     ("plan", "dag.yaml", "--model", "model.onnx"), ("init", "model.onnx"), ("runs",), ("best",), ("best", "--json"),
-    ("lineage",), ("lineage", "--json"), ("report", "--out", "report.html"), ("compare", "latest", "latest"),
+    ("lineage",), ("lineage", "--json"), ("report", "--out", "report.html"),
     ("replay", "out/recipe.json", "--model", "model.onnx"),
     ("store", "verify"), ("store", "gc"), ("store", "stats"), ("store", "stats", "--json"),
     ("store", "export", "--out", "run.tar"), ("sweep", "zoo.yaml", "--engine", "inline", "--out", "swept"),
+    (*RUN, "--fresh"), ("runs", "--json"),
 )  # fmt: skip
 
 PREFECT_COMMANDS = (("doctor",), ("doctor", "--json"), ("resume",))
@@ -76,6 +78,10 @@ def test_no_command_says_or_keeps_a_password(
         code, out, err = command(tmp_path, *arguments)
         assert code == 0, err
         texts[" ".join(arguments)] = out + err
+    newest, *_, oldest = json.loads(texts["runs --json"])
+    code, out, err = command(tmp_path, "compare", oldest["run"], newest["run"])
+    assert code in (0, 1), err  # 1: the newer run is slower
+    texts["compare"] = out + err
     assert [name for name, text in texts.items() if CANARY in text] == []
     assert [name for name, text in texts.items() if "internal error" in text] == []
     assert holders(tmp_path, prefect_server.folder) == []
