@@ -19,17 +19,17 @@ def imported_files(script: Path) -> list[Path]:
 
     Modules of Python and of installed distributions are left out. Imports within functions count.
     """
-    found: set[Path] = set()
+    files: set[Path] = set()
     remaining = [(script, "")]
     while remaining:
         file, package = remaining.pop()
         for name in _imported_names(file, package):
             imported = _own_file(name)
-            if imported is not None and imported not in found:
-                found.add(imported)
+            if imported is not None and imported not in files:
+                files.add(imported)
                 is_package = imported.name == "__init__.py"
                 remaining.append((imported, name if is_package else name.rpartition(".")[0]))
-    return sorted(found)
+    return sorted(files)
 
 
 def _imported_names(file: Path, package: str) -> Iterator[str]:

@@ -106,7 +106,7 @@ class WorkerProcess:
         self._keeper = 0
         self._paused_at: float | None = None
         self._paused_seconds = 0.0
-        """Time for which the current call was paused, without a pause that goes on."""
+        """Seconds of the current call's pauses that have ended."""
         self._peak = 0
         """The largest resident set seen during the current call, in bytes."""
         self._outbox = memoryview(b"")

@@ -1,4 +1,4 @@
-"""What is a ratio on one thread worth on several? Both, for many models and candidates, from a plain loop.
+"""Ratios on one and on several threads, for many models and candidates, from a plain loop.
 
     python benchmarks/measurement/several_threads.py prepare --zoo ZOO --work FOLDER     # on any machine
     python benchmarks/measurement/several_threads.py measure --work FOLDER --results results.json [--minutes 10]

@@ -141,7 +141,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What some tables teach: log ratios, and which points fail or break a limit."""
+    """The lessons of some tables: log ratios, and which points fail or break a limit."""
 
     ratios: Process
     labels: Process

@@ -73,7 +73,7 @@ def record(name: str, request: RunRequest, *, recordings: int, seconds: float) -
 
 
 def _facts(ctx: RunContext) -> dict[str, Any]:
-    """What is known of the model before anything is measured."""
+    """The facts about the model that need no measurement."""
     record = next(model for model in ctx.store.models.all() if model.artifact == ctx.problem.source.artifact)
     return {name: record.inspection[name] for name in FACTS}
 

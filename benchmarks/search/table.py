@@ -58,7 +58,7 @@ class Table:
 
     @property
     def inspection(self) -> Inspection:
-        """What is known of the model before anything is measured."""
+        """The facts about the model that need no measurement."""
         return Inspection(inputs=(), outputs=(), ir_version=0, **self.about["facts"])
 
     @cached_property

@@ -272,7 +272,7 @@ class _Sources:
     data: DataSets
     script: UserScript
     described: DescribeReply
-    """What the script defines."""
+    """The definitions of the script."""
     accelerator: Accelerator
     runtime: Runtime
     """Runtime on the target's host; empty for this interpreter."""

@@ -26,7 +26,7 @@ from autoopt.workers.quarantine import Subject
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
 """Texts of the system's errors for a full disk, as libraries pass them on."""
 _ERROR_NAME = re.compile(r"^OSError: \[Errno \d+\] ")
-"""What precedes the text of such an error."""
+"""The prefix of such an error."""
 _SETUP_ERRORS = re.compile(
     r"\b(ModuleNotFoundError|ImportError|PermissionError|ConnectionError|ConnectionRefusedError|ConnectionResetError)\b"
     r"|Too many open files"

@@ -71,15 +71,15 @@ def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
 
 def _of_resamples(statistic: Callable[[np.ndarray], float], count: int) -> Iterator[float]:
     """Yield the statistic of each resample, NaN where undefined; of few items, once for all orders of the same."""
-    known: dict[tuple[int, ...], float] = {}
+    values: dict[tuple[int, ...], float] = {}
     for resamples in _draws(count):
         keys = np.sort(resamples, axis=1).tolist() if count <= FEW_ITEMS else [()] * len(resamples)
         for key, indices in zip(map(tuple, keys), resamples, strict=True):
-            value = known.get(key)
+            value = values.get(key)
             if value is None:
                 value = _value_or_nan(statistic, indices)
             if key:
-                known[key] = value
+                values[key] = value
             yield value
 
 

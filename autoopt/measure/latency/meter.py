@@ -104,7 +104,7 @@ class _Measured:
     """Ratios on one thread."""
     machine: dict[str, JsonValue]
     load: Load
-    """What the models saw of other programs."""
+    """The load of other programs beside the models."""
     precedence: Precedence
 
 

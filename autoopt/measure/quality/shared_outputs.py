@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,12 +25,19 @@ def load_outputs(key: str) -> list[Item] | None:
     if path is None or not path.exists():
         return None
     with np.load(path, allow_pickle=False) as arrays:
-        items, outputs = arrays["counts"]
-        return [[arrays[f"{item}.{output}"] for output in range(outputs)] for item in range(items)]
+        item_count, output_count = arrays["counts"]
+        return [_item(arrays, number, output_count) for number in range(item_count)]
+
+
+def _item(arrays: Mapping[str, np.ndarray], number: int, output_count: int) -> Item:
+    return [arrays[f"{number}.{output}"] for output in range(output_count)]
 
 
 def store_outputs(key: str, items: Sequence[Item], seconds: float) -> None:
-    """Store outputs that took so many seconds; nothing if they are not arrays of numbers, or large."""
+    """Store outputs that took at least `LEAST_SECONDS`, if they are arrays of numbers and not too large.
+
+    `seconds` is the time that they took.
+    """
     path = _path(key)
     if path is None or seconds < LEAST_SECONDS:
         return

@@ -225,12 +225,12 @@ class DeployedExecutor:
         wanted = [chain.flow_run.id for chain in chains if chain.flow_run is not None]
         if self._root is not None:
             wanted.append(self._root)
-        found: dict[UUID, FlowRun] = {}
+        flow_runs: dict[UUID, FlowRun] = {}
         for start in range(0, len(wanted), PAGE):
             page = FlowRunFilter(id=FlowRunFilterId(any_=wanted[start : start + PAGE]))
             for row in self._client.read_flow_runs(flow_run_filter=page):
-                found[row.id] = row
-        return found
+                flow_runs[row.id] = row
+        return flow_runs
 
     def _raise_if_suspended(self, flow_runs: Mapping[UUID, FlowRun]) -> None:
         """Raise Prefect's Pause if somebody has suspended the deployed flow run, SystemFailure if it was deleted."""

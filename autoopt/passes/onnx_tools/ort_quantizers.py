@@ -37,7 +37,7 @@ class Quantized:
     """The result of a quantizer."""
 
     target: Path
-    """The file that the quantizer is told to write."""
+    """The file for the quantized model."""
     model: ModelProto | None = None
     """The model that it would have written; None if it has written it."""
 
