@@ -56,7 +56,7 @@ def _convert(config: OliveConfig, value: JsonValue, remarks: Remarks) -> Section
     if "dummy" in str(fields.get("type")).lower():
         remarks.add(place, "random inputs are not data", "autoopt generates inputs itself where there is no data")
     elif script:
-        remedy = "register the function with @register_load_dataset (docs/measuring.md), or save the data as .npz"
+        remedy = "register the function with @register_load_dataset (docs/data.md), or save the data as .npz"
         remarks.add(place, f"the data that {script} loads is not converted", remedy)
     else:
         remarks.add(place, "the data is not converted", "save it as .npz, .csv or a folder, and set data.evaluation")
@@ -93,7 +93,7 @@ def _hub(load: Section, fields: Section, place: Place, remarks: Remarks) -> Sect
         content["batch_size"] = batch
     step, script = str(steps.get("type") or ""), fields.get("user_script")
     if script and step and step not in (*_TEXT_STEPS, "skip_pre_process"):
-        remedy = "register it with @register_pre_process (docs/measuring.md), or save the data as .npz"
+        remedy = "register it with @register_pre_process (docs/data.md), or save the data as .npz"
         remarks.add(place, f"pre-processing {step!r} of {script} is not converted", remedy)
     elif columns:
         remedy = "for texts add pre_process: {type: tokenize, params: {tokenizer: tokenizer.json}}"
