@@ -19,7 +19,7 @@ from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import without_nulls
 from autoopt.orchestrate.flow_runs.naming import CHAIN_NAME, EARLIER_NAME
-from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, zoo_files
+from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, without_other_fields, zoo_files
 from autoopt.orchestrate.server import heartbeats
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
 from autoopt.orchestrate.server.notifications import notify_of
@@ -247,6 +247,7 @@ def _deploy(deployment: _Deployment, keep_changes: bool) -> UUID:
     if deployment.tags is not None:
         only_choices(form.properties, "zoo", [str(deployment.parameters["zoo"])])
         only_choices(form.properties, "only", deployment.tags)
+    runner._parameter_openapi_schema = without_other_fields(form)
     existing = None
     if keep_changes:
         with get_client(sync_client=True) as client:

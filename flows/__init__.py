@@ -3,6 +3,8 @@
 Deployments refer to these modules and functions by name and hold parameters as JSON, so both stay compatible.
 """
 
+from autoopt.orchestrate.flow_runs.run_log import drop_tracebacks
 from autoopt.orchestrate.server.outages import bound_waits
 
 bound_waits()
+drop_tracebacks()

@@ -8,8 +8,8 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.orchestrate.flow_runs.fields import Minutes, Trials, Workers
+from autoopt.engine.inputs.request import Remeasure, RunRequest
+from autoopt.orchestrate.flow_runs.fields import Minutes, Search, Trials, Workers
 from autoopt.orchestrate.flow_runs.model_run import optimize
 from autoopt.orchestrate.flow_runs.naming import model_run_name
 
@@ -25,12 +25,13 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     model: str | None = None,
     data: str | dict[str, object] | None = None,
     calibration: str | dict[str, object] | None = None,
-    search: dict[str, object] | None = None,
+    search: Search = None,
     out: str | None = None,
     workers: Workers = 2,
     retry_failed: bool = False,
     trials: Trials = None,
     minutes: Minutes = None,
+    remeasure: Remeasure | None = None,
 ) -> State[None]:
     """Search a DAG for one model, each chain in a flow run of its own.
 
@@ -45,6 +46,7 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         retry_failed: retry trials that failed in earlier runs.
         trials: maximum number of trials; overrides the DAG's.
         minutes: maximum time of the run, in minutes; overrides the DAG's.
+        remeasure: measure candidates again: those still undecided, or all.
     """
     limits = {name: value for name, value in {"trials": trials, "minutes": minutes}.items() if value is not None}
     request = RunRequest(
@@ -55,6 +57,7 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         search={**(search or {}), **limits},
         workers=workers,
         retry_failed=retry_failed,
+        remeasure=remeasure,
         out=None if out is None else Path(out),
     )
     return optimize(request)

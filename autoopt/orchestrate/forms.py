@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import create_model
 
 from autoopt.errors import AutooptError
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import ZooSpec, load_zoo
+
+if TYPE_CHECKING:
+    from prefect.utilities.callables import ParameterSchema
 
 MOST_FILES: Final = 200
 """Files that are read to find DAGs and zoos."""
@@ -43,6 +48,14 @@ def only_choices(properties: dict[str, Property], name: str, values: Sequence[st
     if values:
         rest = {key: value for key, value in properties[name].items() if key not in ("anyOf", "type")}
         properties[name] = {**rest, "type": "string", "enum": list(values)}
+
+
+def without_other_fields(form: ParameterSchema) -> ParameterSchema:
+    """The form with which the server also refuses fields that it does not have, such as misspelt ones."""
+    from prefect.utilities.callables import ParameterSchema
+
+    closed_form = create_model("ClosedForm", __base__=ParameterSchema, additionalProperties=(bool, ...))
+    return closed_form(**form.model_dump(exclude_unset=True), additionalProperties=False)
 
 
 def _without_none(field: Property) -> Property:

@@ -9,6 +9,7 @@ import pytest
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.orchestrate.flow_runs.artifacts import result_markdown
 from autoopt.results import ModelResult, RunResult
+from autoopt.results.measurement import MeasurementSummary
 
 
 def model(chain: str, artifact: str, throughput: float) -> ModelResult:
@@ -45,3 +46,12 @@ def test_a_result_names_its_caveats(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_result_without_a_model_says_so() -> None:
     markdown = result_markdown(RunResult("1f2e", "nothing meets the constraints"))
     assert markdown.startswith("**No model meets the constraints.**")
+
+
+def test_advice_names_the_fields_of_the_form() -> None:
+    best = replace(model("a", "a" * 64, 2.0), measured=MeasurementSummary(rounds=3, disturbed_rounds=2))
+    undecided = RunResult("1f2e", "finished", best=best, undecided="two are close", notes=("--data FILE decides",))
+    text = result_markdown(undecided)
+    assert "run the same deployment with `remeasure` undecided on a quieter machine" in text
+    assert "- `data` FILE decides" in text
+    assert "--" not in text.replace("---", "")

@@ -8,7 +8,7 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools import ValidationError, validate
 
-from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, zoo_files
+from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, without_other_fields, zoo_files
 from autoopt.spec.zoo import load_zoo
 from flows.nightly_sweep import nightly_sweep
 from flows.optimize_model import optimize_model
@@ -35,6 +35,7 @@ def test_numbers_are_plain_fields_and_a_dag_is_chosen_typed_or_written() -> None
     assert form["model"]["type"] == "string"
     assert [one["title"] for one in form["data"]["anyOf"]] == ["path", "content"]
     assert form["workers"]["default"] == 2
+    assert form["remeasure"]["enum"] == ["undecided", "all"]
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ def test_numbers_are_plain_fields_and_a_dag_is_chosen_typed_or_written() -> None
         ({"trials": 0}, "0 is less than the minimum of 1"),
         ({"minutes": 0}, "0 is less than or equal to the minimum of 0"),
         ({"workers": "two"}, "'two' is not of type 'integer'"),
+        ({"olny": "cnn"}, "Additional properties are not allowed ('olny' was unexpected)"),
     ],
 )
 def test_a_night_is_refused_in_the_words_of_its_form(values: dict[str, object], reason: str) -> None:
@@ -52,8 +54,17 @@ def test_a_night_is_refused_in_the_words_of_its_form(values: dict[str, object], 
     schema.properties = with_choices(schema.properties, {"dag": ["dag.yaml"]})
     only_choices(schema.properties, "zoo", ["zoo.yaml"])
     only_choices(schema.properties, "only", ["cnn"])
-    document = schema.model_dump_for_openapi()
+    document = without_other_fields(schema).model_dump(exclude_unset=True)
     validate({"zoo": "zoo.yaml", "only": "cnn", "dag": "elsewhere.yaml", "trials": 3}, document, raise_on_error=True)
     with pytest.raises(ValidationError) as refused:
         validate({"zoo": "zoo.yaml", **values}, document, raise_on_error=True)
     assert reason in str(refused.value)
+
+
+def test_a_search_is_refused_for_a_field_that_it_does_not_have() -> None:
+    schema = parameter_schema(optimize_model)
+    schema.properties = with_choices(schema.properties, {})
+    document = schema.model_dump_for_openapi()
+    validate({"dag": "dag.yaml", "search": {"sampler": "tpe"}}, document, raise_on_error=True)
+    with pytest.raises(ValidationError, match=r"Validation failed for field 'search'.*'trails' is not one of"):
+        validate({"dag": "dag.yaml", "search": {"trails": 3}}, document, raise_on_error=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 
 import pytest
+from prefect.exceptions import FailedRun, SignatureMismatchError
 
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.orchestrate.flow_runs.run_log import (
-    TASK_LOGGER,
+    LOGGERS,
     RunLog,
     SweepLog,
+    drop_tracebacks,
     log_result,
     log_trial,
-    quiet_failed_states,
 )
 from autoopt.outcome import Outcome
 from autoopt.results import EntryComparison, RunResult, SweepEntry, Trial, TrialResult
@@ -73,13 +74,41 @@ def test_a_sweep_logs_what_changed(logger: logging.Logger, caplog: pytest.LogCap
     ]
 
 
-@pytest.mark.filterwarnings("ignore:Logger 'prefect.task_runs' attempted to send logs")
-def test_prefects_traceback_of_a_returned_state_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    quiet_failed_states()
-    quiet_failed_states()
-    tasks = logging.getLogger(TASK_LOGGER)
-    with caplog.at_level(logging.ERROR, TASK_LOGGER):
-        tasks.error("Task run failed with state: %r", "Failed", exc_info=True)
-        tasks.error("Finished in state Failed('it failed')")
-    assert not [text for text in caplog.messages if text.startswith("Task run failed")]
-    assert not any(record.exc_info for record in caplog.records)
+@pytest.fixture
+def prefect_log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What Prefect's own loggers write after `drop_tracebacks`, which each import of the flows calls again."""
+    drop_tracebacks()
+    drop_tracebacks()
+    return caplog
+
+
+@pytest.mark.filterwarnings("ignore:Logger 'prefect.* attempted to send logs")
+@pytest.mark.parametrize("name", LOGGERS)
+def test_prefects_traceback_of_a_returned_state_is_dropped(name: str, prefect_log: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger(name)
+    logger.error("Task run failed with state: %r", "Failed", exc_info=True)
+    try:
+        raise FailedRun("it failed")
+    except FailedRun:
+        logger.error("Engine execution exited with unexpected exception", exc_info=True)
+    logger.error("Finished in state Failed('it failed')")
+    assert prefect_log.messages == ["Finished in state Failed('it failed')"]
+
+
+@pytest.mark.filterwarnings("ignore:Logger 'prefect.* attempted to send logs")
+def test_parameters_that_a_flow_does_not_have_are_one_line(prefect_log: pytest.LogCaptureFixture) -> None:
+    try:
+        raise SignatureMismatchError.from_bad_params(["run"], ["rum"])
+    except SignatureMismatchError:
+        logging.getLogger("prefect.flow_runs").error("Engine execution exited", exc_info=True)
+    expected = "Function expects parameters ['run'] but was provided with parameters ['rum']"
+    assert [(record.getMessage(), record.exc_info) for record in prefect_log.records] == [(expected, None)]
+
+
+@pytest.mark.filterwarnings("ignore:Logger 'prefect.* attempted to send logs")
+def test_other_tracebacks_of_prefect_stay(prefect_log: pytest.LogCaptureFixture) -> None:
+    try:
+        raise ValueError("a bug")
+    except ValueError:
+        logging.getLogger("prefect.flow_runs").error("Encountered an exception", exc_info=True)
+    assert prefect_log.records[0].exc_info

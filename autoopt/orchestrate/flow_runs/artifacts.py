@@ -12,6 +12,7 @@ from uuid import UUID
 from autoopt.errors import one_line
 from autoopt.json_codec import from_json
 from autoopt.metrics import Constraint, Objective, headline_metrics
+from autoopt.orchestrate.flow_runs.fields import in_form_words
 from autoopt.orchestrate.flow_runs.naming import artifact_key
 from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.outages import best_effort
@@ -79,7 +80,8 @@ def chain_artifacts(store: Store, run: str, chain: str, *names: str, plots: bool
 
 def result_artifacts(store: Store, result: RunResult, name: str, page: str) -> Iterator[Artifact]:
     """The result of a run: its answer and front, the best so far, and the trade-off; `page`: of the flow run."""
-    yield Artifact(artifact_key("result", name), "markdown", result_markdown(result, page), verdict(result))
+    description = in_form_words(verdict(result))
+    yield Artifact(artifact_key("result", name), "markdown", result_markdown(result, page), description)
     yield from _plots(result, finished_trials(store, result.run), (name,))
 
 
@@ -88,12 +90,12 @@ def result_markdown(result: RunResult, page: str = "") -> str:
 
     `page` is the address of the flow run.
     """
-    parts = [f"**{one_line(verdict(result))}**"]
+    parts = [f"**{one_line(in_form_words(verdict(result)))}**"]
     for table in run_tables(result):
         if len(result.targets) > 1:
             parts.append(f"*{table.title}*")
         parts.append(markdown(table))
-    notes = [*caveats(result), *result.notes]
+    notes = map(in_form_words, (*caveats(result), *result.notes))
     parts.append("\n".join(f"- {one_line(note).removeprefix('* ')}" for note in notes))
     links = [f"`autoopt {command} {result.run}`" for command in ("best", "report", "lineage")]
     if page:

@@ -16,7 +16,7 @@ from autoopt.errors import AutooptError, TimeUp
 from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain
 from autoopt.orchestrate.flow_runs.naming import chain_state, headlines, session_run_name, trial_state
-from autoopt.orchestrate.flow_runs.run_log import log_trial, quiet_failed_states, run_logger
+from autoopt.orchestrate.flow_runs.run_log import log_trial, run_logger
 from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
 from autoopt.orchestrate.flow_runs.worker_slot import WorkerSlot
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
@@ -63,7 +63,6 @@ def _run_trials(joined: JoinedRun, chain: str) -> int:
         log_trial(run_logger(), Trial(number, joined.session.chains[chain].name, result), headlines(joined.session))
         return trial_state(result, joined.session)
 
-    quiet_failed_states()
     executed = 0
     idle_since = time.monotonic()
     with WorkerSlot(joined.store, joined.record.id, UUID(str(flow_run.id))) as slot:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
+from autoopt.orchestrate.flow_runs.fields import in_form_words
 from autoopt.outcome import Outcome
 from autoopt.report.displays import failure_line, trial_line
 from autoopt.report.formatting import metric_text, params_text
@@ -20,7 +21,7 @@ from autoopt.results import RunResult, SweepEntry, Trial
 if TYPE_CHECKING:
     RunLogger: TypeAlias = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
-TASK_LOGGER = "prefect.task_runs"
+LOGGERS = ("prefect.engine", "prefect.flow_runs", "prefect.task_runs")
 FAILED_STATE = "Task run failed with state"
 
 
@@ -103,20 +104,28 @@ def _trial_text(trial: Trial, metrics: Sequence[str]) -> str:
 def log_result(logger: RunLogger, result: RunResult) -> None:
     """Write the answer of a run with its caveats and notes."""
     for text in (*caveats(result), *result.notes):
-        logger.info(one_line(text))
-    logger.info(one_line(f"run {result.run}: {result.status}. {verdict(result)}"))
+        logger.info(one_line(in_form_words(text)))
+    logger.info(one_line(f"run {result.run}: {result.status}. {in_form_words(verdict(result))}"))
 
 
-def quiet_failed_states() -> None:
-    """Drop the record with an empty traceback that Prefect adds when a task returns a failed state.
+def drop_tracebacks() -> None:
+    """Keep tracebacks of Prefect itself out of the logs of this process.
 
-    The record of the final state follows it and says the same.
+    It logs one for each failed state that a flow or task returns, though the record of the final state says why, and
+    for parameters that a flow does not have.
     """
-    logging.getLogger(TASK_LOGGER).addFilter(_is_no_failed_state)
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(_without_traceback)
 
 
-def _is_no_failed_state(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(FAILED_STATE)
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Shorten a record to its cause; False if another record has it."""
+    from prefect.exceptions import FailedRun, SignatureMismatchError
+
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, SignatureMismatchError):
+        record.msg, record.args, record.exc_info = str(error), (), None
+    return not (isinstance(error, FailedRun) or record.getMessage().startswith(FAILED_STATE))
 
 
 def _level(trial: Trial) -> int:
