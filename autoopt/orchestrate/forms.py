@@ -55,7 +55,7 @@ def without_other_fields(form: ParameterSchema) -> ParameterSchema:
     from prefect.utilities.callables import ParameterSchema
 
     closed_form = create_model("ClosedForm", __base__=ParameterSchema, additionalProperties=(bool, ...))
-    return closed_form(**form.model_dump(exclude_unset=True), additionalProperties=False)
+    return closed_form.model_validate({**form.model_dump(exclude_unset=True), "additionalProperties": False})
 
 
 def _without_none(field: Property) -> Property:
