@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from autoopt.engine.inputs.request import Remeasure, RunRequest
-from autoopt.orchestrate.flow_runs.fields import Minutes, Search, Trials, Workers
+from autoopt.orchestrate.flow_runs.fields import Minutes, Trials, Workers
 from autoopt.orchestrate.flow_runs.model_run import optimize
 from autoopt.orchestrate.flow_runs.naming import model_run_name
 
@@ -25,7 +25,7 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     model: str | None = None,
     data: str | dict[str, object] | None = None,
     calibration: str | dict[str, object] | None = None,
-    search: Search = None,
+    search: dict[str, object] | None = None,
     out: str | None = None,
     workers: Workers = 2,
     retry_failed: bool = False,

@@ -14,6 +14,7 @@ from pydantic import create_model
 
 from autoopt.errors import AutooptError
 from autoopt.spec import load_dag
+from autoopt.spec.search import SearchFields
 from autoopt.spec.zoo import ZooSpec, load_zoo
 
 if TYPE_CHECKING:
@@ -54,8 +55,11 @@ def without_other_fields(form: ParameterSchema) -> ParameterSchema:
     """The form with which the server also refuses fields that it does not have, such as misspelt ones."""
     from prefect.utilities.callables import ParameterSchema
 
+    document = form.model_dump(exclude_unset=True)
+    if "search" in form.properties:
+        document["properties"]["search"]["propertyNames"] = {"enum": [*SearchFields.model_fields]}
     closed_form = create_model("ClosedForm", __base__=ParameterSchema, additionalProperties=(bool, ...))
-    return closed_form.model_validate({**form.model_dump(exclude_unset=True), "additionalProperties": False})
+    return closed_form.model_validate({**document, "additionalProperties": False})
 
 
 def _without_none(field: Property) -> Property:

@@ -64,7 +64,7 @@ def test_a_night_is_refused_in_the_words_of_its_form(values: dict[str, object], 
 def test_a_search_is_refused_for_a_field_that_it_does_not_have() -> None:
     schema = parameter_schema(optimize_model)
     schema.properties = with_choices(schema.properties, {})
-    document = schema.model_dump_for_openapi()
+    document = without_other_fields(schema).model_dump(exclude_unset=True)
     validate({"dag": "dag.yaml", "search": {"sampler": "tpe"}}, document, raise_on_error=True)
     with pytest.raises(ValidationError, match=r"Validation failed for field 'search'.*'trails' is not one of"):
         validate({"dag": "dag.yaml", "search": {"trails": 3}}, document, raise_on_error=True)

@@ -7,16 +7,9 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from autoopt.spec.search import SearchFields
-
 Trials: TypeAlias = Annotated[int, Field(ge=1)] | None
 Minutes: TypeAlias = Annotated[float, Field(gt=0)] | None
 Workers: TypeAlias = Annotated[int, Field(ge=1)]
-Search: TypeAlias = (
-    Annotated[dict[str, object], Field(json_schema_extra={"propertyNames": {"enum": [*SearchFields.model_fields]}})]
-    | None
-)
-"""Fields of a DAG's `search` section."""
 
 
 def in_form_words(text: str) -> str:
