@@ -45,6 +45,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "conv_affine_folding": "autoopt.passes.fusion.weight_folding:ConvAffineFolding",
     "hard_sigmoid_fusion": "autoopt.passes.fusion.activation:HardSigmoidFusion",
     "pad_folding": "autoopt.passes.fusion.weight_folding:PadFolding",
+    "split_skip_normalization": "autoopt.passes.fusion.residual:SplitSkipNormalization",
     "split_fused_layers": "autoopt.passes.fusion.fused_layers:SplitFusedLayers",
     "stft_to_conv": "autoopt.passes.fusion.spectrum:StftToConv",
     "matmul_add_gemm": "autoopt.passes.fusion.weight_folding:MatMulAddGemm",

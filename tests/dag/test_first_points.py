@@ -29,7 +29,7 @@ def test_all_preparation_comes_before_each_kind_of_quantization() -> None:
     assert everything["op_types"] == []
     assert layers["op_types"] == ["Conv", "Gemm", "MatMul"]
     assert everything["activation_type"] == layers["activation_type"] == "QUInt8"
-    assert "names -> simplify -> fuse -> dynamic" in first(TRANSFORMER)
+    assert "names -> simplify -> fuse -> dynamic -> residuals" in first(TRANSFORMER)
 
 
 def test_recurrent_layers_are_tried_at_run_time_before_they_stay_in_float() -> None:
@@ -40,7 +40,7 @@ def test_recurrent_layers_are_tried_at_run_time_before_they_stay_in_float() -> N
 def test_the_layers_of_a_model_with_attention_are_quantized_first() -> None:
     points = first(model("Conv", "MatMul", "Erf", "Add"))["names -> simplify -> static"]
     assert [values["op_types"] for values in points] == [["Conv", "Gemm", "MatMul"], []]
-    assert all(values["op_types"] for values in first(TRANSFORMER)["names -> simplify -> static"])
+    assert all(values["op_types"] for values in first(TRANSFORMER)["names -> simplify -> static -> residuals"])
 
 
 def test_products_meet_static_quantization_with_their_biases_and_outside_a_fused_attention() -> None:
@@ -49,8 +49,8 @@ def test_products_meet_static_quantization_with_their_biases_and_outside_a_fused
     for chain in plan.chains():
         for point in chain.prior:
             engines.setdefault(chain.name, set()).add(point["simplify"]["engine"])
-    assert engines["names -> simplify -> static"] == {"onnxsim"}
-    assert engines["names -> simplify -> fuse -> dynamic"] == {"onnxslim"}
+    assert engines["names -> simplify -> static -> residuals"] == {"onnxsim"}
+    assert engines["names -> simplify -> fuse -> dynamic -> residuals"] == {"onnxslim"}
     assert "names -> simplify -> fuse -> static" not in engines
 
 
@@ -117,7 +117,7 @@ def test_models_that_generate_text_start_with_fused_attention_and_few_bits() -> 
     points = [point["calibrated"] for chain in plan.chains() for point in chain.prior if "calibrated" in point]
     assert [point["sensitive_share"] for point in points] == [0.25, 0.0]
     weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
-    assert max(weights, key=weights.__getitem__) == "names -> simplify -> fuse"
+    assert max(weights, key=weights.__getitem__) == "names -> simplify -> fuse -> residuals"
     _, plan = proposed(model("MatMul", "Gather", "Softmax"))
     assert not any("calibrated" in chain.name for chain in plan.chains())
     assert not any("weights" in point for chain in plan.chains() for point in chain.prior)

@@ -32,6 +32,7 @@ ORDER = (
         "static_16bit",
         "static_w4",
         "weight_only_quantization",
+        "split_skip_normalization",
         "ort_graph_optimization",
         "session_tuning",
     ),

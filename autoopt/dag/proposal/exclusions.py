@@ -30,7 +30,7 @@ NEURAL_OPS: Final = DENSE_OPS | {"Conv", "ConvTranspose", "GRU", "RNN"}
 FUSABLE_OPS: Final = frozenset(
     ("Erf", "Gelu", "LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization")
 )
-FUSABLE_PARTS: Final = frozenset(("ReduceMean", "Sqrt", "MatMul"))
+NORMALIZATION_PARTS: Final = frozenset(("ReduceMean", "Sqrt"))
 """Layer normalization in parts."""
 PLAIN_OPS: Final = frozenset(("Conv", "Gemm", "MatMul", "Relu", "Flatten", "Identity", "Reshape"))
 LAYOUT_OPS: Final = frozenset(
@@ -142,6 +142,8 @@ def _text_ruled_out(node: str, model: Inspection, target: TargetSpec) -> str:
     match node:
         case "fuse" if not has_fusable_parts(model):
             text = "no attention, GELU or LayerNorm in this model"
+        case "residuals" if not has_normalization(model):
+            text = "no LayerNorm in this model"
         case "pads" if "Conv" not in model.ops:
             text = "no convolution in this model to absorb the padding"
         case "dynamic" if not model.ops & DENSE_OPS:
@@ -266,9 +268,15 @@ def has_fusable_parts(model: Inspection) -> bool:
     """True if the model has operators that transformer fusion may join: GELU, LayerNorm or attention."""
     has_keys = not model.ops.isdisjoint(("Transpose", "Einsum"))
     has_attention = has_keys and "Softmax" in model.ops and with_plain_forms(model.op_counts).get("MatMul", 0) > 2
-    # A layer normalization has two means; one without a mean comes at least twice in a transformer.
-    has_normalization = model.ops >= FUSABLE_PARTS and model.op_counts["ReduceMean"] > 1
-    return has_attention or has_normalization or not model.ops.isdisjoint(FUSABLE_OPS)
+    has_fusable_normalization = has_normalization(model) and "MatMul" in model.ops
+    return has_attention or has_fusable_normalization or not model.ops.isdisjoint(FUSABLE_OPS)
+
+
+def has_normalization(model: Inspection) -> bool:
+    """True if the model has layer normalization, as one operator or in parts."""
+    # In parts it has two means; one without a mean comes at least twice in a transformer.
+    in_parts = model.ops >= NORMALIZATION_PARTS and model.op_counts["ReduceMean"] > 1
+    return in_parts or any(op.endswith("LayerNormalization") for op in model.ops)
 
 
 def _lossy_ruled_out(template: Template, inputs: ProposalInputs, target: TargetSpec) -> Reason | None:

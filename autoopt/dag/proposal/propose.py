@@ -36,7 +36,7 @@ from autoopt.dag.proposal.first_points import (
     Places,
     first_points,
 )
-from autoopt.dag.proposal.precisions import CPU, CUDA, ProviderProfile, provider_profile
+from autoopt.dag.proposal.precisions import CPU, CUDA, Method, ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, Values, threaded_session
 from autoopt.json_codec import JsonValue
 from autoopt.model.inspection import Inspection
@@ -212,21 +212,30 @@ def _layout(
     if profile.fuses:
         stages.append(_Stage(("fuse",), skip=True))
     methods = profile.chosen(options.precision)
-    precision_nodes: dict[str, None] = {}
-    for method in methods.values():
-        precision_nodes.update(dict.fromkeys(method.nodes))
-    if "Conv" in inputs.inspection.ops and "static" in precision_nodes:
-        # Only static quantization makes convolutions faster.
-        precision_nodes = {"static": None, **precision_nodes}
-    if "weights" in precision_nodes and inputs.generates_text:
-        # Each token reads all weights, so few bits come first.
-        precision_nodes = {"weights": None, "calibrated": None, **precision_nodes}
+    precision_nodes = _precision_nodes(methods, inputs)
     floats_fit = inputs.floats_fit(target)
     if precision_nodes:
-        stages.append(_Stage(tuple(precision_nodes), skip="fp32" in methods and floats_fit))
+        stages.append(_Stage(precision_nodes, skip="fp32" in methods and floats_fit))
+    if target.execution_provider == CPU:
+        # Late: quantizers know additions, but not sums.
+        stages.append(_Stage(("residuals",)))
     if profile.fuses and floats_fit:
         stages.append(_Stage(("graph",), skip=True))
     return [*stages, _Stage(("session",), skip=True)]
+
+
+def _precision_nodes(methods: Mapping[str, Method], inputs: ProposalInputs) -> tuple[str, ...]:
+    """The alternatives of the stage of precisions, the most promising one first."""
+    nodes: dict[str, None] = {}
+    for method in methods.values():
+        nodes.update(dict.fromkeys(method.nodes))
+    if "Conv" in inputs.inspection.ops and "static" in nodes:
+        # Only static quantization makes convolutions faster.
+        nodes = {"static": None, **nodes}
+    if "weights" in nodes and inputs.generates_text:
+        # Each token reads all weights, so few bits come first.
+        nodes = {"weights": None, "calibrated": None, **nodes}
+    return tuple(nodes)
 
 
 def _preparation(inputs: ProposalInputs, target: TargetSpec) -> list[_Stage]:
