@@ -126,10 +126,16 @@ def trial_change(metric: str, result: TrialResult) -> str:
     return _named(metric, ratio_change(metric, result.ratios[metric]).removeprefix("speed "))
 
 
+def value_text(metric: str, values: Mapping[str, float]) -> str:
+    """The value of a metric in a table; empty if it was not measured."""
+    if metric not in values:
+        return ""
+    return figure_text(metric, values[metric], decimals=2)
+
+
 def metric_cells(metric: str, values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> dict[str, str]:
     """The cells of a table for a metric: its value, and for one that is compared by its ratio also the change."""
-    value = values.get(metric)
-    cells = {metric: "" if value is None else figure_text(metric, value, decimals=2)}
+    cells = {metric: value_text(metric, values)}
     if is_ratio_metric(metric):
         ratio = ratios.get(metric)
         cells[f"{metric} change"] = "" if ratio is None else ratio_change(metric, ratio)

@@ -98,7 +98,7 @@ def _controls(history: History) -> str:
         '<input type="search" id="only-model" aria-label="Filter models" placeholder="Filter models">',
         _choice("only-tag", "Tag", [("", "all tags"), *((tag, tag) for tag in tags)]),
         '<label><input type="checkbox" id="only-worse"> worse or flaky only</label>',
-        _choice("night-before", "Compare", [("", "compare"), *nights]),
+        "<br>" + _choice("night-before", "Compare", [("", "compare"), *nights]),
         _choice("night-after", "with", [("", "with"), *nights]),
     ]
     return f'<p class="screen" id="choose-models">{" ".join(fields)}</p><div id="compared"></div>'

@@ -8,20 +8,21 @@ from types import MappingProxyType
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate, headline_metrics, is_ratio_metric
+from autoopt.metrics import Estimate, headline_metrics
 from autoopt.report.bisection import remarks, sentence
-from autoopt.report.change import estimate_text, figure_text, ratio_change
+from autoopt.report.change import estimate_text, ratio_change, value_text
 from autoopt.report.figures import chain_text, is_quality, model_estimate
 from autoopt.report.formatting import first_names, metric_text, plural, short
 from autoopt.report.table import Table, markdown, write_lines, write_table
 from autoopt.report.verdict import gains
-from autoopt.results import MetricChange, ModelResult, SweepEntry, SweepResult
+from autoopt.results import MetricChange, SweepEntry, SweepResult
 from autoopt.results.sweep import OK
 
 MOST_LINES = 5
 """Largest number of regressions, and of causes, in a message."""
 MOST_REASON = 200
 """Longest reason of a failure in a message, in characters."""
+NO_REGRESSION = "no regression"
 
 
 def write_sweep(result: SweepResult, stream: TextIO) -> None:
@@ -101,7 +102,7 @@ def summary(result: SweepResult) -> list[str]:
     lines += _environment_lines(result)
     lines += _lines_on_models(result.models)
     if not result.regressions:
-        lines.append("no regression")
+        lines.append(NO_REGRESSION)
     elif result.accepted:
         lines.append("accepted: this sweep is the new baseline, regressions included")
     if OK not in counts:
@@ -161,7 +162,8 @@ def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyT
     changes = changes_table(result)
     if changes.rows:
         parts.append(markdown(changes))
-    return "\n\n".join([*parts, *map(one_line, summary(result))])
+    lines = [one_line(line) for line in summary(result) if line != NO_REGRESSION]  # the headline says so
+    return "\n\n".join([*parts, *lines])
 
 
 def _tables(result: SweepResult) -> list[Table]:
@@ -223,7 +225,7 @@ def _headline(result: SweepResult) -> str:
 
 
 def _markdown_models(result: SweepResult, pages: Mapping[str, str]) -> Table:
-    """The models with the verdict first: what a run gained, each metric with its value and its change.
+    """The models with the verdict first: what a run gained, then the values of the metrics.
 
     `pages` are the addresses of runs by their id.
     """
@@ -236,16 +238,6 @@ def _markdown_models(result: SweepResult, pages: Mapping[str, str]) -> Table:
             name = f"[{name}]({pages[entry.run]})"
         if entry.result is not None and best is not None:
             answer = ", ".join(gains(entry.result, best)) or chain_text(best)
-            cells = [_value_and_change(metric, best) for metric in metrics]
+            cells = [value_text(metric, best.metrics) or "-" for metric in metrics]
         rows.append((name, entry.compared.verdict, answer, *cells, entry.run[:12]))
     return Table(("model", "since last good", "result", *metrics, "run"), tuple(rows))
-
-
-def _value_and_change(metric: str, model: ModelResult) -> str:
-    """`2.31 ms, 3.6x faster (3.4 to 3.7)`; `-` if it was not measured."""
-    texts = []
-    if metric in model.metrics:
-        texts.append(figure_text(metric, model.metrics[metric], decimals=2))
-    if is_ratio_metric(metric) and metric in model.ratios:
-        texts.append(ratio_change(metric, model.ratios[metric]))
-    return ", ".join(texts) or "-"

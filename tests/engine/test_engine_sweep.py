@@ -340,7 +340,15 @@ def test_models_that_a_night_measured_on_a_busy_machine_are_measured_again(
     monkeypatch.setattr(MeasurementSummary, "busy", property(lambda summary: True))
     (folder / "zoo.yaml").write_text("name: nightly\ndag: dag.yaml\nmodels: [mlp]\n")
     notes: list[str] = []
-    observer = CallbackObserver(lambda event, **v: notes.append(v["text"]) if event == "note" else None)
+    ends: list[str] = []
+
+    def on_event(event: str, **values: Any) -> None:
+        if event == "note":
+            notes.append(values["text"])
+        if event in ("model_begins", "model_ends"):
+            ends.append(event)
+
+    observer = CallbackObserver(on_event)
     again = "mlp: measured again, because the machine was busy"
     sweep(folder, nightly=True, observer=observer)
     assert again not in notes, "a night without limit"
@@ -348,6 +356,7 @@ def test_models_that_a_night_measured_on_a_busy_machine_are_measured_again(
     night = sweep(folder, nightly=True, observer=observer)
     assert notes.count(again) == 1
     assert list(models(night)) == ["mlp"]
+    assert ends == ["model_begins", "model_ends"] * 3
 
 
 def test_models_that_vanish_are_missing_until_accepted_or_removed(folder: Path) -> None:

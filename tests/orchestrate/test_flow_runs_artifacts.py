@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.orchestrate.flow_runs.artifacts import result_markdown
+from autoopt.orchestrate.flow_runs.artifacts import result_artifacts, result_markdown
 from autoopt.results import ModelResult, RunResult
 from autoopt.results.measurement import MeasurementSummary
+from autoopt.store import open_store
 
 
 def model(chain: str, artifact: str, throughput: float) -> ModelResult:
@@ -27,8 +29,7 @@ def test_a_result_lists_the_best_model_and_the_front_with_the_runs_own_metrics()
         objectives=(Objective("throughput", "maximize"),),
         constraints=(Constraint("size", max_ratio=0.9),),
     )
-    sentence, table, links = result_markdown(result, "http://prefect/runs/1").split("\n\n")
-    assert sentence == "**2.0x higher throughput, 2.0x smaller.**"
+    table, links = result_markdown(result, "http://prefect/runs/1").split("\n\n")
     lines = table.splitlines()
     assert lines[0] == "| model | throughput | change | size | passes |"
     assert lines[3].startswith(f"| best {'b' * 8} | 2.00 items/s | 2.0x higher throughput |")
@@ -43,15 +44,18 @@ def test_a_result_names_its_caveats(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "- best aaaaaaaa: accuracy is not certain\n- the machine was busy" in text
 
 
-def test_a_result_without_a_model_says_so() -> None:
-    markdown = result_markdown(RunResult("1f2e", "nothing meets the constraints"))
-    assert markdown.startswith("**No model meets the constraints.**")
+def test_the_answer_stands_above_the_result(tmp_path: Path) -> None:
+    nothing = RunResult("1f2e", "nothing meets the constraints")
+    with open_store(None, tmp_path) as store:
+        artifact, *_ = result_artifacts(store, nothing, "cnn · dag", "")
+    assert (artifact.key, artifact.description) == ("result-cnn-dag", "No model meets the constraints.")
 
 
-def test_advice_names_the_fields_of_the_form() -> None:
+def test_advice_names_the_fields_of_the_form(tmp_path: Path) -> None:
     best = replace(model("a", "a" * 64, 2.0), measured=MeasurementSummary(rounds=3, disturbed_rounds=2))
     undecided = RunResult("1f2e", "finished", best=best, undecided="two are close", notes=("--data FILE decides",))
-    text = result_markdown(undecided)
-    assert "run the same deployment with `remeasure` undecided on a quieter machine" in text
-    assert "- `data` FILE decides" in text
-    assert "--" not in text.replace("---", "")
+    with open_store(None, tmp_path) as store:
+        artifact, *_ = result_artifacts(store, undecided, "cnn", "")
+    assert "run the same deployment with `remeasure` undecided on a quieter machine" in artifact.description
+    assert "- `data` FILE decides" in artifact.data
+    assert "--" not in artifact.data.replace("---", "")

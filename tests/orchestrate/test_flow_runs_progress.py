@@ -45,7 +45,8 @@ def finished(best: bool = True) -> SweepEntry:
 def test_a_finished_model_shows_its_objectives_and_its_size() -> None:
     row = entry_row(finished())
     assert (row["model"], row["state"], row["since last good"]) == ("cnn", "ok", "better")
-    assert (row["throughput change"], row["size change"]) == ("2.0x higher throughput", "2.0x smaller")
+    assert row["result"] == "2.0x higher throughput, 2.0x smaller"
+    assert row["throughput"] == "20.0 items/s"
     assert row["artifact"] == "b" * 12
     assert "latency_p50" not in row
 
@@ -68,3 +69,15 @@ def test_a_sweep_shows_each_model_from_waiting_to_finished(monkeypatch: pytest.M
     table.on_model_start("unknown")
     table.on_model_end(finished())
     assert states == [["waiting", "waiting"], ["running", "waiting"], ["ok", "waiting"]]
+
+
+def test_a_model_that_is_measured_again_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+    monkeypatch.setattr(Progress, "show", lambda progress, percent: shares.append(percent))
+    monkeypatch.setattr("autoopt.orchestrate.flow_runs.progress.create_table_artifact", lambda **fields: None)
+    sweep = SweepProgress("night")
+    sweep.on_sweep_start(["cnn"])
+    for _ in range(2):
+        sweep.on_model_start("cnn")
+        sweep.on_model_end(finished())
+    assert shares[-1] == max(shares) == 100.0

@@ -34,12 +34,14 @@ def test_a_run_logs_notes_the_source_and_its_trials(logger: logging.Logger, capl
     log = RunLog(logger)
     log.on_note("searching 2 configurations\nin 1 chain")
     log.on_search_start((Objective("size", "minimize"),), (Constraint("accuracy", max_drop=0.01),), 40, 600.0)
-    log.on_baseline({"size": Estimate.exact(2000.0), "latency_p50": Estimate.exact(1.0)})
+    log.on_baseline(
+        {"size": Estimate.exact(2000.0), "accuracy": Estimate.exact(0.995), "latency_p50": Estimate.exact(1.0)}
+    )
     log.on_trial_end(FAILED, None)
     log.on_trial_end(GOOD, None)
     assert caplog.record_tuples == [
         ("test", logging.INFO, "searching 2 configurations in 1 chain"),
-        ("test", logging.INFO, "source model: size 2 kB"),
+        ("test", logging.INFO, "source model: size 2 kB, accuracy 99.5 %"),
         ("test", logging.ERROR, f"1/40: trial 3:   failed: {CAUSE}  tidy -> weak(size=4)"),
         ("test", logging.INFO, "2/40: trial 4:   2.0x smaller                 tidy"),
     ]

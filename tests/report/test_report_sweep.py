@@ -42,6 +42,9 @@ def test_text_html_and_markdown_show_the_same() -> None:
         assert "regressions: " in shown.lower()
     assert "<b>" not in html.replace("&lt;b&gt;", "")
     assert "<b>\\|" in markdown
+    assert "| 0.6000 ms |" in markdown
+    calm = sweep_markdown(replace(SWEEP, models=(replace(ENTRY, compared=EntryComparison("same")),), regressions=()))
+    assert calm.lower().count("no regression") == 1
 
 
 def test_a_row_shows_the_status_and_the_best_model() -> None:

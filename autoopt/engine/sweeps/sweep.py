@@ -166,6 +166,7 @@ class Sweep:
                 self._request.observer.on_note(f"{entry.name}: measured again, because the machine was busy")
                 again = self._run_model(runner, items[entry.name], dags[entry.name], earlier[entry.name])
                 repeated[entry.name] = replace(again, seconds=entry.seconds + again.seconds)
+                self._request.observer.on_model_end(repeated[entry.name])
         return [repeated.get(entry.name, entry) for entry in entries]
 
     def _finish(

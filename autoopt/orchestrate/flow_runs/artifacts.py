@@ -80,17 +80,17 @@ def chain_artifacts(store: Store, run: str, chain: str, *names: str, plots: bool
 
 def result_artifacts(store: Store, result: RunResult, name: str, page: str) -> Iterator[Artifact]:
     """The result of a run: its answer and front, the best so far, and the trade-off; `page`: of the flow run."""
-    description = in_form_words(verdict(result))
-    yield Artifact(artifact_key("result", name), "markdown", result_markdown(result, page), description)
+    answer = one_line(in_form_words(verdict(result)))  # pages show the description above the text
+    yield Artifact(artifact_key("result", name), "markdown", result_markdown(result, page), answer)
     yield from _plots(result, finished_trials(store, result.run), (name,))
 
 
 def result_markdown(result: RunResult, page: str = "") -> str:
-    """A run's answer in a sentence, its models with the run's own metrics, caveats, and where there is more.
+    """The models of a run with the run's own metrics, caveats, and where there is more.
 
     `page` is the address of the flow run.
     """
-    parts = [f"**{one_line(in_form_words(verdict(result)))}**"]
+    parts = []
     for table in run_tables(result):
         if len(result.targets) > 1:
             parts.append(f"*{table.title}*")

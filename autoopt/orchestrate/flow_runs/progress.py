@@ -17,7 +17,7 @@ from autoopt.metrics import headline_metrics
 from autoopt.observer import Observer
 from autoopt.orchestrate.flow_runs.naming import artifact_key
 from autoopt.orchestrate.server.outages import best_effort, client_retries
-from autoopt.report.change import metric_cells
+from autoopt.report.change import value_text
 from autoopt.report.formatting import plural
 from autoopt.report.verdict import gains
 from autoopt.results import SweepEntry, Trial
@@ -70,7 +70,7 @@ class SweepProgress(Observer):
         self._progress = Progress("", "")
         self._table: UUID | None = None
         self._updated = 0.0
-        self._finished = 0
+        self._finished: set[str] = set()
 
     def on_sweep_start(self, models: Sequence[str]) -> None:
         self._rows = {name: {"model": name, "state": "waiting"} for name in models}
@@ -84,16 +84,16 @@ class SweepProgress(Observer):
 
     def on_model_end(self, entry: SweepEntry) -> None:
         self._rows[entry.name] = entry_row(entry)
-        self._finished += 1
+        self._finished.add(entry.name)
         self._update()
 
     @best_effort
     def _update(self) -> None:
-        complete = self._finished == len(self._rows)
+        complete = len(self._finished) == len(self._rows)
         if not complete and time.monotonic() - self._updated < UPDATE_SECONDS:
             return
         self._updated = time.monotonic()
-        self._progress.show(100.0 * self._finished / max(1, len(self._rows)))
+        self._progress.show(100.0 * len(self._finished) / max(1, len(self._rows)))
         rows = list(self._rows.values())
         if self._table is None:
             description = f"{plural(len(rows), 'model')} of the sweep; show one with `autoopt best RUN`"
@@ -117,7 +117,7 @@ def entry_row(entry: SweepEntry) -> Row:
         if result is not None:
             row["result"] = ", ".join(gains(result, best))
             for metric in dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]):
-                row |= metric_cells(metric, best.metrics, best.ratios)
+                row[metric] = value_text(metric, best.metrics)
     row["run"] = entry.run
     row["artifact"] = artifact
     row["reason"] = one_line(entry.reason)

@@ -11,8 +11,9 @@ from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
 from autoopt.orchestrate.flow_runs.fields import in_form_words
 from autoopt.outcome import Outcome
+from autoopt.report.change import figure_text
 from autoopt.report.displays import failure_line, trial_line
-from autoopt.report.formatting import metric_text, params_text
+from autoopt.report.formatting import params_text
 from autoopt.report.run import caveats
 from autoopt.report.steps import steps_text
 from autoopt.report.verdict import verdict
@@ -79,7 +80,7 @@ class RunLog(NoteLog):
 
     def on_baseline(self, metrics: Mapping[str, Estimate]) -> None:
         names = dict.fromkeys((*self._metrics, "size"))
-        figures = [f"{name} {metric_text(name, metrics[name].value)}" for name in names if name in metrics]
+        figures = [f"{name} {figure_text(name, metrics[name].value)}" for name in names if name in metrics]
         self._logger.info(f"source model: {', '.join(figures)}")
 
     def on_trial_end(self, trial: Trial, best: float | None) -> None:

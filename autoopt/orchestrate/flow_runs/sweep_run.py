@@ -177,8 +177,9 @@ def _search_in_subflow(pages: dict[str, str], session: Session) -> RunResult:
 
 @best_effort
 def _show(zoo: str, markdown: str) -> None:
-    key = artifact_key("sweep", zoo)
-    create_markdown_artifact(key=key, markdown=markdown, description="The sweep and its changes")
+    """Show a sweep; pages show the description, here the sentence with which the text begins, above the rest."""
+    headline, _, rest = markdown.partition("\n\n")
+    create_markdown_artifact(key=artifact_key("sweep", zoo), markdown=rest, description=headline.strip("*"))
 
 
 @best_effort
