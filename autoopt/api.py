@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from autoopt.data.in_memory import Data, data_file
 from autoopt.engine.inputs.request import Remeasure, RunRequest
@@ -33,9 +33,11 @@ from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import HostSpec
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.leases import end_run
-from autoopt.stored_runs import Run
 from autoopt.workers.gate import notices_to
 from autoopt.workers.hosts import Host
+
+if TYPE_CHECKING:
+    from autoopt.stored_runs import Run
 
 Engine = Literal["prefect", "inline"]
 Config: TypeAlias = str | Path | Mapping[str, object]
@@ -114,6 +116,8 @@ def run(
         SystemFailure: the machine, the database or Prefect failed.
         TypeError: an option that does not exist.
     """
+    from autoopt.stored_runs import Run  # with tables and charts, which the command does not need
+
     _check_names(options)
     home, db_url = options.get("home"), options.get("db_url")
     folder = home or settings().home
@@ -184,6 +188,8 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
     Raises:
         InputError: there is no such run, it has finished, or its inputs have changed.
     """
+    from autoopt.stored_runs import Run
+
     if listener is not None:
         observer = CallbackObserver(listener)
     with open_store(home=home) as store:

@@ -157,15 +157,19 @@ def run(  # noqa: PLR0913  options of the command
         # Workers import their modules while this process imports its own.
         start_ahead(WARM)
     from autoopt.cli.logs import is_verbose
-    from autoopt.observer import ObserverGroup
-    from autoopt.report.profile import Profile
+    from autoopt.observer import Observer, ObserverGroup
     from autoopt.report.progress import Progress
 
     search_fields, proposal_options = search.fields(), proposal.options()
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {without_passwords(model or ' '.join(dag))}")
-            work = Profile()
+            observer: Observer = progress
+            if profile:
+                from autoopt.report.profile import Profile
+
+                work = Profile()
+                observer = ObserverGroup(progress, work)
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
             from autoopt.engine.inputs.request import RunRequest
@@ -192,7 +196,7 @@ def run(  # noqa: PLR0913  options of the command
                 fresh=fresh,
                 remeasure=remeasure,
                 proposal_options=proposal_options,
-                observer=ObserverGroup(progress, work) if profile else progress,
+                observer=observer,
                 out=out,
                 command=command,
             )

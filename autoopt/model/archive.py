@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
@@ -36,6 +34,10 @@ def unpack(payload: JsonObject) -> dict[str, JsonValue]:
     Raises:
         InputError: not an archive, a name that leads out of it, or more bytes than its size allows.
     """
+    # Imported late, because every run asks `is_archive`.
+    import tarfile
+    import zipfile
+
     source, dest = Path(str(payload["source"])), Path(str(payload["dest"]))
     remaining = max(FLOOR, RATIO * source.stat().st_size)
     models = []
@@ -70,12 +72,16 @@ def _copy(body: IO[bytes], target: Path, limit: int, source: Path) -> int:
 def _members(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield names and contents of the regular files in an archive."""
     if source.name.lower().endswith(".zip"):
+        import zipfile
+
         with zipfile.ZipFile(source) as archive:
             for item in archive.infolist():
                 if not item.is_dir():
                     with archive.open(item) as body:
                         yield item.filename, body
         return
+    import tarfile
+
     with tarfile.open(source) as tar:
         for member in tar:
             content = tar.extractfile(member) if member.isreg() else None

@@ -15,9 +15,7 @@ from autoopt.search.points import total_points
 from autoopt.search.samplers.allocation import ALLOCATIONS, round_robin
 from autoopt.search.samplers.base import CreateSampler, Sampler, SamplerInputs
 from autoopt.search.samplers.grouped import GroupedSampler
-from autoopt.search.samplers.nested import NestedSampler
 from autoopt.search.samplers.per_chain import PerChainSampler
-from autoopt.search.samplers.staged import StagedSampler
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
 from autoopt.spec.samplers import find_sampler
@@ -133,6 +131,8 @@ class _ChainSamplers:
         stage_budget = max(1, budget // len(stage_list))
         if len(stage_list) == 1:
             return self._together(budget, stage_list[0].inner, [chain])
+        from autoopt.search.samplers.staged import StagedSampler
+
         return StagedSampler(
             chain,
             [(stage.nodes, partial(self._together, stage_budget, stage.inner)) for stage in stage_list],
@@ -160,6 +160,8 @@ class _ChainSamplers:
         return _leaf_sampler(replace(self.inputs, chains=(chain,), budget=chain.space.count))
 
     def _nested(self, budget: int, groups: Groups, chain: ChainSpace) -> Sampler:
+        from autoopt.search.samplers.nested import NestedSampler
+
         level = partial(self._together, budget, ())
         return NestedSampler(chain, groups, level, budget=budget, objectives=self.inputs.objectives)
 

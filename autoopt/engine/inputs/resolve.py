@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos, read_dag
-from autoopt.dag.proposal.narrowing import narrowing_of
-from autoopt.dag.proposal.propose import propose
 from autoopt.data.config import map_texts
 from autoopt.data.decoder import decoder_of, decodes
 from autoopt.data.description import DataDescription
@@ -325,6 +323,10 @@ def _plan(
     if not names_model(request.dag):
         host_passes = partial(resources.hosts.passes_of, accelerator=sources.accelerator)
         return spec, compile_plan(spec, infos, facts, host_passes=host_passes), custom
+    # Imported late, because most runs have a DAG.
+    from autoopt.dag.proposal.narrowing import narrowing_of
+    from autoopt.dag.proposal.propose import propose
+
     options = machine_options(request.proposal_options)
     narrowing = narrowing_of(sources.inspection, data_facts.descriptions, data_facts.fed_back, data_facts.batch_size)
     inputs = proposal_inputs(

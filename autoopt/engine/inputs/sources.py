@@ -10,7 +10,6 @@ from typing import Any
 from autoopt.data import DataConfig
 from autoopt.data.description import DataDescription
 from autoopt.data.digest import digest as digest_data
-from autoopt.engine.inputs.conversion import convert
 from autoopt.engine.work.calls import first_call
 from autoopt.engine.work.environment import versions
 from autoopt.engine.work.hosts import Runtime
@@ -56,6 +55,9 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     where = shown_source(name)
     source = _located(resources, name, where)
     if is_convertible(source):
+        # Imported late: it needs the modules of passes, and few models are converted.
+        from autoopt.engine.inputs.conversion import convert
+
         digest = convert(resources, where, Path(source))
     else:
         digest = _known(resources, source) or _copy(resources, source, where)

@@ -8,7 +8,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.work.environment import cpu
 from autoopt.model.fetch import url_name
@@ -17,6 +16,7 @@ from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.store import Store, open_store, store_exists
 
 if TYPE_CHECKING:
+    from autoopt.dag.proposal.exclusions import ProposalInputs
     from autoopt.data.description import DataDescription
 
 
@@ -59,6 +59,8 @@ def proposal_inputs(
     narrowing: Narrowing,
 ) -> ProposalInputs:
     """The facts that a proposal rests on; `description` describes the evaluation data, None without data."""
+    from autoopt.dag.proposal.exclusions import ProposalInputs
+
     if proposal_options.keep_signature:
         narrowing = Narrowing()
     return ProposalInputs(

@@ -49,7 +49,10 @@ def is_among(column: Column[str], values: Sequence[str]) -> ColumnElement[bool]:
 
 def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
     """Insert a row unless a row with its key exists; True if it was inserted."""
-    return _is_inserted(connection, _InsertIfAbsent(table).values(dict(values)).inline(), {})
+    # As parameters, because SQLAlchemy takes longer to build a statement from values than the database to execute it.
+    row = {name: value for name, value in values.items() if not isinstance(value, ColumnElement)}
+    computed = {name: value for name, value in values.items() if name not in row}
+    return _is_inserted(connection, _InsertIfAbsent(table).values(computed).inline(), row)
 
 
 class RowInsert:
