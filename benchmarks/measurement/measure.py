@@ -7,20 +7,22 @@ Cases are made-up models of known ratios (`known_ratios.py`) in four sizes, and 
 `model.onnx` and `evaluation.npz`, whose candidates are session options, graph optimizations and int8 models.
 For every case:
 1. on the quiet machine a run makes all candidates, and `interleaved_loop.py`, which shares no code with autoopt,
-   measures the ratio of each in several processes: their median is the truth. With `--truth each` it does so before
-   every run, for models on several threads, whose ratios change with the state of the host;
+   measures the ratio of each several times in new processes: their median is the truth. With `--truth each` it does so
+   before and after every run, for models on several threads, whose ratios change with the state of the host;
 2. at every level, other processes burn CPU, stream memory or come in bursts, and runs with a seed of their own measure
    everything anew.
 
 FILE is written after each run. `--table FILE` draws the table of README.md from it. Runs count as right if the choice
 is the true one or within 3 % of it. The table counts answers of `source` although a gain of 10 % is there, choices of a
-slower model, and intervals that hold the truth.
+slower model, and intervals that hold the truth; `steady` are the runs of them around which the host did not change: the
+source's time by 10 % at most, the ratio by 3 %.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -59,6 +61,12 @@ LOADS = {
         "    time.sleep(random.expovariate(5))"
     ),
 }
+THREADS = {
+    "one": "",
+    "the runtime's default": ", several threads",
+    "the same without precedence": ", several threads, no precedence",
+}
+"""Ends of the names of cases by their row of the table."""
 ZOO_DAG: dict[str, Any] = {
     "passes": {
         "basic": {"pass": "session_tuning", "params": {"graph_optimization_level": "basic"}},
@@ -99,8 +107,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--levels", default="quiet,one,two,four,eight", help="or others: beside whatever runs")
     parser.add_argument("--cases", default="", help="parts of the names of cases")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each case at each level")
-    parser.add_argument("--truth", choices=["once", "each"], default="once", help="for each case, or before each run")
+    parser.add_argument("--truth", choices=["once", "each"], default="once", help="for each case, or around each run")
     parser.add_argument("--real-time", action="store_true", help="the loop goes before other programs (needs root)")
+    parser.add_argument("--no-precedence", action="store_true", help="runs do not go before other programs")
     parser.add_argument("--processes", type=int, default=5, help="processes of the plain loop")
     parser.add_argument("--loop", type=float, default=5.0, help="seconds of the plain loop in each process")
     parser.add_argument("--results", default="", help="results of earlier calls in it are kept")
@@ -137,21 +146,27 @@ def _cases(args: argparse.Namespace, work: Path) -> Iterator[Case]:
 def _measure(case: Case, work: Path, args: argparse.Namespace, results: Path) -> None:
     known = json.loads(results.read_text()) if results.exists() else {}
     name = case.name if args.threads == 1 else f"{case.name}, several threads"
+    name += ", no precedence" if args.no_precedence else ""
     entry = known.setdefault(name, {"threads": args.threads, "runs": []})
     if "truth" not in entry or not work.exists():
         _run(case, work, {"seconds": 0.1, "rounds": 0})
         entry["truth"] = _truth(case, work, args)
         _write(results, known)
+    before = _truth(case, work, args) if args.truth == "each" else entry["truth"]
     for level in args.levels.split(","):
         for _ in range(args.repeat):
             number = sum(run["level"] == level for run in entry["runs"])
             seed = 100_000 * (1 + list(LEVELS).index(level)) + 100 * number
-            truth = _truth(case, work, args) if args.truth == "each" else None
             with _load(level):
                 began = time.monotonic()
-                result = _run(case, work, {"seed": seed})
+                result = _run(case, work, {"seed": seed, "precedence": not args.no_precedence})
                 seconds = time.monotonic() - began
-            entry["runs"].append({**_answer(result, level, seconds), "truth": truth})
+            run = _answer(result, level, seconds)
+            if args.truth == "each":
+                after = _truth(case, work, args)
+                run |= {"truth": _middle(before, after), "steady": _is_steady(before, after, run)}
+                before = after
+            entry["runs"].append(run)
             print(name, json.dumps(entry["runs"][-1]), flush=True)
             _write(results, known)
 
@@ -177,7 +192,7 @@ def _run(case: Case, work: Path, measurement: dict[str, Any]) -> RunResult:
 
 
 def _truth(case: Case, work: Path, args: argparse.Namespace) -> dict[str, float]:
-    """The ratio of each candidate by chain, from the plain loop."""
+    """The ratio of each candidate by chain from the plain loop, and the source's time in ms as `source_ms`."""
     with open_store(home=work) as store:
         (run, *_) = store.runs.all(status="finished")
         names = {chain.id: chain.name for chain in store.runs.chains(run.id)}
@@ -191,14 +206,27 @@ def _truth(case: Case, work: Path, args: argparse.Namespace) -> dict[str, float]
     job = {"models": models, "data": None if case.data is None else str(case.data)}
     job.update(seconds=args.loop, threads=args.threads, real_time=args.real_time)
     path = work / "job.json"
-    ratios = []
+    results = []
     for seed in range(args.processes):
         path.write_text(json.dumps({**job, "seed": seed}))
         command = [sys.executable, str(HERE / "interleaved_loop.py"), str(path)]
-        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        ratios.append(json.loads(output)["ratios"])
-    medians = [statistics.median(values) for values in zip(*ratios, strict=True)]
-    return dict(zip(chains, medians, strict=False))
+        output = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        results.append([*output["ratios"], output["source_ms"]])
+    medians = [statistics.median(values) for values in zip(*results, strict=True)]
+    return dict(zip([*chains, "source_ms"], medians, strict=True))
+
+
+def _middle(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    """The truth of a run between two loops."""
+    return {name: math.sqrt(before[name] * after[name]) for name in before}
+
+
+def _is_steady(before: dict[str, float], after: dict[str, float], run: dict[str, Any]) -> bool:
+    """Tell if the host was the same before, during and after a run."""
+    chosen = run["chosen"]
+    same_ratio = chosen == "source" or abs(math.log(after[chosen] / before[chosen])) <= 0.03
+    times = [before["source_ms"], after["source_ms"], run["source_ms"]]
+    return same_ratio and max(times) <= 1.1 * min(times)
 
 
 def _answer(result: RunResult, level: str, seconds: float) -> dict[str, Any]:
@@ -209,6 +237,7 @@ def _answer(result: RunResult, level: str, seconds: float) -> dict[str, Any]:
         "level": level,
         "chosen": result.best.chain,
         "interval": [round(ratio.value, 4), round(ratio.low, 4), round(ratio.high, 4)],
+        "source_ms": result.baseline.metrics["latency_p50"],
         "undecided": result.undecided,
         "seconds": round(seconds, 2),
         "phases": dict(result.seconds),
@@ -218,7 +247,7 @@ def _answer(result: RunResult, level: str, seconds: float) -> dict[str, Any]:
 def _judge(run: dict[str, Any], truth: dict[str, float]) -> dict[str, Any]:
     """A run with the verdicts that the table counts."""
     is_source = run["chosen"] == "source"
-    best_truth = min(1.0, *truth.values())
+    best_truth = min(1.0, *(value for chain, value in truth.items() if chain != "source_ms"))
     chosen = 1.0 if is_source else truth[run["chosen"]]
     value, low, high = run["interval"]
     return {
@@ -253,13 +282,15 @@ def _draw(known: dict[str, Any]) -> None:
         "`source` in spite of 10 %",
         "slower",
         "truth inside",
+        "where steady",
         "half-width",
         "undecided",
         "time",
     ]
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-    for title, several in (("one", False), ("the runtime's default", True)):
-        cases = {name: entry for name, entry in known.items() if (entry["threads"] != 1) == several}
+    for title, suffix in THREADS.items():
+        names = [name for name in known if name.endswith(suffix) and (suffix or ", several threads" not in name)]
+        cases = {name: known[name] for name in names}
         lines += [f"| {title} | {row}" for row in _rows(cases)]
     page = HERE / "README.md"
     page.write_text(f"{page.read_text().split(MARK)[0].rstrip()}\n\n{MARK}\n\n" + "\n".join(lines) + "\n")
@@ -275,12 +306,14 @@ def _rows(known: dict[str, Any]) -> Iterator[str]:
         if not rows:
             continue
         chosen = [row for row in rows if row["chosen"] != "source"]
+        steady = [row for row in chosen if row.get("steady", True)]
         widths = [row["half_width"] for row in chosen]
         times = [seconds / quiet[name] for name, seconds in _median_by_case(known, level).items() if name in quiet]
         yield (
             f"{level} | {len(rows)} | {_count(rows, 'right')} | {_count(rows, 'missed')} | "
             f"{_count(rows, 'slower')} | "
-            f"{_count(chosen, 'inside')} of {len(chosen)} | {_percent(widths)} | "
+            f"{_count(chosen, 'inside')} of {len(chosen)} | {_count(steady, 'inside')} of {len(steady)} | "
+            f"{_percent(widths)} | "
             f"{sum(bool(row['undecided']) for row in rows)} | {_times(times)} |"
         )
 

@@ -83,6 +83,26 @@ def test_the_calling_thread_and_those_of_the_runtime_have_it_while_it_lasts(requ
 
 
 @allowed
+@pytest.mark.skipif(core_count() < 2, reason="one core")
+def test_the_calling_thread_leaves_the_cores_of_bound_threads(request_of_two: MeasureRequest) -> None:
+    cores = os.sched_getaffinity(0)
+    session = make_session(request_of_two.candidate.path, threads=2)
+    own = {thread.native_id for thread in threading.enumerate()}
+    helpers = {int(name) for name in os.listdir("/proc/self/task")} - own
+    precedence = Precedence(active=True)
+    with precedence.until_the_end():
+        for helper in helpers:
+            os.sched_setaffinity(helper, {max(cores)})
+        precedence.include_helpers()
+        with precedence.of_this_thread():
+            assert os.sched_getaffinity(0) == cores - {max(cores)}
+        assert os.sched_getaffinity(0) == cores
+    for helper in helpers:  # of which some are not the session's
+        os.sched_setaffinity(helper, cores)
+    del session
+
+
+@allowed
 def test_a_fork_keeps_its_main_thread_out() -> None:
     child = os.fork()
     if child == 0:

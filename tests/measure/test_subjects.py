@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from fake_machine import Machine
 
-from autoopt.measure.latency.subjects import BLOCK, LARGEST_BLOCK, LEAD, Subject, statistic
+from autoopt.measure.latency.subjects import (
+    BLOCK,
+    LARGEST_BLOCK,
+    LEAD,
+    LEAD_ON_SEVERAL_THREADS,
+    Subject,
+    lead_of,
+    statistic,
+)
 
 
-def timed(machine: Machine, microseconds: float) -> tuple[int, int]:
+def timed(machine: Machine, microseconds: float, threads: int = 1) -> tuple[int, int]:
     """Time a block. Returns the number of its inferences, and of those before them."""
     calls = 0
     make = machine.model(microseconds, noise=0)
@@ -24,7 +32,7 @@ def timed(machine: Machine, microseconds: float) -> tuple[int, int]:
 
         return count
 
-    subject = Subject(counting)
+    subject = Subject(counting, lead_of(threads))
     subject.add_replica(limit_ns=1e9)
     before = calls
     count = len(subject.time_block(0).wall)
@@ -57,6 +65,7 @@ def test_a_block_is_short_but_has_two_inferences_where_they_are(
 
 def test_a_block_starts_with_a_lead_in(machine: Machine) -> None:
     assert timed(machine, 100) == (BLOCK // 100_000, LEAD // 100_000 + 1)
+    assert timed(machine, 100, threads=2) == (BLOCK // 100_000, LEAD_ON_SEVERAL_THREADS // 100_000 + 1)
 
 
 @pytest.mark.parametrize(("microseconds", "lead_in"), [(1000, 2), (20_000, 2), (30_000, 1), (300_000, 0)])

@@ -25,9 +25,9 @@ from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import measure_in_turns
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
-from autoopt.measure.latency.precedence import Precedence
+from autoopt.measure.latency.precedence import Precedence, thread_count
 from autoopt.measure.latency.results import results
-from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.subjects import Subject, lead_of
 from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
@@ -197,7 +197,7 @@ def _subject(request: MeasureRequest, data: DataSet, make: MakeCall, model: Mode
         prompt = batch(runner, data, number, request.settings.batch_size)
         return make(runner, prompt, request.settings.new_tokens)
 
-    return Subject(open_call)
+    return Subject(open_call, lead_of(thread_count(request, model)))
 
 
 def _steps(runner: ModelRunner, prompt: Feed, count: int) -> Call:

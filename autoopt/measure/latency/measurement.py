@@ -19,7 +19,7 @@ from autoopt.measure.latency.comparison import Comparison, shared_variance
 from autoopt.measure.latency.machine import Load, Reading
 from autoopt.measure.latency.pairs import Pair, disturbed_share, preempted_share
 from autoopt.measure.latency.precedence import Precedence
-from autoopt.measure.latency.subjects import LEAD, LEAD_LONG, Subject, SubjectOf
+from autoopt.measure.latency.subjects import LEAD_LONG, Subject, SubjectOf
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import NORMAL
@@ -128,7 +128,7 @@ class Measurement:
             first = subject.replicas[0]
             session_ns += subject.opening_ns
             warm_up_ns += first.warm.calls * first.warm.time
-            round_ns += float(first.blocks[0].sum()) + max(LEAD, min(2 * first.warm.time, LEAD_LONG))
+            round_ns += float(first.blocks[0].sum()) + max(subject.lead_ns, min(2 * first.warm.time, LEAD_LONG))
         remaining_ns = max(0.0, self.settings.seconds - elapsed) * 1e9
         by_rounds = 1 + remaining_ns / (FEWEST_PAIRS * round_ns)
         if self.brief:

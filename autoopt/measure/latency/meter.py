@@ -25,9 +25,9 @@ from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import Measurement, measure_in_turns
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.open_sessions import OpenSessions
-from autoopt.measure.latency.precedence import Precedence
+from autoopt.measure.latency.precedence import Precedence, thread_count
 from autoopt.measure.latency.results import results
-from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.subjects import Subject, lead_of
 from autoopt.measure.latency.throughput import Throughput, compare_throughput
 from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, MeasureRequest
@@ -183,7 +183,7 @@ def subject_of(request: MeasureRequest, data: DataSet, model: ModelFile) -> Subj
         own_feed = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in feed.items()}
         return caller(runner.session, own_feed, options)
 
-    return Subject(make)
+    return Subject(make, lead_of(thread_count(request, model)))
 
 
 def _throughput_table(request: MeasureRequest, comparison: Comparison, seconds: float) -> Table:

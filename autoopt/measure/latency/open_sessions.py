@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from autoopt.measure.latency.subjects import MakeReplica, Replica, Subject, SubjectOf
+from autoopt.measure.latency.subjects import Replica, Subject, SubjectOf
 from autoopt.measure.request import MeasureRequest
 from autoopt.metrics import START_UP
 from autoopt.model.candidate import digest_json
@@ -24,9 +24,9 @@ LARGEST: Final = 256 << 20
 class ReusedSubject(Subject):
     """A model whose sessions are open already, as far as there are any."""
 
-    def __init__(self, make: MakeReplica, opened: list[Replica]) -> None:
-        """Take sessions from `opened`, and add those that open."""
-        super().__init__(make)
+    def __init__(self, subject: Subject, opened: list[Replica]) -> None:
+        """Take sessions of `subject` from `opened`, and add those that open."""
+        super().__init__(subject.make, subject.lead_ns)
         self._opened = opened
 
     @property
@@ -67,7 +67,7 @@ class OpenSessions:
 
         def subject_with_open_sessions(model: ModelFile) -> Subject:
             opened = self._by_options.setdefault(digest_json(model.session_options), [])
-            return ReusedSubject(subject_of(model).make, opened)
+            return ReusedSubject(subject_of(model), opened)
 
         return subject_with_open_sessions
 

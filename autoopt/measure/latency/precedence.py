@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -34,6 +34,8 @@ class Precedence:
     """False changes nothing."""
     threads: int = 1
     """The smallest number of threads that one of the models runs on."""
+    _cores: set[int] = field(init=False, default_factory=set)
+    """Cores of this process to which no helper is bound; empty if none is bound."""
 
     @staticmethod
     def of(request: MeasureRequest, *, busy: bool) -> Precedence:
@@ -48,6 +50,7 @@ class Precedence:
         """Give it to the threads that runtimes have started so far; they run only while a model does."""
         if self.active:
             _set_helpers(os.SCHED_FIFO, PRIORITY)
+            self._cores = _cores_without_helpers()
 
     @contextmanager
     def of_this_thread(self) -> Iterator[None]:
@@ -56,12 +59,14 @@ class Precedence:
             yield
             return
         began = time.monotonic()
-        policy = os.sched_getscheduler(0)
+        policy, cores = os.sched_getscheduler(0), os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self._cores or cores)
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
         try:
             yield
         finally:
             os.sched_setscheduler(0, policy, os.sched_param(0))
+            os.sched_setaffinity(0, cores)
             time.sleep(time.monotonic() - began)
 
     def end_if_long(self, seconds: float) -> None:
@@ -116,10 +121,28 @@ def thread_count(request: MeasureRequest, model: ModelFile | None) -> int:
 
 
 def _set_helpers(policy: int, priority: int) -> None:
-    """Set the scheduling policy of all threads of this process that Python has not started."""
+    for thread in _helpers():
+        with suppress(OSError):  # it has ended
+            os.sched_setscheduler(thread, policy, os.sched_param(priority))
+
+
+def _cores_without_helpers() -> set[int]:
+    """Find the cores to which no helper is bound; empty if none is bound, or some to each.
+
+    The runtime binds its default threads. Real time would leave the calling thread on the core of one of them, and the
+    model would run on one thread: a transformer of 0.67 ms took 1.06 ms.
+    """
+    everywhere = os.sched_getaffinity(0)
+    bound: set[int] = set()
+    for thread in _helpers():
+        with suppress(OSError):  # it has ended
+            cores = os.sched_getaffinity(thread)
+            bound |= cores if cores < everywhere else set()
+    return everywhere - bound if bound else set()
+
+
+def _helpers() -> list[int]:
+    """List the threads of this process that Python has not started."""
     own = {thread.native_id for thread in threading.enumerate()}
     own.add(threading.get_native_id())  # in a fork, the main thread still has the number of its parent
-    for name in os.listdir("/proc/self/task"):
-        if int(name) not in own:
-            with suppress(OSError):  # it has ended
-                os.sched_setscheduler(int(name), policy, os.sched_param(priority))
+    return [int(name) for name in os.listdir("/proc/self/task") if int(name) not in own]

@@ -21,6 +21,10 @@ from autoopt.model.model_file import ModelFile
 LEAD = 1e6
 """Untimed inferences before a block, in ns: the other models have used the caches, and their threads still spin for a
 while."""
+LEAD_ON_SEVERAL_THREADS = 8e6
+"""The same for a model on several threads. A transformer of 0.43 ms took 15 % longer in the second millisecond after
+another model's turn, 3 % in the fourth and 1 % in the sixth, its smaller candidate 8, 1 and 0 %; on one thread 4, 1 and
+0 %. Beside other programs, four models needed 3 to 10 ms."""
 LEAD_CALLS, LEAD_LONG = 2, 5e7
 """Fewest inferences of a lead-in, unless they take longer than this many ns. Without any, two models of 6 and
 11 ms had a ratio of 0.59; with five inferences, 0.57."""
@@ -36,6 +40,12 @@ another one took 3 % longer, and its partner of 3 ms 8 %."""
 LARGEST_BLOCK = 4096
 """Inferences of one block at most, for models of well below a microsecond."""
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+def lead_of(threads: int) -> float:
+    """Return the untimed inferences before a block of a model on some threads, in ns."""
+    return LEAD_ON_SEVERAL_THREADS if threads > 1 else LEAD
+
 
 MakeReplica: TypeAlias = Callable[[int], Call]
 """Makes the session with that number and its first inputs, and returns the function that runs it once."""
@@ -57,6 +67,8 @@ class Subject:
     """One model with its replicas."""
 
     make: MakeReplica
+    lead_ns: float = LEAD
+    """Untimed inferences before a block."""
     replicas: list[Replica] = field(default_factory=list)
 
     def add_replica(self, limit_ns: float) -> Replica:
@@ -86,7 +98,7 @@ class Subject:
         count = int(max(BLOCK // inference_ns, min(SEVERAL_CALLS, SEVERAL // inference_ns), 1))
         lead_in = 0
         if inference_ns < LONG:
-            lead_in = max(int(LEAD // inference_ns) + 1, int(min(LEAD_CALLS, LEAD_LONG // inference_ns)))
+            lead_in = max(int(self.lead_ns // inference_ns) + 1, int(min(LEAD_CALLS, LEAD_LONG // inference_ns)))
         return time_block(replica.call, min(count, LARGEST_BLOCK), min(lead_in, LARGEST_BLOCK))
 
     def store(self, index: int, times: np.ndarray) -> None:
