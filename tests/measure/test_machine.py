@@ -89,6 +89,16 @@ def test_a_machine_that_was_quiet_a_moment_ago_is_not_looked_at_again(load: list
     assert wait.wait(6.0)["waited"] > 0
 
 
+def test_a_machine_that_stayed_busy_after_a_wait_in_vain_is_not_looked_at_again(load: list[float | None]) -> None:
+    wait = QuietWait()
+    load += [3.0] * 50
+    wait.wait(6.0)
+    wait.note(Load(3.0))
+    assert wait.wait(6.0) == {"waited": 0.0, "quiet": False}
+    wait.note(Load(0.0))
+    assert wait.wait(6.0) == {"waited": 0.0, "quiet": True}
+
+
 def test_an_unknown_load_is_not_waited_for(load: list[float | None]) -> None:
     load += [None, 1.0]
     assert QuietWait().wait(6.0)["quiet"] is None
