@@ -33,6 +33,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "onnxscript_optimize": "autoopt.passes.cleanup.simplifiers:OnnxScriptOptimize",
     "onnxoptimizer": "autoopt.passes.cleanup.simplifiers:OnnxOptimizer",
     "rewrite_rules": "autoopt.passes.cleanup.simplifiers:RewriteRules",
+    "merge_reshapes": "autoopt.passes.cleanup.views:MergeReshapes",
     # shape
     "shape_inference": "autoopt.passes.shape.inference:ShapeInference",
     "symbolic_shape_inference": "autoopt.passes.shape.inference:SymbolicShapeInference",

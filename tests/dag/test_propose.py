@@ -26,7 +26,8 @@ ORDER = (
     *("name_fix", "ir_upgrade", "opset_conversion", "inline_functions", "specialize_inputs", "fix_input_shape"),
     "remove_unused",
     *("common_subexpression_elimination", "simplify", "constant_folding", "batchnorm_folding", "pad_folding"),
-    *("transformer_fusion", "float16", "mixed_float16", "dynamic_quantization", "static_quantization"),
+    *("transformer_fusion", "merge_reshapes", "float16", "mixed_float16"),
+    *("dynamic_quantization", "static_quantization"),
     *(
         "selective_quantization",
         "static_16bit",

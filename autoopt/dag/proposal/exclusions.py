@@ -43,6 +43,8 @@ RANKED_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 SPECTRUM_OPS: Final = frozenset(("STFT", "DFT"))
 MIN_LAYERS: Final = 2
 """With one layer there is nothing to leave in float."""
+SMALL_MODEL: Final = 2_000_000
+"""Weights below which the calls of operators count, and a single thread may be fastest: the work is little."""
 TINY_WEIGHTS: Final = 10_000
 """Weights of a model without convolutions below which an inference takes microseconds. In integers, dense models took
 1.4 to 1.5 times as long at batch 1 and 1.0 to 1.4 times at batch 32, an LSTM of 6,000 weights 1.2 times."""
@@ -142,6 +144,8 @@ def _text_ruled_out(node: str, model: Inspection, target: TargetSpec) -> str:
     match node:
         case "fuse" if not has_fusable_parts(model):
             text = "no attention, GELU or LayerNorm in this model"
+        case "reshapes" if model.parameters >= SMALL_MODEL:
+            text = f"calls that change a shape take little time beside layers of {model.parameters} weights"
         case "residuals" if not has_normalization(model):
             text = "no LayerNorm in this model"
         case "pads" if "Conv" not in model.ops:

@@ -17,6 +17,7 @@ from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.graph.priors import Prior
 from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions, effort_for
 from autoopt.dag.proposal.exclusions import (
+    SMALL_MODEL,
     ProposalInputs,
     conv_work_share,
     excluded_chains,
@@ -50,8 +51,6 @@ from autoopt.spec.targets import TargetSpec
 CONV_WORK: Final = 0.7
 """Share of the multiplications by weights in convolutions from which dynamic quantization comes late: it leaves them in
 float, and took 0.88 and 1.01 of the time of two such models."""
-SMALL_MODEL: Final = 2_000_000
-"""Weights below which a single thread may be fastest: the work is too little to divide."""
 LSTM_AT_RUN_TIME: Final[Values] = ((["LSTM"], 3), ([], 3))
 """Values of `dynamic_ops` for models with an LSTM, which has no static form."""
 
@@ -211,6 +210,7 @@ def _layout(
         stages.append(_Stage(("spectra",), skip=True))
     if profile.fuses:
         stages.append(_Stage(("fuse",), skip=True))
+    stages.append(_Stage(("reshapes",)))
     methods = profile.chosen(options.precision)
     precision_nodes = _precision_nodes(methods, inputs)
     floats_fit = inputs.floats_fit(target)
