@@ -60,8 +60,9 @@ def test_other_views_stay(body: str, shape: str) -> None:
 
 def test_values_that_outputs_and_bodies_read_stay() -> None:
     model = _model(
-        "b = Squeeze (x, second)\n c = Unsqueeze (b, first)\n d = Unsqueeze (c, first)\n s = ReduceMax <keepdims = 0> (x)\n "
-        "k = Cast <to = 9> (s)\n y = If (k) <then_branch = t () => (float[] p) { p = Identity (c) }, "
+        "b = Squeeze (x, second)\n c = Unsqueeze (b, first)\n d = Unsqueeze (c, first)\n "
+        "s = ReduceMax <keepdims = 0> (x)\n k = Cast <to = 9> (s)\n "
+        "y = If (k) <then_branch = t () => (float[] p) { p = Identity (c) }, "
         "else_branch = e () => (float[] q) { q = Relu (c) }>",
         outputs="float[] y, float[] b, float[] d",
     )
