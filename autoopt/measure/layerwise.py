@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.quality.fidelity import NUMBERS, as_array, compare_output
 from autoopt.measure.request import MeasureRequest
+from autoopt.model.admit import admit_model
 from autoopt.model.model_file import ModelFile
 from autoopt.model.tensors import return_values
 
@@ -76,6 +77,7 @@ def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
     """Compare two models: a worker function from JSON of a `MeasureRequest` to JSON of a `ModelComparison`.
 
     Raises:
+        NotAdmitted: a model breaks a rule of admission.
         InputError: the models have different numbers of outputs.
         Exception: onnxruntime's, where it refuses a model.
     """
@@ -83,6 +85,21 @@ def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
     source = request.source
     if source is None:
         raise InputError("two models are needed to compare")
+    with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
+        source = _admitted(source, Path(folder, "source"))
+        candidate = _admitted(request.candidate, Path(folder, "candidate"))
+        return to_json(_compare(replace(request, candidate=candidate, source=source), source))
+
+
+def _admitted(model: ModelFile, folder: Path) -> ModelFile:
+    """Copy a model into `folder`, so that nothing outside of its own folder is read."""
+    copy = admit_model(Path(model.path), folder)
+    if copy.suffix == ".ort":
+        raise InputError("is in the ORT format, which hides its layers", where=model.path, remedy="name the .onnx file")
+    return replace(model, path=str(copy))
+
+
+def _compare(request: MeasureRequest, source: ModelFile) -> ModelComparison:
     source_ops, candidate_ops = _ops_by_tensor(source), _ops_by_tensor(request.candidate)
     data = evaluation_data(request)
     feeds = [feed for feed, _ in data.feeds(1, request.settings.samples or ITEMS)]
@@ -90,7 +107,7 @@ def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
     common = {name: op for name, op in source_ops.items() if name in candidate_ops}
     tensors = list(_compare_tensors(request, source, common, feeds))
     different = [tensor.name for tensor in tensors if tensor.cosine < SIMILAR]
-    comparison = ModelComparison(
+    return ModelComparison(
         items=len(feeds),
         outputs=tuple(outputs),
         tensors=tuple(tensors),
@@ -98,7 +115,6 @@ def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
         only_candidate=len(candidate_ops) - len(common),
         first_different=next(iter(different), None),
     )
-    return to_json(comparison)
 
 
 def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence[Feed]) -> list[OutputDistance]:

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -70,6 +71,7 @@ def admit_model(source: Path, dest: Path) -> Path:
             except _Problem as problem:
                 reason = f"external data of tensor {tensor.name!r}: {problem}"
                 raise NotAdmitted(reason, where=str(source)) from problem
+        _check_free_space(files, dest, str(source))
         for location, file in files.items():
             _copy(file, dest / location)
     return copy
@@ -172,6 +174,14 @@ def _check_bounds(tensor: TensorProto, location: str, file_size: int) -> None:
     end = numbers["offset"] + length
     if end > file_size:
         raise _Problem(f"bytes {numbers['offset']} to {end} of a file of {file_size}: {location!r}")
+
+
+def _check_free_space(files: Mapping[str, IO[bytes]], dest: Path, where: str) -> None:
+    """Refuse files that fill the disk: a sparse one takes no room before it is copied."""
+    size = sum(os.fstat(file.fileno()).st_size for file in files.values())
+    free = shutil.disk_usage(dest).free
+    if size > free:
+        raise NotAdmitted(f"external data of {size} bytes; the disk has room for a copy of {free}", where=where)
 
 
 def _open_external(source: Path, location: str) -> IO[bytes]:

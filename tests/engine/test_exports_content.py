@@ -142,6 +142,8 @@ def test_targets_are_parts_with_their_own_runs(store: MemoryStore) -> None:
 def test_a_run_without_trials_is_refused(store: MemoryStore) -> None:
     with pytest.raises(InputError, match="no trial has finished yet"):
         parts_of(store, begun(store))
+    with pytest.raises(InputError, match="has no trial in the store"):
+        parts_of(store, ended(store, begun(store, "lost")))
 
 
 def events_of(store: Store, run: RunRecord, folder: Path) -> list[Mapping[str, Any]]:

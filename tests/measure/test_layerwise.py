@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import builders
 import onnx
 import pytest
 from onnx import helper
 
+from autoopt.errors import InputError
 from autoopt.measure.layerwise import compare_models
 from autoopt.model import io
+from autoopt.model.admit import NotAdmitted
 
 
 def test_the_first_layer_that_differs_is_named(tmp_path):
@@ -60,3 +65,22 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
     (tmp_path / "broken.onnx").write_bytes(b"no model at all")
     with pytest.raises(io.Unreadable, match="not an ONNX model"):
         compare_models({"source": {"path": path}, "candidate": {"path": str(tmp_path / "broken.onnx")}})
+
+
+def test_external_data_that_never_ends_is_not_opened(tmp_path: Path) -> None:
+    path = str(io.save(builders.mlp(), tmp_path / "good"))
+    (tmp_path / "bad").mkdir()
+    onnx.save(builders.mlp(), tmp_path / "bad" / "m.onnx", save_as_external_data=True, location="w", size_threshold=0)
+    (tmp_path / "bad" / "w").unlink()
+    os.mkfifo(tmp_path / "bad" / "w")
+    bad = str(tmp_path / "bad" / "m.onnx")
+    for first, second in ((path, bad), (bad, path)):
+        with pytest.raises(NotAdmitted, match=r"m.onnx: external data .* is not a regular file"):
+            compare_models({"source": {"path": first}, "candidate": {"path": second}})
+
+
+def test_a_model_in_the_ort_format_is_refused(tmp_path: Path) -> None:
+    path = str(io.save(builders.mlp(), tmp_path))
+    (tmp_path / "model.ort").write_bytes(b"....ORTM")
+    with pytest.raises(InputError, match=r"model.ort: is in the ORT format"):
+        compare_models({"source": {"path": path}, "candidate": {"path": str(tmp_path / "model.ort")}})

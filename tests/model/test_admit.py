@@ -188,6 +188,14 @@ def test_malicious_external_data_is_refused(case: str, pool: WorkerPool, place: 
     assert copied == []
 
 
+def test_a_sparse_file_that_would_fill_the_disk_is_not_copied(pool: WorkerPool, place: Path, tmp_path: Path) -> None:
+    model = external(place)
+    os.truncate(place / "w.bin", 1 << 42)
+    result = admit(pool, model, tmp_path)
+    assert result.outcome is Outcome.REFUSED
+    assert "external data of 4398046511104 bytes; the disk has room" in result.message
+
+
 def test_good_external_data_is_copied_and_loads(pool: WorkerPool, place: Path, tmp_path: Path) -> None:
     (place / "sub").mkdir()
     (place / "sub" / "w.bin").write_bytes(b"." * 4096 + WEIGHT.tobytes())

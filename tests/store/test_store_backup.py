@@ -11,8 +11,9 @@ import pytest
 from run_comparison import canonical
 from store_helpers import age, digests, finished_run, put, start_run
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, SystemFailure
 from autoopt.store import EventRecord, open_store
+from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.maintenance.backup import backup, restore
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.verify import verify
@@ -90,6 +91,26 @@ def test_a_backup_does_not_overwrite(sqlite_store: SqlStore, tmp_path: Path) -> 
     backup(sqlite_store, tmp_path / "backup")
     with pytest.raises(InputError, match="restored into an empty store"):
         restore(tmp_path / "backup", sqlite_store)
+
+
+def test_a_backup_that_was_cut_short_is_said_and_continued(
+    sqlite_store: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished_run(sqlite_store)
+
+    def full_disk(*_: object) -> None:
+        raise SystemFailure("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArtifactFiles, "put", full_disk)
+        with pytest.raises(SystemFailure):
+            backup(sqlite_store, tmp_path / "backup")
+    with open_store(None, tmp_path / "new") as store:
+        with pytest.raises(InputError, match="not completed; repeat 'autoopt store backup'"):
+            restore(tmp_path / "backup", store)
+        backup(sqlite_store, tmp_path / "backup")
+        restore(tmp_path / "backup", store)
+        assert canonical(store, run) == canonical(sqlite_store, run)
 
 
 def test_only_a_backup_is_restored(sqlite_store: SqlStore, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ class Session:
                 raise InputError(
                     "the time was up before the source model was measured",
                     where=self.name,
-                    remedy="allow more --minutes; runs on one machine measure one after the other",
+                    remedy="allow more --minutes: for slow models, and where other runs on the machine measure",
                 )
             if measurements.outcome in FATAL:
                 message = f"the source model cannot be measured: {measurements.outcome} ({measurements.message})"

@@ -50,7 +50,8 @@ class Command:
         """The command for a DAG, or for a model in its place, with these options."""
         variables = {name: value for name, value in os.environ.items() if name.startswith("AUTOOPT_")}
         digest = digest_json([FORMAT, dag, repr(options), os.getcwd(), variables])
-        may_be_dag = os.path.isfile(dag) and os.path.getsize(dag) <= MAX_DAG_BYTES
+        is_model = dag.endswith((".onnx", ".ort"))  # its external data may have any size
+        may_be_dag = not is_model and os.path.isfile(dag) and os.path.getsize(dag) <= MAX_DAG_BYTES
         return Command(digest, content_digest(dag) if may_be_dag else "")
 
 

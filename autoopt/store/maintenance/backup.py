@@ -25,6 +25,8 @@ from autoopt.working_folder import STORE_WORK, working_folder
 
 _NUMBERED = (tables.sweep, tables.run, tables.event)
 """Tables whose rows the database numbers."""
+UNFINISHED = f".{DATABASE_FILE}.new"
+"""The database of a backup until all artifacts are there."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def backup(store: Store, folder: Path) -> CopyResult:
     sql = require_sql(store)
     _check_folder(folder, sql.home)
     folder.mkdir(parents=True, exist_ok=True)
-    new = folder / f".{DATABASE_FILE}.new"
+    new = folder / UNFINISHED
     new.unlink(missing_ok=True)
     with sql.files.shared():  # nothing that the copied rows name may be removed meanwhile
         _copy_database(sql.database, new)
@@ -101,6 +103,9 @@ def _copy_of(folder: Path, scratch: Path) -> Path:
     """Copy the database of a backup, because SQLite writes beside a file that it reads."""
     file = folder / DATABASE_FILE
     if not file.is_file() or not file.stat().st_size:
+        if (folder / UNFINISHED).exists():
+            remedy = "repeat 'autoopt store backup', which continues it"
+            raise InputError("is a backup that was not completed", where=str(folder), remedy=remedy)
         raise InputError(f"is not a backup: it has no {DATABASE_FILE}", where=str(folder))
     copy = scratch / DATABASE_FILE
     source = open_database(file)
@@ -121,7 +126,8 @@ def _check_folder(folder: Path, home: Path) -> None:
         raise InputError("is a file, not a folder", where=str(folder))
     if folder.exists() and folder.resolve() == home.resolve():
         raise InputError("is the store itself", where=str(folder), remedy="name another folder")
-    if folder.exists() and any(folder.iterdir()) and not (folder / DATABASE_FILE).exists():
+    is_backup = (folder / DATABASE_FILE).exists() or (folder / UNFINISHED).exists()
+    if folder.exists() and any(folder.iterdir()) and not is_backup:
         raise InputError("is neither empty nor a backup", where=str(folder), remedy="name another folder")
 
 

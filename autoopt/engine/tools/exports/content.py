@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.outcome import Outcome
 from autoopt.results import RunResult, Trial, values_of
@@ -52,11 +53,14 @@ def parts_of(store: Store, record: RunRecord) -> list[ExportedRun]:
     result = result_of(record)
     named = {target.name: target.result for target in result.targets}
     named |= {part.name: part.result for part in result.parts}
-    if not named:
-        return [_part(store, record.name, record, result)]
-    parts = []
-    for name, part_result in named.items():
-        parts.append(_part(store, f"{record.name}-{name}", store.runs.get(part_result.run), part_result))
+    if named:
+        parts = []
+        for name, part_result in named.items():
+            parts.append(_part(store, f"{record.name}-{name}", store.runs.get(part_result.run), part_result))
+    else:
+        parts = [_part(store, record.name, record, result)]
+    if not any(part.trials for part in parts):
+        raise InputError("has no trial in the store", where=f"run {record.id}")
     return parts
 
 
