@@ -27,6 +27,8 @@ class ChainSpace:
     """Points to try first."""
     is_late: bool = False
     """Comes after others of the same weight, before there are results."""
+    sets_only_run: bool = False
+    """The last pass changes no model, only the settings that it runs with."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -290,7 +290,8 @@ def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> S
 
 def _chain_space(chain: Chain) -> ChainSpace:
     passes = tuple((node.id, node.pass_name) for node in chain.nodes)
-    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late)
+    sets_only_run = chain.nodes[-1].info.session_only
+    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late, sets_only_run)
 
 
 def cost_of(ctx: RunContext, chains: Mapping[str, Chain]) -> Cost:

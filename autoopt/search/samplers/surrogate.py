@@ -12,6 +12,7 @@ from autoopt.search.losses import feasible, rank_key
 from autoopt.search.points import POOL, PointTable, sample, total_points
 from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.initial_points import first_untried, initial_points
+from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
 from autoopt.search.surrogates.scalarization import Single, improvement_below, may_stop, single_losses
@@ -59,11 +60,13 @@ class SurrogateSampler:
         self._rows: Array | None = None
 
     def next(self, history: History, rng: Random) -> Decision:
-        """Suggest an initial point, or the point of the highest score."""
+        """Suggest an initial point, the best one with other settings, or the point of the highest score."""
         asked = sum(len(history.trials_of(chain.id)) for chain in self._chains)
         if asked >= self._total:
             return exhausted(self._total)
         initial = first_untried(self._initial, history)
+        if initial is None:
+            initial = with_first_settings(self._chains, history)
         if initial is not None:
             return Suggestion(*initial)
         return self._best_scored(history, rng)
