@@ -6,9 +6,10 @@
 Cases are made-up models of known ratios (`known_ratios.py`) in four sizes, and with `--zoo` a folder of folders with
 `model.onnx` and `evaluation.npz`, whose candidates are session options, graph optimizations and int8 models.
 For every case:
-1. on the quiet machine a run makes all candidates, and `interleaved_loop.py`, which shares no code with autoopt,
-   measures the ratio of each several times in new processes: their median is the truth. With `--truth each` it does so
-   before and after every run, for models on several threads, whose ratios change with the state of the host;
+1. on the quiet machine a run makes all candidates without measuring them, and `interleaved_loop.py`, which shares no
+   code with autoopt, measures the ratio of each several times in new processes: their median is the truth. With
+   `--truth each` it does so before and after every run, for models on several threads, whose ratios change with the
+   state of the host;
 2. at every level, other processes burn CPU, stream memory or come in bursts, and runs with a seed of their own measure
    everything anew.
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import statistics
 import subprocess
 import sys
@@ -30,7 +32,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +151,8 @@ def _measure(case: Case, work: Path, args: argparse.Namespace, results: Path) ->
     name += ", no precedence" if args.no_precedence else ""
     entry = known.setdefault(name, {"threads": args.threads, "runs": []})
     if "truth" not in entry or not work.exists():
-        _run(case, work, {"seconds": 0.1, "rounds": 0})
+        prepared = {**case.dag, "objectives": [{"metric": "size"}]}
+        _run(replace(case, dag=prepared), work, {})
         entry["truth"] = _truth(case, work, args)
         _write(results, known)
     before = _truth(case, work, args) if args.truth == "each" else entry["truth"]
@@ -157,11 +160,14 @@ def _measure(case: Case, work: Path, args: argparse.Namespace, results: Path) ->
         for _ in range(args.repeat):
             number = sum(run["level"] == level for run in entry["runs"])
             seed = 100_000 * (1 + list(LEVELS).index(level)) + 100 * number
+            home = work.with_name(f"{work.name}-run")
+            shutil.rmtree(home, ignore_errors=True)
+            shutil.copytree(work, home)  # with the candidates, but without the measurements of earlier runs
             with _load(level):
                 began = time.monotonic()
-                result = _run(case, work, {"seed": seed, "precedence": not args.no_precedence})
+                result = _run(case, home, {"seed": seed, "precedence": not args.no_precedence})
                 seconds = time.monotonic() - began
-            run = {**_answer(result, level, seconds), "source_ms": _source_times(work)}
+            run = {**_answer(result, level, seconds), "source_ms": _source_times(home)}
             if args.truth == "each":
                 after = _truth(case, work, args)
                 run |= {"truth": _middle(before, after), "steady": _is_steady(before, after, run)}
@@ -177,7 +183,7 @@ def _write(results: Path, known: dict[str, Any]) -> None:
 
 
 def _run(case: Case, work: Path, measurement: dict[str, Any]) -> RunResult:
-    """All candidates in one run; the passes come from the store after the first one."""
+    """All candidates in one run; the passes come from the store if it has them."""
     request = RunRequest(
         dag={"name": "measurement", **case.dag},
         model=case.model,

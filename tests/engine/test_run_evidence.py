@@ -15,7 +15,7 @@ from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.rounds import Rounds
 from autoopt.measure.contention import DETAIL as CONTENTION
 from autoopt.measure.contention import error_of
-from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, DISTURBANCE, TwoRatios
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
 
@@ -109,6 +109,23 @@ def test_a_ratio_on_one_thread_decides_where_the_clock_could_not(simulation: Sim
     quiet_again = Evidence(again.rounds)
     quiet_again.rounds.records[key] = [*again.records(key)[:-1], records[-1]]
     assert not quiet_again.is_narrow(key, "latency_p50")  # the clock tells more with each round
+
+
+def test_rounds_on_several_threads_beside_other_programs_do_not_average_their_error_away(
+    simulation: Simulation,
+) -> None:
+    evidence, key = measured(simulation, 5.0, rounds=8)
+    by_clock, on_one_thread = Estimate(0.66, 0.6, 0.72), Estimate(0.585, 0.57, 0.6)
+    both = {DETAIL: json_codec.to_json(TwoRatios(by_clock, on_one_thread))}
+    records = [
+        replace(record, ratios={"latency_p50": by_clock}, details={**record.details, **both})
+        for record in evidence.records(key)
+    ]
+    busy = Evidence(evidence.rounds)
+    busy.rounds.records[key] = records
+    estimate = busy.estimate(key, "latency_p50")
+    assert math.log(estimate.high / estimate.low) / 2 == pytest.approx(1.96 * DISTURBANCE, rel=0.2)
+    assert busy.is_exhausted(key, "latency_p50")
 
 
 def test_rounds_beside_other_programs_do_not_average_their_error_away(simulation: Simulation) -> None:

@@ -293,7 +293,7 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
         return [replace(by_clock, deviation=unbiased, bias=lasting)]
     on_one_thread = observation(candidate, f"{measurement} on one thread", both.expected)
     by_clock = observation(candidate, measurement, both.by_clock, shared)
-    by_clock = replace(by_clock, deviation=math.hypot(by_clock.deviation, both.disturbance))
+    by_clock = replace(by_clock, bias=both.disturbance)
     return [by_clock, replace(on_one_thread, bias=both.difference)]
 
 
