@@ -167,7 +167,9 @@ def _measure(case: Case, work: Path, args: argparse.Namespace, results: Path) ->
                 began = time.monotonic()
                 result = _run(case, home, {"seed": seed, "precedence": not args.no_precedence})
                 seconds = time.monotonic() - began
-            run = {**_answer(result, level, seconds), "source_ms": _source_times(home)}
+            # Without precedence, the source's time says more about other programs than about the host.
+            source_ms = [] if args.no_precedence else _source_times(home)
+            run = {**_answer(result, level, seconds), "source_ms": source_ms}
             if args.truth == "each":
                 after = _truth(case, work, args)
                 run |= {"truth": _middle(before, after), "steady": _is_steady(before, after, run)}
