@@ -128,3 +128,52 @@ def test_a_mask_made_from_the_keys_stays() -> None:
     for node in model.graph.node:
         node.input[:] = ["transposed" if name == "f" else name for name in node.input]
     assert fuse_cached_attention(model) == (model, {})
+
+
+def test_a_factor_computed_from_the_size_of_a_head_counts(tmp_path: Path) -> None:
+    model = attention(1, "additive")
+    computed = made(
+        f"g (float[B, {HEADS}, S, {SIZE}] q) => (float[1] factor)"
+        "{ shape = Shape (q)\n size = Slice (shape, minus, high)\n"
+        " whole = Cast <to = 1> (size)\n factor = Sqrt (whole) }",
+        minus=np.array([-1]),
+        high=np.array([np.iinfo(np.int64).max]),
+    ).graph
+    model.graph.initializer.extend(computed.initializer)
+    for node in model.graph.node:
+        node.input[:] = ["factor" if name == "half" else name for name in node.input]
+    for node in reversed(computed.node):
+        model.graph.node.insert(0, node)
+    fused, counts = fuse_cached_attention(model)
+    assert counts == {"Attention": 1}
+    assert "Sqrt" not in ops(fused)
+    for new, old in zip(outputs(fused, tmp_path, feed(1)), outputs(model, tmp_path, feed(1)), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+
+
+def test_angles_that_all_items_share_rotate_each_item(tmp_path: Path) -> None:
+    model = attention(1, "additive")
+    rotation = made(
+        f"g (float[B, {HEADS}, S, {SIZE}] q, float[1, S, {SIZE // 2}] angles) => (float[B, {HEADS}, S, {SIZE}] rotated)"
+        "{ twice = Concat <axis = -1> (angles, angles)\n cos = Cos (twice)\n sin = Sin (twice)\n"
+        " cos_4d = Unsqueeze (cos, one)\n sin_4d = Unsqueeze (sin, one)\n"
+        " low = Slice (q, zero, middle, three, one)\n high = Slice (q, middle, size, three, one)\n"
+        " minus = Neg (high)\n turned = Concat <axis = -1> (minus, low)\n"
+        " straight = Mul (q, cos_4d)\n across = Mul (turned, sin_4d)\n rotated = Add (straight, across) }",
+        zero=CONSTANTS["zero"],
+        one=CONSTANTS["one"],
+        three=CONSTANTS["three"],
+        middle=np.array([SIZE // 2]),
+        size=np.array([SIZE]),
+    ).graph
+    model.graph.input.append(rotation.input[1])
+    model.graph.initializer.extend(rotation.initializer)
+    for node in model.graph.node:
+        node.input[:] = ["rotated" if name == "q" else name for name in node.input]
+    for node in reversed(rotation.node):
+        model.graph.node.insert(0, node)
+    inputs = {**feed(1), "angles": normal(1, NEW, SIZE // 2, seed=7)}
+    fused, counts = fuse_cached_attention(model)
+    assert counts == {"Attention": 1, "RotaryEmbedding": 1}
+    for new, old in zip(outputs(fused, tmp_path, inputs), outputs(model, tmp_path, inputs), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import to_ir
-from autoopt.passes.onnx_tools.libraries import apply_ir_passes, quiet
+from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-INPUT_LIMIT: Final = 8192
-"""Default limits of onnxscript's constant folding, in elements."""
-OUTPUT_LIMIT: Final = 262144
 
 
 class LibraryCleanup(Pass):
@@ -154,24 +150,3 @@ class ConstantFolding(Pass):
 
     def run(self, model: ModelProto) -> ModelProto | None:
         return fold_constants(model, self.input_size_limit, self.output_size_limit)
-
-
-def fold_constants(
-    model: ModelProto, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT
-) -> ModelProto:
-    """Fold constants with onnxscript, store the results as weights, and remove the nodes that became unused."""
-    import onnx_ir
-    from onnx_ir.passes.common import LiftConstantsToInitializersPass, RemoveUnusedNodesPass
-    from onnxscript import optimizer
-
-    def count_constants() -> int:
-        return sum(node.op_type == "Constant" for node in ir_model.graph)
-
-    with quiet():
-        ir_model = to_ir(model)
-        before = count_constants()
-        optimizer.fold_constants(ir_model, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
-        RemoveUnusedNodesPass()(ir_model)
-        if count_constants() > before:
-            LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(ir_model)
-        return onnx_ir.to_proto(ir_model)

@@ -13,8 +13,8 @@ from autoopt.model.lazy_imports import numpy_helper
 from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.cleanup.graph_cleanup import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
+from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.graphs import (
     NUMBER_ATTRIBUTES,
     constant_tensors,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper, numpy_helper
+from autoopt.model.lazy_imports import helper, numpy_helper, onnx, shape_inference
+from autoopt.passes.onnx_tools.folding import fold_known_sizes, value_sizes
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     constant_tensors,
@@ -17,6 +18,7 @@ from autoopt.passes.onnx_tools.graphs import (
     replace_items,
     sort_nodes,
 )
+from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes, apply_rules
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 
@@ -76,17 +78,41 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     from onnx_ir.passes import common
     from onnxscript.rewriter.rules.fusion._rotary_embedding import rotary_embedding_rules
 
-    if not any(_Matcher(model).attentions()):
+    if not any(_Matcher(model).cached_products()):
         return model, {}
-    model = at_least_opset(model, ATTENTION_OPSET)
+    folded = fold_known_sizes(model)
+    if not any(_Matcher(folded).attentions()):
+        return model, {}
+    model = at_least_opset(folded, ATTENTION_OPSET)
     attentions = list(_Matcher(model).attentions())
     replaced = {name for attention in attentions for name in attention.as_node().output}
     others = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
     replace_items(model.graph.node, [*others, *(attention.as_node() for attention in attentions)])
     fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
-    fused = apply_rules(fused, rotary_embedding_rules.rules) or fused
+    fused = _repeat_shared_angles(apply_rules(fused, rotary_embedding_rules.rules) or fused)
     counts = Counter(node.op_type for node in fused.graph.node if node.op_type in FUSED_OPS)
     return fused, counts
+
+
+def _repeat_shared_angles(model: ModelProto) -> ModelProto:
+    """Repeat cosines and sines that all items share for each item, as RotaryEmbedding requires."""
+    rotations = [node for node in model.graph.node if node.op_type == "RotaryEmbedding"]
+    sizes = value_sizes(call_without_large_weights(shape_inference.infer_shapes, model).graph)
+    repeated: dict[str, str] = {}
+    for node in rotations:
+        for index, angles in enumerate(node.input[1:3], 1):
+            if len(node.input) == 3 and sizes.get(angles, [0])[0] == 1:
+                node.input[index] = repeated.setdefault(angles, f"{angles}_repeated")
+    if not repeated:
+        return model
+    items, shape = f"{rotations[0].input[0]}_items", f"{rotations[0].input[0]}_repetitions"
+    ones = helper.make_tensor(f"{shape}_ones", onnx.TensorProto.INT64, [2], [1, 1])
+    model.graph.initializer.append(ones)
+    model.graph.node.append(helper.make_node("Shape", [rotations[0].input[0]], [items], end=1))
+    model.graph.node.append(helper.make_node("Concat", [items, ones.name], [shape], axis=0))
+    for angles, output in repeated.items():
+        model.graph.node.append(helper.make_node("Expand", [angles, shape], [output]))
+    return sort_nodes(model)
 
 
 class _Matcher:
@@ -106,7 +132,7 @@ class _Matcher:
 
     def attentions(self) -> Iterator[_Attention]:
         """Find the attention of each layer whose cache is an output of the model."""
-        products = list(self._cached_products())
+        products = list(self.cached_products())
         by_scores = {product.node.output[0]: product for product in products if product.is_transposed}
         for product in products:
             if product.is_transposed or product.factor != 1:
@@ -120,7 +146,7 @@ class _Matcher:
             if not self._depends(mask, {scores.cache.output[0], product.cache.output[0]}):
                 yield _Attention(query, mask, scale * scores.factor * factor, scores.cache, product.cache, product.node)
 
-    def _cached_products(self) -> Iterator[_Product]:
+    def cached_products(self) -> Iterator[_Product]:
         """The products with keys or values that are appended to a cache, which the model returns."""
         outputs = {value.name for value in self._graph.output}
         for node in self._graph.node:

@@ -54,7 +54,7 @@ class TransformerFusion(Pass):
     cache becomes ONNX's own Attention, with rotary embeddings and groups of queries.
     """
 
-    version = 7
+    version = 8
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")

@@ -10,7 +10,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.cleanup.graph_cleanup import fold_constants
+from autoopt.passes.onnx_tools.folding import fold_constants
 from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, fixed_size, replace_items
 from autoopt.passes.shape.fixed_shapes import infer_fixed_shapes
 
