@@ -56,16 +56,19 @@ class InputError(AutooptError):
     """The user's input is wrong: a file, an option, a model, a script."""
 
     exit_code = 2
+    others: tuple[InputError, ...] = ()
+    """Further mistakes of the same file or command, each an error of its own."""
 
 
 class ConfigError(InputError):
     """A configuration file is wrong at one place; reads `file:line: field: what; remedy`.
 
-    `line` is 0 for a file that cannot be read. `others` are the file's further mistakes, each an error of its own.
+    `line` is 0 for a file that cannot be read.
     """
 
+    others: tuple[ConfigError, ...] = ()
+
     def __init__(self, what: str, *, file: str, line: int = 1, field: str = "", remedy: str = "") -> None:
-        self.others: tuple[ConfigError, ...] = ()
         self.file = file
         self.line = line
         self.field = field

@@ -17,7 +17,7 @@ from autoopt.cli.completion import words_to_complete
 from autoopt.cli.help_page import set_help_pages
 from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import USAGE_ERROR, example_text
-from autoopt.errors import EXIT_INTERRUPTED, AutooptError, ConfigError, one_line
+from autoopt.errors import EXIT_INTERRUPTED, AutooptError, InputError, one_line
 
 
 class Command:
@@ -208,7 +208,7 @@ def _run(arguments: list[str]) -> int:
         return EXIT_PIPE
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
-    except ConfigError as error:
+    except InputError as error:
         text, code = "\n".join(map(str, (error, *error.others))), error.exit_code
     except AutooptError as error:
         text, code = str(error), error.exit_code

@@ -77,7 +77,7 @@ def _svg(chart: alt.LayerChart, width: int, height: int, background: str) -> str
             tickColor=GRID,
             titleFontWeight="normal",
             titlePadding=10,  # browsers without these fonts show wider labels
-            labelSeparation=4,
+            labelSeparation=12,
         ),
         legend=alt.LegendConfig(
             orient="top",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Final, Literal, TypeAlias, get_args
@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue, from_json
+from autoopt.spec.source import dotted
 from autoopt.spec.targets import EXECUTION_PROVIDERS, TargetSpec
-from autoopt.spec.validation import input_error
+from autoopt.spec.validation import problems_of
 
 Precision: TypeAlias = Literal["fp32", "fp16", "mixed", "int8", "int4"]
 PRECISIONS: Final[tuple[str, ...]] = get_args(Precision)
@@ -38,7 +39,11 @@ def names_model(dag: object) -> bool:
 
 @dataclass(frozen=True)
 class ProposalOptions:
-    """Options of a proposal. None means the default: the CPU, every precision that the target supports."""
+    """Options of a proposal. None means the default: the CPU, every precision that the target supports.
+
+    Raises:
+        InputError: an option is wrong; its `others` are further ones.
+    """
 
     device: str | None = None
     execution_provider: str | None = None
@@ -57,11 +62,26 @@ class ProposalOptions:
     """Keep inputs and open dimensions that never change in the data as they are."""
 
     def __post_init__(self) -> None:
+        problems = {str(problem): problem for problem in (*self._own_problems(), *self._target_problems())}
+        if problems:
+            first, *others = problems.values()
+            first.others = tuple(others)
+            raise first
+
+    def _own_problems(self) -> Iterator[InputError]:
         if self.precision is not None and self.precision not in PRECISIONS:
             hint = did_you_mean(self.precision, PRECISIONS) or f"one of {', '.join(PRECISIONS)}"
-            raise InputError(f"unknown precision {self.precision!r}", where="precision", remedy=hint)
+            yield InputError(f"unknown precision {self.precision!r}", where="precision", remedy=hint)
         if isinstance(self.level, bool) or self.level not in range(HIGHEST + 1):
-            raise InputError(f"must be 0 to {HIGHEST}, not {self.level!r}", where="level")
+            yield InputError(f"must be 0 to {HIGHEST}, not {self.level!r}", where="level")
+
+    def _target_problems(self) -> Iterator[InputError]:
+        try:
+            self.target()
+        except ValidationError as error:
+            for problem in problems_of(error):
+                field, _, _ = dotted(problem.place).partition("[")  # the option is one text: its parts have no numbers
+                yield InputError(problem.reason, where=field, remedy=problem.remedy)
 
     @property
     def accepts_unverified(self) -> bool:
@@ -69,11 +89,7 @@ class ProposalOptions:
         return bool(self.fidelity) or self.precision not in (None, "fp32")
 
     def target(self) -> TargetSpec:
-        """Return the target.
-
-        Raises:
-            InputError: an unknown device or execution provider.
-        """
+        """Return the target."""
         fields: dict[str, object] = {}
         if self.device is not None:
             fields["device"] = self.device
@@ -84,12 +100,7 @@ class ProposalOptions:
         if self.threads is not None:
             counts = [int(count) if count.isdecimal() else count for count in self.threads.split(",")]
             fields["threads"] = counts
-        try:
-            return TargetSpec.model_validate(fields)
-        except ValidationError as error:
-            problem = input_error(error)
-            field, _, _ = problem.where.partition("[")  # the option is one text: its parts have no numbers
-            raise InputError(problem.what, where=field, remedy=problem.remedy) from None
+        return TargetSpec.model_validate(fields)
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the options that differ from the defaults."""

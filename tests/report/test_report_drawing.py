@@ -28,6 +28,15 @@ def test_on_a_page_the_colours_are_those_of_the_page() -> None:
     assert 'aria-label="a &lt;b&gt;"' in svg
 
 
+def test_labels_that_would_nearly_touch_are_left_out() -> None:
+    axis = alt.Axis(values=[1, 2, 3, 4, 5, 6], labelExpr="datum.value + 'x slower'")
+    chart = alt.layer(alt.Chart(alt.Data(values=[{"x": 1}, {"x": 6}])).mark_point().encode(
+        x=alt.X("x:Q", axis=axis, scale=alt.Scale(zero=False))
+    ))  # fmt: skip
+    shown = [picture(chart, width, 200).count('opacity="1">') for width in (460, 500)]
+    assert shown[1] - shown[0] == 3, "every second label, whose gap of 8 px a browser's wider font would close"
+
+
 def test_charts_need_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert can_draw()
     monkeypatch.setattr(drawing.importlib.util, "find_spec", lambda name: None)

@@ -60,6 +60,13 @@ def test_values_that_do_not_exist_are_refused(options: dict[str, object], words:
     assert str(refused.value) == words
 
 
+def test_all_wrong_options_are_refused_at_once() -> None:
+    with pytest.raises(InputError) as refused:
+        ProposalOptions(device="tpu", execution_provider="cudaa", precision="int9", level=4, threads="q")
+    fields = [problem.where for problem in (refused.value, *refused.value.others)]
+    assert fields == ["precision", "level", "device", "execution_provider", "threads"]
+
+
 def test_an_unknown_target_is_refused() -> None:
     with pytest.raises(InputError, match="execution_provider: unknown execution provider 'cudaa'"):
         ProposalOptions(execution_provider="cudaa").target()
