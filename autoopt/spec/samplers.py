@@ -26,8 +26,8 @@ class SamplerInfo:
     strategies: tuple[StrategyName, ...] = ("per-chain",)
     options: tuple[SamplerOption, ...] = ()
     """Fields of the search section that only some samplers take."""
-    requires: str = ""
-    """Package that it imports and that autoopt does not depend on."""
+    requires: tuple[str, ...] = ()
+    """Packages that it imports and that autoopt does not depend on."""
 
 
 SAMPLERS: Final = (
@@ -37,11 +37,11 @@ SAMPLERS: Final = (
     # Optuna's, by class name; each may also be named without "Sampler" in lower case (`tpe`, `nsga-ii`).
     SamplerInfo("TPESampler", "optuna_sampler", ("unified", "per-chain")),
     SamplerInfo("BruteForceSampler", "optuna_sampler"),
-    SamplerInfo("CmaEsSampler", "optuna_sampler", requires="cmaes"),
-    SamplerInfo("GPSampler", "optuna_sampler", requires="torch"),
+    SamplerInfo("CmaEsSampler", "optuna_sampler", requires=("cmaes",)),
+    SamplerInfo("GPSampler", "optuna_sampler", requires=("scipy", "torch")),
     SamplerInfo("NSGAIISampler", "optuna_sampler"),
     SamplerInfo("NSGAIIISampler", "optuna_sampler"),
-    SamplerInfo("QMCSampler", "optuna_sampler"),
+    SamplerInfo("QMCSampler", "optuna_sampler", requires=("scipy",)),
     SamplerInfo("RandomSampler", "optuna_sampler"),
 )
 DEFAULT_SAMPLER: Final[dict[StrategyName, str]] = {"unified": "surrogate", "per-chain": "tpe"}
@@ -64,9 +64,10 @@ def find_sampler(name: str) -> SamplerInfo:
         every = dict.fromkeys([*names, *(sampler.name for sampler in SAMPLERS)])
         hint = did_you_mean(name, every) or f"known: {', '.join(dict.fromkeys(names))}"
         raise FieldError(f"unknown sampler {name!r}", remedy=hint)
-    if sampler.requires and find_spec(sampler.requires) is None:
-        reason = f"sampler {name!r} needs the package {sampler.requires}, which is not installed"
-        raise FieldError(reason, remedy=f"pip install {sampler.requires}")
+    for package in sampler.requires:
+        if find_spec(package) is None:
+            reason = f"sampler {name!r} needs the package {package}, which is not installed"
+            raise FieldError(reason, remedy=f"pip install {package}")
     return sampler
 
 

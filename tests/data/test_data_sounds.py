@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import wave
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,14 @@ def test_a_broken_file_is_named(folder: Path, content: bytes) -> None:
     (folder / "a.wav").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.wav: not a readable WAV file \("):
         open_data(str(folder))
+
+
+def test_a_missing_scipy_is_named_with_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(folder / "1.wav", [1, 2])
+    monkeypatch.setitem(sys.modules, "scipy.io", None)
+    with pytest.raises(InputError, match="need scipy") as refused:
+        sounds.load(str(folder))
+    assert "autoopt[data]" in refused.value.remedy
 
 
 def test_a_folder_of_neither_images_nor_sounds_says_what_is_read(folder: Path) -> None:

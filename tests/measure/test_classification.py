@@ -90,6 +90,26 @@ def test_statistics_are_those_of_scikit_learn() -> None:
     assert precision == pytest.approx(average_precision_score(one_hot, SCORES, average="macro"))
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=12))
+def test_equal_scores_count_as_in_scikit_learn(items: list[tuple[int, bool]]) -> None:
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    scores, truth = np.array([item[0] for item in items], float), np.array([item[1] for item in items])
+    two = np.stack([-scores, scores], axis=1)
+    both, every = np.stack([~truth, truth], axis=1), np.arange(len(truth))
+    if truth.any() and not truth.all():
+        assert auc([two], truth.astype(int))(every) == pytest.approx(roc_auc_score(truth, scores))
+        expected = average_precision_score(both, two, average="macro")
+        assert classification.mean_precision([two], both)(every) == pytest.approx(expected)
+
+
+def test_scores_that_are_not_finite_have_no_ranks_and_no_precision() -> None:
+    broken = np.where(ALL[:, np.newaxis] == 0, np.nan, SCORES)
+    assert np.isnan(auc([broken], LABELS)(ALL))
+    with pytest.raises(ValueError, match="finite scores"):
+        classification.mean_precision([broken], LABELS)(ALL)
+
+
 def test_two_classes_may_have_a_single_score() -> None:
     labels = LABELS % 2
     one = auc([SCORES[:, :1]], labels)(ALL)

@@ -13,7 +13,7 @@ from autoopt.search.samplers.optuna_sampler import create_optuna_sampler
 from autoopt.spec.samplers import SAMPLERS
 
 LISTED = [sampler for sampler in SAMPLERS if sampler.module == "optuna_sampler"]
-OF_OPTUNA = [sampler.name for sampler in LISTED if not sampler.requires or find_spec(sampler.requires)]
+OF_OPTUNA = [sampler.name for sampler in LISTED if all(map(find_spec, sampler.requires))]
 
 
 def test_every_asked_trial_of_the_study_is_told() -> None:

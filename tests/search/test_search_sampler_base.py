@@ -14,7 +14,7 @@ from autoopt.search.history import History
 from autoopt.search.samplers.base import WAIT, Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.spec.samplers import SAMPLERS, SamplerInfo
 
-INSTALLED = [sampler for sampler in SAMPLERS if not sampler.requires or find_spec(sampler.requires)]
+INSTALLED = [sampler for sampler in SAMPLERS if all(map(find_spec, sampler.requires))]
 
 
 def create(info: SamplerInfo, chain) -> Sampler:

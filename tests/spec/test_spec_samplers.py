@@ -10,7 +10,7 @@ import pytest
 from autoopt.spec.samplers import DEFAULT_SAMPLER, SAMPLERS, SamplerInfo, find_sampler, short_name
 from autoopt.spec.source import FieldError
 
-INSTALLED = [sampler for sampler in SAMPLERS if not sampler.requires or find_spec(sampler.requires)]
+INSTALLED = [sampler for sampler in SAMPLERS if all(map(find_spec, sampler.requires))]
 UNUSABLE = {"GridSampler", "PartialFixedSampler"}  # both need arguments that a dag.yaml does not give
 
 

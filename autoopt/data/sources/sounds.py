@@ -193,8 +193,10 @@ def _read_all(files: Sequence[Path], sample_rate: int | None, channels: int, pat
 
 def _read(file: Path) -> tuple[int, Array]:
     """The rate of a WAV file, and its samples from -1 to 1: (samples, channels)."""
-    from scipy.io import wavfile
-
+    try:
+        from scipy.io import wavfile
+    except ImportError as error:
+        raise InputError("WAV files need scipy", where=str(file), remedy="pip install 'autoopt[data]'") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about chunks that hold no samples

@@ -25,7 +25,6 @@ LIBRARIES = (
     "onnxscript",
     "onnxsim",
     "onnxslim",
-    "scikit-learn",
     "torch",
 )
 """Distributions that make or measure models."""

@@ -46,8 +46,6 @@ def f1(outputs: Outputs, labels: np.ndarray) -> Statistic:
 
 def auc(outputs: Outputs, labels: np.ndarray) -> Statistic:
     """Compute by ranks (Mann-Whitney) the probability that a true item scores above a false one; mean over classes."""
-    from scipy.stats import rankdata
-
     scores = scores_of(outputs, labels)
     truth = class_ids(labels, scores.shape[1]).ravel()
     if len(truth) != len(labels):
@@ -57,7 +55,7 @@ def auc(outputs: Outputs, labels: np.ndarray) -> Statistic:
         columns = columns[1:]
 
     def score(indices: np.ndarray) -> float:
-        ranks = rankdata(scores[indices][:, columns], axis=0)
+        ranks = _mean_ranks(scores[indices][:, columns])
         is_true = truth[indices, None] == columns
         count = is_true.sum(axis=0)
         usable = (count > 0) & (count < len(indices))
@@ -69,10 +67,24 @@ def auc(outputs: Outputs, labels: np.ndarray) -> Statistic:
     return score
 
 
+def _mean_ranks(scores: np.ndarray) -> np.ndarray:
+    """Rank the scores of each column from 1; ties share their mean rank. A column with NaN has no ranks, but NaN."""
+    order = np.argsort(scores, axis=0, kind="stable")
+    ordered = np.take_along_axis(scores, order, axis=0)
+    rows = np.arange(len(scores))[:, np.newaxis]
+    edge = np.ones((1, scores.shape[1]), bool)
+    differs = ordered[1:] != ordered[:-1]
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, differs]), rows, 0), axis=0)
+    ends = np.where(np.concatenate([differs, edge]), rows, len(scores))
+    last = np.minimum.accumulate(ends[::-1], axis=0)[::-1]
+    ranks = np.empty(scores.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=0)
+    ranks[:, np.isnan(scores).any(axis=0)] = np.nan
+    return ranks
+
+
 def mean_precision(outputs: Outputs, labels: np.ndarray) -> Statistic:
     """Compute the mean average precision of class scores; several classes per item are possible."""
-    from sklearn.metrics import average_precision_score
-
     scores = scores_of(outputs, labels)
     truth = class_ids(labels, scores.shape[1])
     if truth.ndim != 2:
@@ -82,9 +94,20 @@ def mean_precision(outputs: Outputs, labels: np.ndarray) -> Statistic:
         columns = np.flatnonzero(truth[indices].any(0))
         if not len(columns):
             raise ValueError("mAP needs an item with a true class")
-        return float(np.mean([average_precision_score(truth[indices, c], scores[indices, c]) for c in columns]))
+        return float(np.mean([_average_precision(scores[indices, c], truth[indices, c]) for c in columns]))
 
     return score
+
+
+def _average_precision(scores: np.ndarray, truth: np.ndarray) -> float:
+    """The mean of the precisions at each score, weighted by the true items with this score."""
+    if not np.isfinite(scores).all():
+        raise ValueError("mAP needs finite scores")
+    order = np.argsort(-scores)
+    # Items with one score are taken together, whatever their order.
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
+    right = np.cumsum(truth[order] > 0)[ends]
+    return float(np.diff(right, prepend=0) @ (right / (ends + 1)) / right[-1])
 
 
 def classes(output: object, labels: np.ndarray) -> np.ndarray:

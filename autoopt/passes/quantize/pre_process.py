@@ -110,6 +110,7 @@ class QuantPreProcess(Pass):
             prepared = self._run_tool(model, target, large=large, symbolic=False)
             if self.skip_symbolic_shape or not (_lacks_ranks(prepared) or find_defect(target)):
                 return prepared
+            del prepared  # the second attempt needs its memory
         try:
             return self._run_tool(model, target, large=large, symbolic=True)
         except Exception as error:  # symbolic shape inference raises bare exceptions
