@@ -44,12 +44,17 @@ def progress(
 
 def test_a_search_may_stop_after_enough_distinct_candidates_that_meet_the_constraints() -> None:
     enough = [1.0] * MIN_CANDIDATES
-    assert progress(enough).may_stop(initial=0)
-    assert not progress(enough).may_stop(initial=MIN_CANDIDATES + 1)
-    assert not progress(enough[1:]).may_stop(initial=0)
-    assert not progress(enough, artifacts=["same"] * MIN_CANDIDATES).may_stop(initial=0)
-    assert progress(enough, artifacts=[None] * MIN_CANDIDATES).may_stop(initial=0)
-    assert not progress(enough, violation=0.1).may_stop(initial=0)
+    assert progress(enough).may_stop(initial=0, left=100)
+    assert not progress(enough).may_stop(initial=MIN_CANDIDATES + 1, left=100)
+    assert not progress(enough[1:]).may_stop(initial=0, left=100)
+    assert not progress(enough, artifacts=["same"] * MIN_CANDIDATES).may_stop(initial=0, left=100)
+    assert progress(enough, artifacts=[None] * MIN_CANDIDATES).may_stop(initial=0, left=100)
+    assert not progress(enough, violation=0.1).may_stop(initial=0, left=100)
+
+
+@pytest.mark.parametrize(("candidates", "left", "enough"), [(8, 8, True), (7, 8, False), (6, 6, True), (5, 1, False)])
+def test_half_of_the_candidates_of_a_small_space_are_enough(candidates: int, left: int, enough: bool) -> None:
+    assert progress([1.0] * candidates).may_stop(initial=0, left=left) is enough
 
 
 def test_candidates_count_as_without_gain_unless_they_are_better_by_a_hundredth() -> None:

@@ -90,7 +90,7 @@ class SurrogateSampler:
             return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
         if self._stops_early and len(history.objectives) == 1:
             progress = Progress.of(trials, single)
-            if progress.may_stop(len(self._initial)):
+            if progress.may_stop(len(self._initial), len(pool.points)):
                 gains = possible_gains(observations, pool.rows, seed=len(trials))
                 outlook = Outlook.of(gains.drawn.tolist(), gains.noise, single.unit)
                 reason = reason_to_stop(outlook, progress, self._min_rate)
