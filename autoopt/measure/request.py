@@ -49,7 +49,8 @@ class MeasureRequest:
     user_script: str | None = None
     """Python file that defines the custom metrics."""
     executed_graphs: tuple[str, str] | None = None
-    """The digests of the graphs that the runtime executes for candidate and source; None if nobody asked for them."""
+    """The digests of the graphs that the runtime executes for candidate and source, empty where unknown; None if nobody
+    asked for them."""
     brief: bool = False
     """One of several measurements of these models, so that each needs few sessions; only the latency meter cares."""
     reuses_source: bool = False

@@ -7,18 +7,19 @@ own output, so that the lineage has every intermediate model.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib.metadata
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.model.candidate import digest_json
 from autoopt.passes.execution import user_code
-from autoopt.passes.execution.current_model import opened
+from autoopt.passes.execution.current_model import CurrentModel, opened
 from autoopt.passes.execution.executor import PassExecutor
 from autoopt.passes.request import PassReply, PassRequest, StepReply
 from autoopt.registry import DescribeReply, DescribeRequest, registry
@@ -48,13 +49,17 @@ def execute(request: PassRequest) -> PassReply:
     """
     script = user_code.load(request.user_script)
     request.output.mkdir(parents=True, exist_ok=True)
-    replies: list[StepReply] = []
     surroundings = digest_json([request.data, request.data_root, script.digest])
-    with (
-        opened(Path(request.model.path), surroundings) as current,
-        reused_memory(current.is_small),
-        tempfile.TemporaryDirectory(prefix="autoopt-") as work,
-    ):
+    # Left last, when all that the call needed is free.
+    with ExitStack() as memory, opened(Path(request.model.path), surroundings) as current:
+        memory.enter_context(reused_memory(current.is_small))
+        replies = _execute_steps(request, current, script)
+    return PassReply(tuple(replies))
+
+
+def _execute_steps(request: PassRequest, current: CurrentModel, script: user_code.UserCode) -> list[StepReply]:
+    replies: list[StepReply] = []
+    with tempfile.TemporaryDirectory(prefix="autoopt-") as work:
         executor = PassExecutor(
             current=current,
             session_options=request.model.session_options,
@@ -73,7 +78,7 @@ def execute(request: PassRequest) -> PassReply:
             replies.append(reply)
             if not reply.outcome.good:
                 break
-    return PassReply(tuple(replies))
+    return replies
 
 
 def describe(payload: JsonObject) -> dict[str, JsonValue]:
@@ -125,4 +130,5 @@ def reused_memory(enabled: bool = True) -> Iterator[None]:
         libc.mallopt(_MMAP_MAX, _DEFAULT_MMAP_MAX)
         libc.mallopt(_MMAP_THRESHOLD, _ADAPTED_THRESHOLD)
         libc.mallopt(_TRIM_THRESHOLD, 2 * _ADAPTED_THRESHOLD)
+        gc.collect()  # libraries leave cycles that hold whole models
         libc.malloc_trim(0)

@@ -27,6 +27,9 @@ def result_of(future: Future[Value]) -> Value:
 class Executor(Protocol):
     """Executes trials. Thread-safe."""
 
+    is_local: bool
+    """Trials run in this process."""
+
     def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
         """Start a trial and return at once.
 
@@ -41,6 +44,8 @@ class Executor(Protocol):
 
 class InlineExecutor:
     """Executes trials in threads of this process. Each waits for worker processes, so threads are enough."""
+
+    is_local = True
 
     def __init__(self, workers: int, stop: Callable[[], None]) -> None:
         """Create the threads.

@@ -6,6 +6,7 @@ lead to the same proposals, whichever trial finished first, also after a resume.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,17 @@ def time_spent(store: Store, run: str) -> float:
     return max((float(event.data["seconds"]) for event in events), default=0.0)
 
 
+@dataclass(frozen=True)
+class Source:
+    """The source model as measured, and what that says about the search."""
+
+    metrics: Mapping[str, Estimate]
+    is_rival: bool = False
+    """A candidate that is slower than the source model cannot be the answer."""
+    patience: int | None = None
+    """The number of trials that may fail before the first success; None for any number."""
+
+
 @dataclass
 class SearchLoop:
     """The state of one run's search."""
@@ -54,16 +66,12 @@ class SearchLoop:
     ctx: RunContext
     study: Study
     chains: Mapping[str, Chain]
-    baseline: Mapping[str, Estimate]
-    """Metrics of the source model."""
+    measure_source: Callable[[], Source]
+    """Called once. Passes of the first trial run meanwhile; its candidate is measured afterwards."""
     until: float = float("inf")
     """Time on the attempt's clock by which trials should have ended: none starts that usually would not."""
     confirmation: Confirmation | None = None
     """The expectation that ends the search if it comes true; None to search in any case."""
-    patience: int | None = None
-    """The number of trials that may fail before the first success; None for any number."""
-    source_is_rival: bool = False
-    """A candidate that is slower than the source model cannot be the answer."""
     after_trial: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
     """Receives the completed trials after each one."""
     completed: list[CompletedTrial] = field(default_factory=list)
@@ -73,13 +81,23 @@ class SearchLoop:
     """Seconds that each completed trial took."""
     _told_at: float = 0.0
     """Time on the attempt's clock of the study's latest `tell`."""
+    _source: Source = field(default_factory=lambda: Source({}, is_rival=True))
+    """Until it is measured, the source counts as a rival."""
+    _source_measured: threading.Event = field(default_factory=threading.Event)
 
     def run(self, executor: Executor) -> list[CompletedTrial]:
         """Run trials until the study or the time limit ends the search."""
         window: deque[tuple[Proposal, Future[TrialResult]]] = deque()
+        workers = self.ctx.attempt.workers
+        try:
+            if executor.is_local and workers > 1:
+                self._fill(window, executor, 1)  # the other worker measures
+            self._source = self.measure_source()
+        finally:
+            self._source_measured.set()
         self._told_at = self.ctx.attempt.clock()
         while True:
-            self._fill(window, executor)
+            self._fill(window, executor, workers)
             if not window:
                 break
             # In the order of the proposals, not as trials end: equal results then lead to equal proposals.
@@ -89,9 +107,12 @@ class SearchLoop:
             self.stopped = self.study.finished or "nothing left to try"
         return self.completed
 
-    def _fill(self, window: deque[tuple[Proposal, Future[TrialResult]]], executor: Executor) -> None:
-        """Start trials until as many run as may run in parallel, or the search is over."""
-        while len(window) < self.ctx.attempt.workers and not self._is_over():
+    def _fill(self, window: deque[tuple[Proposal, Future[TrialResult]]], executor: Executor, most: int) -> None:
+        """Start trials until this many run, or the search is over."""
+        while len(window) < most and not self._is_over():
+            is_first = not self.completed and len(window) == 1
+            if is_first and self.confirmation is not None and self.confirmation.is_expected:
+                return  # its result may end the search
             began = time.monotonic()
             proposals = self.study.ask(1)
             span = WorkSpan("sampler", "ask", "sampler", began, time.monotonic())
@@ -102,9 +123,6 @@ class SearchLoop:
             # and then the rest of the run's time is for deciding.
             until = self.until if window and self._ends_before(self.until) else self._deadline()
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
-            is_first = not self.completed and len(window) == 1
-            if is_first and self.confirmation is not None and self.confirmation.is_expected:
-                return  # its result may end the search
 
     def _is_over(self) -> bool:
         if not self.stopped and not self._ends_before(self._deadline()):
@@ -141,7 +159,8 @@ class SearchLoop:
 
         def work() -> TrialResult:
             began = ctx.attempt.clock()
-            result = execute_trial(ctx.until(min(until, ctx.attempt.deadline)), chain, trial).result
+            limited = ctx.until(min(until, ctx.attempt.deadline))
+            result = execute_trial(limited, chain, trial, self._source_measured.wait).result
             self._durations.append(ctx.attempt.clock() - began)
             return result
 
@@ -160,11 +179,12 @@ class SearchLoop:
         if self.confirmation is not None and not self.stopped:
             self.stopped = self.confirmation.reason(trial)
         if self._is_hopeless():
-            self.stopped = f"the first {self.patience} candidates failed"
+            self.stopped = f"the first {self._source.patience} candidates failed"
         self.after_trial(self.completed)
 
     def _is_hopeless(self) -> bool:
-        if self.patience is None or len(self.completed) < self.patience:
+        patience = self._source.patience
+        if patience is None or len(self.completed) < patience:
             return False
         return all(trial.result.outcome is not Outcome.OK for trial in self.completed)
 
@@ -177,7 +197,7 @@ class SearchLoop:
         if result.outcome is not Outcome.OK:
             return Feedback({}, result.violation, failed=True, artifact=artifact, path=path, seconds=seconds)
         return Feedback(
-            objective_values(result, self.baseline),
+            objective_values(result, self._source.metrics),
             result.violation,
             artifact=artifact,
             twin=self._twin(result),
@@ -218,7 +238,7 @@ class SearchLoop:
         if self.ctx.problem.unverified:
             rivals = [trial for trial in rivals if trial.chain.lossy == chain.lossy]
         best = self._best_ratio(rivals)
-        if not self.source_is_rival:
+        if not self._source.is_rival or latency_objective(self.ctx.problem.goal.objectives[:1]) is None:
             return best
         return 1.0 if best is None else min(1.0, best)
 

@@ -23,6 +23,7 @@ from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, eva
 from autoopt.engine.work.problem import Goal, Problem
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp
+from autoopt.measure.meters import SCREENING_WIDTH
 from autoopt.metrics import STEADY_STATE, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.report.formatting import plural
@@ -281,6 +282,8 @@ def round_settings(
         seconds *= BUSY_FACTOR
     return {
         "seconds": seconds,
+        # Several rounds tell more than one exact one, because a machine changes its pace.
+        "target_width": max(settings.target_width, SCREENING_WIDTH),
         "quiet_seconds": settings.quiet_seconds * QUIET_SHARE,
         "seed": settings.seed + number,
     }

@@ -17,7 +17,7 @@ from autoopt.engine.run.early_warnings import source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import SPECIALIZE, export_best
 from autoopt.engine.run.interim_package import InterimPackage
-from autoopt.engine.run.loop import Confirmation, SearchLoop
+from autoopt.engine.run.loop import Confirmation, SearchLoop, Source
 from autoopt.engine.run.race import Race, measure_exactly, race_seconds
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import (
@@ -32,7 +32,7 @@ from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.errors import InputError, SystemFailure
-from autoopt.metrics import Estimate, latency_objective
+from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.report.formatting import plural
@@ -168,7 +168,6 @@ class Session:
         trials_planned = min(self.search_config.trials or problem.plan.point_count, problem.plan.point_count)
         seconds = self._search_deadline() - self.ctx.attempt.clock()
         observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned, seconds)
-        baseline = self.baseline()
         confirmation = None
         if self.search_config.stop_early and self.search_config.sampler != "exhaustive":
             confirmation = Confirmation(problem.plan.learned, problem.goal.objectives[0])
@@ -176,28 +175,26 @@ class Session:
             self.ctx,
             self.study,
             self.chains,
-            baseline.metrics,
+            self._measure_source,
             self._search_deadline(),
             confirmation,
-            patience=None if baseline.outcome.good else FAILED_REPAIRS,
-            source_is_rival=self._source_is_rival,
             after_trial=self._record_often,
         )
         with self.ctx.attempt.counts.timing("search"):
             try:
                 trials = loop.run(executor)
             except BaseException:
-                with suppress(SystemFailure):  # the error that ended the search says more
-                    self._record_interim(loop.completed)
+                if self._baseline is not None:
+                    with suppress(SystemFailure):  # the error that ended the search says more
+                        self._record_interim(loop.completed)
                 raise
             self.interim_package.update(self.ctx, self._record_interim(trials), always=True)
         return self.conclude(trials, loop.stopped)
 
-    @property
-    def _source_is_rival(self) -> bool:
-        """True if a candidate that is slower than the source cannot be the answer."""
-        first, *_ = self.ctx.problem.goal.objectives
-        return self.ranking.source_meets and latency_objective([first]) is not None
+    def _measure_source(self) -> Source:
+        baseline = self.baseline()
+        patience = None if baseline.outcome.good else FAILED_REPAIRS
+        return Source(baseline.metrics, self.ranking.source_meets, patience)
 
     def conclude(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
         """Decide which of these trials is the best and record the result.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,8 +46,12 @@ class CompletedTrial:
         return "" if self.result.candidate is None else self.result.candidate.key
 
 
-def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRecord:
+def execute_trial(
+    ctx: RunContext, chain: Chain, trial: TrialRecord, before_measuring: Callable[[], object] = lambda: None
+) -> TrialRecord:
     """Execute a trial as its record says, and store its end.
+
+    `before_measuring` is called once the candidate is there, and may wait.
 
     Returns:
         The record with the result in it.
@@ -69,6 +73,7 @@ def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRec
         executed=progress.executed,
         transient=progress.transient,
     )
+    before_measuring()
     if ctx.problem.plan.spec.evaluate == "intermediate":
         result = replace(result, intermediate=_measure_path(ctx, progress))
     if progress.outcome.good:

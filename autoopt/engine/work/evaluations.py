@@ -322,9 +322,12 @@ def _executed_graphs(ctx: RunContext, request: MeasureRequest, meter_run: MeterR
     known = ctx.attempt.executed_graphs
     candidate = meter_run.candidate.key
     if candidate not in known:
+        source_graph = next((source for _, source in list(known.values()) if source), "")
+        request = replace(request, executed_graphs=("", source_graph))
         # Other work may run on the machine while the graphs are written.
         host = ctx.resources.hosts.of(ctx.problem.host)
-        terms = CallTerms(_subject(ctx, meter_run, ()), limit, phase="measuring")
+        subject = _subject(ctx, replace(meter_run, meter=EXECUTED_GRAPH_METER), ())
+        terms = CallTerms(subject, limit, phase="measuring")
         reply = guarded_call(
             ctx, host, terms, lambda limits: host.evaluate_model(EXECUTED_GRAPH_METER, request, limits)
         ).reply

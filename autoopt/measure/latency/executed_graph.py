@@ -36,11 +36,13 @@ much cheaper to write and read than a protobuf."""
 def executed_graphs(request: MeasureRequest) -> tuple[str, str]:
     """The digests of the graphs that the runtime executes for candidate and source, and of the options it does it with.
 
-    A digest is empty if it is not known, or if equal graphs need not mean equal metrics.
+    A digest is empty if it is not known, or if equal graphs need not mean equal metrics. Those in the request are taken
+    over.
     """
     if request.source is None or request.is_source or not request.compares_graphs:
         return "", ""
-    return _executed_graph_of(request.candidate), _executed_graph_of(request.source)
+    graph, source_graph = request.executed_graphs or ("", "")
+    return graph or _executed_graph_of(request.candidate), source_graph or _executed_graph_of(request.source)
 
 
 def measure(request: MeasureRequest) -> MeasureReply:

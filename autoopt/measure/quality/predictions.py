@@ -50,21 +50,27 @@ def _is_recurrent(request: MeasureRequest) -> bool:
 
 
 def more_outputs_of(
-    request: MeasureRequest, model: ModelFile, data: DataSet, count: int, known: Sequence[Item]
+    request: MeasureRequest,
+    model: ModelFile,
+    data: DataSet,
+    count: int,
+    known: Sequence[Item],
+    runner: ModelRunner | None = None,
 ) -> list[Item]:
     """The outputs of `subset(request, data, count)`; runs only items that are not `known`, those of a smaller subset.
 
-    All items run again if recurrent state is fed back, and those of the source if they are in the cache.
+    All items run again if recurrent state is fed back, and those of the source if they are in the cache. A `runner` of
+    the model saves a session.
     """
     selected = subset(request, data, count)
     is_source = request.source is not None and model.same_as(request.source)
     if _is_recurrent(request) or (is_source and _known_outputs(_cache_key(request, model, len(selected)))):
-        return outputs_of(request, model, selected)
+        return outputs_of(request, model, selected, runner)
     began = time.monotonic()
     outputs = dict(zip(_chosen(request, data, len(known)).tolist(), known, strict=True))
     indices = _chosen(request, data, count)
     missing = np.array([index for index in indices if index not in outputs])
-    outputs.update(zip(missing.tolist(), _run(request, model, data.take(missing)), strict=True))
+    outputs.update(zip(missing.tolist(), _run(request, model, data.take(missing), runner), strict=True))
     complete = [outputs[index] for index in indices]
     if is_source:
         key = _cache_key(request, model, len(selected))
@@ -73,17 +79,19 @@ def more_outputs_of(
     return complete
 
 
-def outputs_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[Item]:
+def outputs_of(
+    request: MeasureRequest, model: ModelFile, data: DataSet, runner: ModelRunner | None = None
+) -> list[Item]:
     """Run a model over data that `subset` has selected and return its outputs, item by item."""
     is_source = request.source is not None and model.same_as(request.source)
     if not is_source:
-        return _run(request, model, data)
+        return _run(request, model, data, runner)
     key = _cache_key(request, model, len(data))
     known = _known_outputs(key)
     if known is not None:
         return known
     began = time.monotonic()
-    outputs = _run(request, model, data)
+    outputs = _run(request, model, data, runner)
     _remember(key, outputs)
     store_outputs(key, outputs, time.monotonic() - began)
     return outputs
@@ -105,8 +113,9 @@ def _remember(key: str, outputs: list[Item]) -> None:
     _cache[key] = outputs
 
 
-def _run(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[Item]:
-    return list(ModelRunner.open(model, request, timed=False).items(data, batch_size=_batch_size(request)))
+def _run(request: MeasureRequest, model: ModelFile, data: DataSet, runner: ModelRunner | None) -> list[Item]:
+    runner = runner or ModelRunner.open(model, request, timed=False)
+    return list(runner.items(data, batch_size=_batch_size(request)))
 
 
 def _batch_size(request: MeasureRequest) -> int:

@@ -92,13 +92,15 @@ def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
     if request.settings.samples:
         return outputs_of(request, request.candidate, subset(request, data, request.settings.samples))
     began = time.monotonic()
-    items = outputs_of(request, request.candidate, subset(request, data, FEWEST_ITEMS))
+    # The outputs of the source may be known, so its sessions open when they are needed.
+    runner = None if request.is_source else ModelRunner.open(request.candidate, request, timed=False)
+    items = outputs_of(request, request.candidate, subset(request, data, FEWEST_ITEMS), runner)
     seconds_per_item = (time.monotonic() - began) / len(items)
     if len(items) == len(data):
         return items
     for count, most_seconds in MORE_ITEMS:
         if min(count, len(data)) * seconds_per_item <= most_seconds:
-            return more_outputs_of(request, request.candidate, data, count, items)
+            return more_outputs_of(request, request.candidate, data, count, items, runner)
     return items
 
 

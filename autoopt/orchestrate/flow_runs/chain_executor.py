@@ -75,6 +75,8 @@ class DeployedExecutor:
     Pause, which ends the process until the flow run is resumed.
     """
 
+    is_local = False
+
     def __init__(self, ctx: RunContext, tags: list[str]) -> None:
         self._ctx = ctx
         self._tags = tags
