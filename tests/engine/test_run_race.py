@@ -16,6 +16,7 @@ from autoopt import json_codec
 from autoopt.engine.run.evidence import Evidence
 from autoopt.engine.run.race import BUSY_FACTOR, EXTENSION, FEWEST_ROUNDS, Race, measure_repeatedly, round_settings
 from autoopt.engine.run.session import Session, search_inline
+from autoopt.measure.meters import SCREENING_WIDTH
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate
 from autoopt.outcome import Outcome
@@ -305,6 +306,13 @@ def test_each_round_has_a_seed_of_its_own_and_time_for_every_model(tmp_path: Pat
     evidence = Evidence(evidence.rounds)
     assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(BUSY_FACTOR * 8.0)
     assert round_settings(evidence, candidates, 0, is_certain=True)["seconds"] == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(("setting", "expected"), [(0.04, SCREENING_WIDTH), (0.2, 0.2)])
+def test_a_round_is_as_brief_as_a_first_look(tmp_path: Path, setting: float, expected: float) -> None:
+    simulation = simulate(tmp_path, (1.0, 1.0, 1.0), measurement={"target_width": setting})
+    evidence = measure_repeatedly(simulation.context(), simulation.candidate)
+    assert round_settings(evidence, [simulation.candidate], 0)["target_width"] == expected
 
 
 def test_a_race_that_was_interrupted_goes_on_with_what_it_measured(tmp_path: Path) -> None:

@@ -66,6 +66,12 @@ def test_a_rewrite_that_the_runtime_makes_itself_changes_nothing(tmp_path: Path)
     assert reply.metrics["latency_p50"].value > 0
 
 
+def test_a_known_digest_of_the_source_is_taken_over(tmp_path: Path) -> None:
+    request = request_for(tmp_path, renamed(), builders.mlp())
+    graph, _ = executed_graphs(request)
+    assert executed_graphs(replace(request, executed_graphs=("", "known"))) == (graph, "known")
+
+
 def test_other_weights_are_another_graph(tmp_path: Path) -> None:
     request = request_for(tmp_path, builders.mlp(seed=1), builders.mlp())
     assert not is_same(request)

@@ -10,6 +10,7 @@ import pytest
 from onnx import helper
 
 from autoopt.measure import worker
+from autoopt.measure.inference import runner
 from autoopt.measure.quality import source_comparison
 from autoopt.model import io
 
@@ -83,6 +84,21 @@ def test_fewer_items_are_used_where_the_model_is_slow(
 ) -> None:
     monkeypatch.setattr(source_comparison, "MORE_ITEMS", [(count, 0.0) for count, _ in source_comparison.MORE_ITEMS])
     assert worker.fidelity(payload)["details"]["items"] == source_comparison.FEWEST_ITEMS
+
+
+def test_one_session_of_the_candidate_serves_all_items(
+    payload: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    make_session = runner.make_untimed_session
+
+    def note(path: str, *args: object, **options: object) -> object:
+        opened.append(path)
+        return make_session(path, *args, **options)
+
+    monkeypatch.setattr(runner, "make_untimed_session", note)
+    assert worker.fidelity(payload)["details"]["items"] > source_comparison.FEWEST_ITEMS
+    assert opened.count(payload["candidate"]["path"]) == 1
 
 
 def test_the_cache_of_a_decoder_decides_nothing_by_itself(tmp_path: Path) -> None:

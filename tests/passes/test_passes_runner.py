@@ -110,6 +110,20 @@ def test_freed_blocks_are_used_again_and_returned_at_the_end() -> None:
     assert after < BLOCK // 2
 
 
+def test_blocks_in_cycles_are_returned_too() -> None:
+    (after,) = added_bytes("""
+        class Cycle:
+            pass
+
+        with reused_memory():
+            cycle = Cycle()
+            cycle.itself, cycle.block = cycle, bytearray(b"x") * (64 << 20)
+            del cycle
+        print(added())
+    """)
+    assert after < BLOCK // 2
+
+
 def test_blocks_are_returned_at_once_after_an_error() -> None:
     (after,) = added_bytes("""
         with suppress(ValueError), reused_memory():
