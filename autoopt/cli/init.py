@@ -36,10 +36,11 @@ def init(  # noqa: PLR0913  options of the command
     reading: DataOptions,
     goal: GoalFlags,
     proposal: ProposalFlags,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write [default: <model>.yaml].")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Propose a DAG for a model and write it to <model>.yaml, with comments, ready to edit and to run.
+    """Propose a DAG for a model and write it as YAML, with comments, ready to edit and to run.
 
     For several models, it is proposed for the largest of them.
     """
@@ -61,20 +62,21 @@ def init(  # noqa: PLR0913  options of the command
         proposal_options=replace(proposal.options(), fidelity=bool(proposal.fidelity)),
         goal=goal.options(),
     )
-    models: JsonValue = path_in_file(first)
+    folder = out.parent if out is not None else Path()
+    models: JsonValue = path_in_file(first, folder)
     if parts:
-        models = {name: path_in_file(path) for name, path in parts.items()}
+        models = {name: path_in_file(path, folder) for name, path in parts.items()}
         draft = propose_for_set(request)
     else:
         draft = make_proposal(request, anywhere=True)
     if is_archive(model[0]):
-        models = path_in_file(model[0])
+        models = path_in_file(model[0], folder)
     plan = draft.plan
     sources = {"evaluation": evaluation, "calibration": calibration_config}
-    fields = {use: _in_file(source) for use, source in sources.items() if source is not None}
+    fields = {use: _in_file(source, folder) for use, source in sources.items() if source is not None}
     text = yaml_text(draft.proposal, draft.plan, models, fields, draft.objectives, draft.constraints)
-    file = Path(f"{draft.proposal.spec.name}.yaml")
-    write_file(file, f"{schema_line()}\n{text}", force)
+    file = out or Path(f"{draft.proposal.spec.name}.yaml")
+    write_file(file, f"{schema_line(folder)}\n{text}", force)
     if as_json:
         print_json(_document(file, plan))
         return
@@ -88,11 +90,11 @@ def init(  # noqa: PLR0913  options of the command
     typer.echo(f"next: autoopt plan {file}; autoopt run {file}")
 
 
-def _in_file(source: str | dict[str, JsonValue]) -> JsonValue:
-    """A path, or a data configuration with its path, as it is written into the file."""
+def _in_file(source: str | dict[str, JsonValue], folder: Path) -> JsonValue:
+    """A path, or a data configuration with its path, as it is written into a file in `folder`."""
     if isinstance(source, str):
-        return path_in_file(source)
-    return {**source, "path": path_in_file(str(source["path"]))}
+        return path_in_file(source, folder)
+    return {**source, "path": path_in_file(str(source["path"]), folder)}
 
 
 def _document(file: Path, plan: Plan) -> dict[str, object]:

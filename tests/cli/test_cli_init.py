@@ -86,6 +86,17 @@ def test_it_writes_a_dag_that_plans_as_proposed_and_never_over_one(call: Call, c
     assert "static_quantization" not in Path("net.yaml").read_text(), "no data: nothing lossy"
 
 
+def test_another_file_has_paths_relative_to_its_folder(call: Call, cnn_file: Path, data: str) -> None:
+    Path("dags").mkdir()
+    said = call("init", "net/model.onnx", "--data", data, "-o", "dags/mine.yaml")
+    assert said.code == 0, said.err
+    assert "wrote dags/mine.yaml" in said.out
+    document = read_document("dags/mine.yaml").value
+    assert (document["model"], document["data"]["evaluation"]) == ("../net/model.onnx", "../items.npz")
+    assert call("plan", "dags/mine.yaml").code == 0
+    assert call("init", "net/model.onnx", "-o", "none/mine.yaml").code == 2
+
+
 def test_it_says_what_it_decided_and_why(call: Call, cnn_file: Path, data: str) -> None:
     said = call("init", "net/model.onnx", "--data", data, "--ep", "cuda", "--precision", "fp16")
     assert said.code == 0, said.err
