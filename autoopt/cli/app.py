@@ -142,7 +142,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "apply": Command(
             "apply:apply",
             "Apply one pass to a model.",
-            "autoopt apply dynamic_quantization model.onnx -o small.onnx --param per_channel=true",
+            "autoopt apply dynamic_quantization m.onnx -o q.onnx --param per_channel=true",
         ),
         "compare-models": Command(
             "compare_models:compare_models",
