@@ -4,7 +4,8 @@ Deployments refer to these modules and functions by name and hold parameters as 
 """
 
 from autoopt.orchestrate.flow_runs.run_log import drop_tracebacks
-from autoopt.orchestrate.server.outages import bound_waits
+from autoopt.orchestrate.server.outages import bound_waits, keep_events
 
 bound_waits()
 drop_tracebacks()
+keep_events()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autoopt.engine.sweeps.pages import write_run_pages
 from autoopt.errors import InputError
-from autoopt.results import RunResult, SweepEntry
+from autoopt.results import EntryComparison, RunResult, SweepEntry
 from autoopt.store import ModelRecord, RunRecord
 from autoopt.store.leases import finish_run
 from autoopt.store.memory import MemoryStore
@@ -43,6 +44,16 @@ def test_each_run_has_a_page_that_stays_for_later_nights(store: MemoryStore, tmp
     page.write_text("kept")
     write_run_pages(store, [tonight], out)
     assert page.read_text() == "kept"
+
+
+def test_pages_of_changed_models_come_first_where_there_are_too_many(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoopt.engine.sweeps.pages.MOST_PAGES", 2)
+    same, other, worse = (entry(store, tmp_path) for _ in range(3))
+    worse = replace(worse, compared=EntryComparison("worse"))
+    assert write_run_pages(store, [same, other, worse], tmp_path / "out").keys() == {worse.run, same.run}
+    assert other.run in write_run_pages(store, [same, other, worse], tmp_path / "out"), "the next sweep continues"
 
 
 def test_a_folder_that_cannot_be_written_is_named(store: MemoryStore, tmp_path: Path) -> None:

@@ -70,6 +70,14 @@ def test_links_lead_where_browsers_open_the_pages(compose: dict[str, Any]) -> No
         assert interpolated(url, {"PREFECT_URL": "https://models.example"}) == "https://models.example"
 
 
+@pytest.mark.parametrize("service", ["models", "chains"])
+def test_the_cores_and_memory_of_a_worker_are_limited_by_the_environment(service: str, compose: dict[str, Any]) -> None:
+    limits = compose["services"][service]["deploy"]["resources"]["limits"]
+    assert {name: interpolated(text, {}) for name, text in limits.items()} == {"cpus": "0", "memory": "0"}
+    given = {"WORKER_CPUS": "1.5", "WORKER_MEMORY": "3g"}
+    assert {name: interpolated(text, given) for name, text in limits.items()} == {"cpus": "1.5", "memory": "3g"}
+
+
 def test_no_secret_has_a_default(compose: dict[str, Any]) -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     assert set(re.findall(r"\$\{(\w+):\?", text)) == set(SECRETS)

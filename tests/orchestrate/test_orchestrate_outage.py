@@ -117,6 +117,14 @@ def test_a_night_outlasts_an_outage_of_everything_that_it_talks_to(
         assert trials_done(database) == 12
         assert rows(database, "SELECT count(*) FROM sweep") == 1
 
+        def all_shown() -> bool:
+            trials = {"name": {"like_": "trial "}, "state": {"type": {"any_": ["COMPLETED"]}}}
+            return api.post("/task_runs/count", json={"task_runs": trials}).raise_for_status().json() == 12
+
+        eventually(all_shown)
+        end = {"filter": {"event": {"name": ["autoopt.sweep.finished"]}}}
+        eventually(lambda: api.post("/events/filter", json=end).raise_for_status().json()["total"] == 1)
+
 
 def trials_done(database: Server) -> int:
     """Trials in the store that have ended well."""

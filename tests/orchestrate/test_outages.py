@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from prefect.events.clients import PrefectEventsClient
+from prefect.events.worker import EventsWorker
 from prefect.exceptions import PrefectException
-from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES
+from prefect.settings import (
+    PREFECT_API_REQUEST_TIMEOUT,
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    temporary_settings,
+)
 
 from autoopt.errors import SystemFailure
 from autoopt.orchestrate.server import outages
-from autoopt.orchestrate.server.outages import REQUEST_SECONDS, Outage, best_effort, client_retries, wait_out
+from autoopt.orchestrate.server.outages import (
+    REQUEST_SECONDS,
+    Outage,
+    best_effort,
+    client_retries,
+    keep_events,
+    wait_out,
+)
 
 REQUEST = httpx.Request("GET", "http://user:canary@host/api")
 
@@ -107,3 +121,14 @@ def test_a_bug_in_showing_something_is_not_hidden() -> None:
 
     with pytest.raises(KeyError):
         show()
+
+
+def test_events_wait_for_the_server_as_long_as_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EventsWorker, "_client_override", None)
+    with temporary_settings({PREFECT_API_URL: None}):
+        keep_events()
+        assert EventsWorker._client_override is None, "there is no server"
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:4200/api"}):
+        keep_events()
+    attempts = (("reconnection_attempts", int(outages.OUTAGE_SECONDS)),)
+    assert EventsWorker._client_override == (PrefectEventsClient, attempts)

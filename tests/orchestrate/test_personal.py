@@ -14,7 +14,8 @@ from children import HANG_SECONDS
 from prefect_server import prepared
 
 from autoopt.json_codec import to_json
-from autoopt.orchestrate.server.personal import NOTE, PersonalServer, connect, running_server
+from autoopt.orchestrate.server.connection import DEFAULTS, SERVER
+from autoopt.orchestrate.server.personal import LEAN, NOTE, PersonalServer, connect, running_server
 from autoopt.owner import this_process
 
 
@@ -61,7 +62,8 @@ def test_a_server_that_the_environment_names_goes_first(prefect: Path, monkeypat
 @pytest.mark.service
 def test_an_idle_server_ends(tmp_path: Path) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    env = {**inherited, "PREFECT_HOME": str(prepared(tmp_path))}
+    # With Prefect's telemetry, which these settings turn off, another writer of the database may fail with a traceback.
+    env = {**inherited, **DEFAULTS, **SERVER, **LEAN, "PREFECT_HOME": str(prepared(tmp_path))}
     with socket.create_server(("127.0.0.1", 0)) as listening:
         number = listening.fileno()
         command = [sys.executable, "-m", "autoopt.orchestrate.server.personal", str(number), "0.1"]

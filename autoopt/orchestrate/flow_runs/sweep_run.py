@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from prefect import flow, tags
 from prefect.artifacts import create_markdown_artifact
@@ -184,20 +184,29 @@ def _show(zoo: str, markdown: str) -> None:
 
 @best_effort
 def _tell(result: SweepResult) -> None:
-    """Emit an event for the sweep, and one for each model that became worse or better, for the users' automations."""
+    """Emit an event for the sweep, and one for each model that became worse or better, for the users' automations.
+
+    After an outage, two processes may tell of the same sweep; the server takes an event with the id of another for it.
+    """
     zoo = {"prefect.resource.id": f"autoopt.zoo.{result.name}", "prefect.resource.name": result.name}
     outcome = {"sweep": result.sweep, "outcome": message(result)}
-    emit_event("autoopt.sweep.finished", zoo, payload={**outcome, "failed": result.failed})
+    payload = {**outcome, "failed": result.failed}
+    emit_event("autoopt.sweep.finished", zoo, payload=payload, id=_event_id(result.sweep))
     for entry in result.models:
         model = {
             "prefect.resource.id": f"autoopt.model.{result.name}.{entry.name}",
             "prefect.resource.name": entry.name,
         }
         details = {"sweep": result.sweep, "run": entry.run, "verdict": entry.compared.verdict}
+        identity = _event_id(result.sweep, entry.name)
         if entry.compared.regressed:
-            emit_event("autoopt.model.regressed", model, payload=details)
+            emit_event("autoopt.model.regressed", model, payload=details, id=identity)
         elif entry.compared.improved:
-            emit_event("autoopt.model.improved", model, payload=details)
+            emit_event("autoopt.model.improved", model, payload=details, id=identity)
+
+
+def _event_id(*names: str) -> UUID:
+    return uuid5(NAMESPACE_URL, "/".join(("autoopt", *names)))
 
 
 def _final_state(result: SweepResult, pages: Mapping[str, str]) -> State[None]:

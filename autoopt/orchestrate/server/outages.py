@@ -62,6 +62,20 @@ def bound_waits() -> None:
     base.clamped_poisson_interval = bounded
 
 
+def keep_events() -> None:
+    """Have the events of this process wait for an absent server, as its requests do.
+
+    Prefect's client gives up after ten seconds, and what it then has left is lost when the process ends: the pages
+    lacked the trials of an outage.
+    """
+    from prefect.events.clients import PrefectEventsClient
+    from prefect.events.worker import EventsWorker, emit_events_to_cloud, should_emit_events_to_running_server
+
+    if should_emit_events_to_running_server() and not emit_events_to_cloud():
+        attempts = int(settings().patience or OUTAGE_SECONDS)  # one a second
+        EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=attempts)
+
+
 class Outage:
     """A context for requests that are repeated anyway: it suppresses their failure while the server is away.
 
