@@ -19,12 +19,13 @@ import pytest
 from builders import mlp
 
 import autoopt
-from autoopt.engine.run.export import RECIPE, Package, check_out, export, export_to, narrowed_inputs
+from autoopt.engine.run.export import RECIPE, Package, check_out, export, export_best, export_to, narrowed_inputs
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file
+from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.store import ModelRecord, PassRunRecord, RunRecord
@@ -275,6 +276,9 @@ def test_a_folder_that_cannot_be_written_is_the_users_error(
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"file/out: cannot write the results"):
         export(store, package, tmp_path / "file" / "out", Refusing())
+    result = replace(package.result, best=package.model)
+    with pytest.raises(InputError, match=f"the result is in the store: autoopt export {package.run.id} -o FOLDER"):
+        export_best(store, package.run, result, tmp_path / "file" / "out", Refusing(), Observer())
 
 
 def test_a_folder_that_does_not_exist_yet_is_fine(tmp_path: Path) -> None:

@@ -218,6 +218,9 @@ def export_best(
     """Export the best model of a run that has just ended to the folder `out`; the returned result has its path.
 
     Without a model that meets the constraints, one that the run wrote there while it searched is removed.
+
+    Raises:
+        InputError: the folder cannot be written. The result is in the store.
     """
     if result.best is None:
         if recipe_in(out).get("run") == run.id:
@@ -228,7 +231,11 @@ def export_best(
     if note:
         observer.on_note(note)
     package = replace(Package.of(run, result, result.best), scripts_may_run=True, patience=PATIENCE)
-    path = export(store, package, out, pool)
+    try:
+        path = export(store, package, out, pool)
+    except InputError as error:
+        remedy = f"the result is in the store: autoopt export {run.id} -o FOLDER"
+        raise InputError(error.what, where=error.where, remedy=error.remedy or remedy) from error
     return replace(result, best=replace(result.best, path=str(path)))
 
 
