@@ -56,6 +56,17 @@ def test_passes_of_a_user_script_are_planned(tmp_path: Path) -> None:
         make_plan({**dag, "user_script": str(script)})
 
 
+@pytest.mark.parametrize("use", ["evaluation", "calibration"])
+def test_the_data_of_a_dag_are_refused_as_a_run_does(use: str, tmp_path: Path) -> None:
+    data = tmp_path / "d.csv"
+    data.write_text("a,b\n3,1\n4,2\n")
+    for value in (str(data), {"path": str(data), "input_cols": ["a"]}):
+        with pytest.raises(InputError, match=r"d.csv.*shape"):
+            make_plan({**DAG, "data": {use: value}}, MODEL)
+    good = str(MODEL.with_name("evaluation.npz"))
+    assert make_plan({**DAG, "data": {use: str(data)}}, MODEL, good, calibration=good).chain_count == 2, "options override"
+
+
 @pytest.mark.parametrize("dag", [MODEL, DAG])
 def test_data_that_a_run_refuses_is_refused(dag: object, tmp_path: Path) -> None:
     data = tmp_path / "d.csv"

@@ -19,7 +19,7 @@ from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
 from autoopt.engine.work.model_folders import holds_models, with_models
 from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, LAYER_WORK, RUNTIME, ask_worker
-from autoopt.engine.work.readings import read_once
+from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
 from autoopt.measure.settings import MeasurementSettings
@@ -117,7 +117,7 @@ def _plan_of_dag(spec: DagSpec, request: PlanRequest) -> Plan:
         if spec.script_path is not None:
             script = probe.describe_script(str(_fetched(spec.script_path)), accelerator)
         infos = pass_infos(accelerator, script.added_passes())
-        # A plan does not read the data of a DAG: it takes the labels for granted that a limit on quality needs.
+        # Not all data is read for a plan: it takes the labels for granted that a limit on quality needs.
         metrics = {metric.name: metric for metric in script.metrics}
         goal = request.goal.apply(GoalRequest.of(spec, metrics), DataDescription(labels=True))
         inspection, providers = _inspection(probe, spec, request), None
@@ -136,10 +136,14 @@ def _plan_of_dag(spec: DagSpec, request: PlanRequest) -> Plan:
 
 
 def _inspection(probe: Probe, spec: DagSpec, request: PlanRequest) -> Inspection | None:
-    """Inspect the model of a request, and check its data against it; None without a model."""
+    """Inspect the model of a request, and check its data and the DAG's against it; None without a model."""
     if request.model is None:
         return None
-    configs = _data_configs(request.data, request.calibration)
+    data, calibration = request.data, request.calibration
+    if not spec.parts:  # of a set, only a run knows the data of each model
+        data = _file_data(spec, "evaluation") if data is None else data
+        calibration = _file_data(spec, "calibration") if calibration is None else calibration
+    configs = _data_configs(data, calibration)
     inspection, descriptions = probe.read(Path(str(_fetched(request.model))), configs)
     states = MeasurementSettings.parse(spec.measurement).state or {}
     _check_data(inspection, configs, descriptions, states.values(), has_script=spec.script_path is not None)
@@ -321,6 +325,14 @@ def _narrowing(
     fed_back = {name for config in configs for name in config.state.values()}
     batch_size = max((config.batch_size for config in configs), default=0)
     return narrowing_of(inspection, tuple(descriptions), fed_back, batch_size)
+
+
+def _file_data(spec: DagSpec, use: str) -> object:
+    """The data of a DAG for a use, if it is read from files of this machine; reading others may take long."""
+    data = spec.data_json(use)
+    if "://" in str(data) or (isinstance(data, dict) and not is_read_from_files(data)):
+        return None
+    return data
 
 
 def _data_configs(data: object, calibration: object) -> dict[str, DataConfig]:
