@@ -64,7 +64,8 @@ def test_the_data_of_a_dag_are_refused_as_a_run_does(use: str, tmp_path: Path) -
         with pytest.raises(InputError, match=r"d.csv.*shape"):
             make_plan({**DAG, "data": {use: value}}, MODEL)
     good = str(MODEL.with_name("evaluation.npz"))
-    assert make_plan({**DAG, "data": {use: str(data)}}, MODEL, good, calibration=good).chain_count == 2, "options override"
+    plan = make_plan({**DAG, "data": {use: str(data)}}, MODEL, good, calibration=good)
+    assert plan.chain_count == 2, "options override"
 
 
 @pytest.mark.parametrize("dag", [MODEL, DAG])
