@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from children import HANG_SECONDS
 from prefect.client.schemas.objects import TERMINAL_STATES
+from prefect.settings import PREFECT_CLIENT_RETRY_EXTRA_CODES, temporary_settings
 from prefect.states import AwaitingRetry, Crashed, Running, State
 from prefect_server import free_port, prepared, running_server
 from serving import environment as environment_of
@@ -37,6 +38,11 @@ def test_flow_runs_send_several_heartbeats_before_they_count_as_silent(monkeypat
 def test_what_the_user_has_set_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "3")
     assert environment()["PREFECT_CLIENT_MAX_RETRIES"] == "3"
+
+
+def test_a_server_without_its_database_is_asked_again() -> None:
+    with temporary_settings({PREFECT_CLIENT_RETRY_EXTRA_CODES: environment()["PREFECT_CLIENT_RETRY_EXTRA_CODES"]}):
+        assert 500 in PREFECT_CLIENT_RETRY_EXTRA_CODES.value()
 
 
 def test_a_sweep_that_dies_again_and_again_is_not_continued_for_ever() -> None:
