@@ -28,7 +28,7 @@ from autoopt.workers.protocol import CallRequest
 from autoopt.working_folder import remove_temporary_folder
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
-READING: Final = ("onnx", "pydantic.type_adapter", "autoopt.data.worker")
+READING: Final = ("onnx", "pydantic.dataclasses", "pydantic.type_adapter", "autoopt.data.worker")
 """Modules that the reading of a model and its data needs."""
 WARM: Final = (
     *READING,
