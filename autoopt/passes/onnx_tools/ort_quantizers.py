@@ -36,15 +36,12 @@ TINY: Final = float(np.finfo(np.float32).tiny)
 class Quantized:
     """The result of a quantizer."""
 
-    target: Path
-    """The file for the quantized model."""
     model: ModelProto | None = None
-    """The model that it would have written; None if it has written it."""
+    """The model that it would have written; None before its end."""
 
     def load(self) -> ModelProto:
         """The quantized model; references to weights of split models stay."""
-        if self.model is None:
-            self.model = io.load_own_weights(self.target)
+        assert self.model is not None
         return self.model
 
 
@@ -53,20 +50,22 @@ def lean_quantizers(target: Path) -> Iterator[Quantized]:
     """Let onnxruntime's quantizers and calibrators work in memory, and quantize a channel with few calls of numpy.
 
     They read weights that are external data in the working directory one by one. They change the model that they are
-    given, so static quantization needs a calibration cache, and they write `target` only with external data.
+    given, so static quantization needs a calibration cache, and they do not write `target`.
     """
     from onnxruntime.quantization import base_quantizer, calibrate, onnx_quantizer, qdq_quantizer, quant_utils
     from onnxruntime.quantization.onnx_model import ONNXModel
 
-    quantized = Quantized(target)
+    quantized = Quantized()
     write = ONNXModel.save_model_to_file
 
     def keep(model: ONNXModel, path: str | Path, use_external_data_format: bool = False) -> None:
-        if use_external_data_format or Path(path) != target:
+        if Path(path) != target:
             write(model, path, use_external_data_format)
             return
         model.topological_sort()
-        quantized.model = model.model
+        # A copy, because protobuf keeps the memory of what was removed from a model, such as its weights in float.
+        quantized.model = type(model.model)()
+        quantized.model.CopyFrom(model.model)
 
     functions = {
         "load_model_with_shape_infer": _load_with_shapes,
