@@ -78,21 +78,22 @@ def show_(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="An ONNX model [default: all lessons].")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the lessons of each run, or what they suggest for a model.
+    """List all lessons: of the store's runs, imported and built in. With a model, what they suggest for it.
 
     Suggestions are for this machine's CPU.
     """
     from autoopt.engine.planning.imported_knowledge import imported_knowledge
     from autoopt.engine.planning.lessons import all_lessons
+    from autoopt.engine.planning.proposal import existing_store as store_if_any
     from autoopt.report.formatting import plural
     from autoopt.report.table import write_table
 
     if model is not None:
         _show_effects(model, as_json)
         return
-    with existing_store() as store:
+    with store_if_any() as store:
         lessons = list(all_lessons(store))
-        imported = imported_knowledge(store)
+        imported = [] if store is None else imported_knowledge(store)
     if as_json:
         files = [{"file": item.file, "digest": item.knowledge.digest} for item in imported]
         rows = [{"name": named.model, **named.lesson.model_dump(mode="json")} for named in lessons]
@@ -101,25 +102,28 @@ def show_(
     for item in imported:
         count = plural(len(item.knowledge.lessons), "lesson")
         typer.echo(f"imported {item.file}: {count}, digest {item.knowledge.digest[:12]}")
-    if lessons:
-        write_table(_lessons_table(lessons), sys.stdout)
-    else:
-        typer.echo("no lessons yet: finish a run, or get some with 'autoopt knowledge import'")
+    write_table(_lessons_table(lessons), sys.stdout)
 
 
 def _show_effects(model: str, as_json: bool) -> None:
+    from autoopt.engine.planning.best_candidate import Machine
+    from autoopt.engine.planning.first_points import Question
     from autoopt.engine.planning.plan import Probe
+    from autoopt.engine.planning.proposal import existing_store as store_if_any
     from autoopt.engine.tools.knowledge import known_effects
+    from autoopt.engine.work.environment import cpu
     from autoopt.report.table import write_table
     from autoopt.target import Target
 
-    with existing_store() as store, Probe() as probe:
-        knowledge = known_effects(store, probe.inspect(Path(model)), Target())
+    with store_if_any() as store, Probe() as probe:
+        inspection = probe.inspect(Path(model))
+        question = Question(inspection, Target(), Machine.of({}), frozenset(cpu()["flags"]))
+        knowledge = known_effects(store, question)
     if as_json:
         from autoopt.json_codec import to_json
 
         lessons = [named.lesson.id for named in knowledge.used]
-        print_json({"lessons": lessons, "left_out": knowledge.left_out, "effects": to_json(knowledge.effects)})
+        print_json({"lessons": lessons, "sources": knowledge.text, "effects": to_json(knowledge.effects)})
         return
     typer.echo(_sources_text(knowledge))
     if knowledge.effects:
@@ -127,14 +131,13 @@ def _show_effects(model: str, as_json: bool) -> None:
 
 
 def _sources_text(knowledge: KnownEffects) -> str:
-    left_out = f"left out, for other targets or without a common operator: {knowledge.left_out}"
     if not knowledge.used:
-        return f"nothing is known about such models; {left_out}"
+        return "nothing is known about such models"
     names = [named.model for named in knowledge.used]
     text = ", ".join(names[:NAMED_LESSONS])
     if len(names) > NAMED_LESSONS:
         text += f" and {len(names) - NAMED_LESSONS} more"
-    return f"from {text}, the most similar first; {left_out}"
+    return f"from {text}, the most similar first ({knowledge.text})"
 
 
 def _lessons_table(lessons: list[NamedLesson]) -> Table:

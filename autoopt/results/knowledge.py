@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -19,12 +20,17 @@ from autoopt.spec.reader import read_document
 from autoopt.spec.strict_model import StrictModel
 from autoopt.spec.validation import problems_of
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Version 1 had no configurations."""
+BUILT_IN: Final = "built_in_knowledge.json"
+"""The file that autoopt ships, beside this module; `python -m benchmarks.search knowledge` makes it."""
 MAX_LESSONS: Final = 64
 """Lessons of one file: with more it would exceed the size that is read."""
 
 MAX_EFFECTS: Final = 60
 """Effects of one lesson."""
+MAX_CONFIGURATIONS: Final = 60
+"""Configurations of one lesson."""
 
 Word: TypeAlias = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:+@() -]+$")]
 """A name of a pass, a parameter, an operator, a CPU, a version."""
@@ -69,6 +75,8 @@ class ModelFacts(StrictModel):
     """Nodes by operator; `custom` is the sum over domains other than ONNX's and onnxruntime's."""
     layer_parameters: Counts = Field(default_factory=dict)
     """Elements of the weights of layers by operator."""
+    layer_work: Counts = Field(default_factory=dict)
+    """Multiplications by these weights in one inference; only their shares are meaningful."""
     weight_dtypes: Counts = Field(default_factory=dict)
     parameters: Count
     bytes: Count
@@ -87,6 +95,7 @@ class ModelFacts(StrictModel):
             bytes=self.bytes,
             weight_dtypes=self.weight_dtypes,
             layer_parameters=self.layer_parameters,
+            layer_work=self.layer_work,
         )
 
 
@@ -125,6 +134,19 @@ class Configuration(StrictModel):
     """candidate / source by metric."""
 
 
+class MeasuredConfiguration(StrictModel):
+    """A candidate of a run: what changed the model, and what that gave."""
+
+    passes: Annotated[
+        dict[Word, Annotated[dict[Word, Setting], Field(max_length=64)]], Field(min_length=1, max_length=64)
+    ]
+    """Pass -> parameter -> value that is known."""
+    ratio: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """candidate / source of the median latency; None if it was not measured."""
+    rejected: bool = False
+    """It failed or broke a constraint."""
+
+
 class Lesson(StrictModel):
     """The measurements of one run on one model."""
 
@@ -138,6 +160,9 @@ class Lesson(StrictModel):
     best: Configuration | None = None
     """None if the source model was the best."""
     effects: Annotated[tuple[PassEffect, ...], Field(strict=False, max_length=MAX_EFFECTS)] = ()
+    configurations: Annotated[
+        tuple[MeasuredConfiguration, ...], Field(strict=False, max_length=MAX_CONFIGURATIONS)
+    ] = ()
 
     @property
     def name(self) -> str:
@@ -148,7 +173,7 @@ class Lesson(StrictModel):
 class Knowledge(StrictModel):
     """The content of a file of knowledge."""
 
-    knowledge: Literal[1] = FORMAT
+    knowledge: Literal[1, 2] = FORMAT
     """Version of the format."""
     autoopt: Word
     lessons: Annotated[tuple[Lesson, ...], Field(strict=False, max_length=MAX_LESSONS)]
@@ -173,6 +198,12 @@ class Knowledge(StrictModel):
     def write(self, file: Path) -> None:
         """Write the file."""
         file.write_text(json.dumps(self.document, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+@lru_cache
+def built_in_knowledge() -> Knowledge:
+    """The knowledge that autoopt ships."""
+    return read_knowledge(Path(__file__).with_name(BUILT_IN))
 
 
 def read_knowledge(file: Path) -> Knowledge:

@@ -18,6 +18,7 @@ from autoopt.search.samplers.grouped import GroupedSampler
 from autoopt.search.samplers.per_chain import PerChainSampler
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
+from autoopt.space import Point
 from autoopt.spec.samplers import find_sampler
 from autoopt.spec.search import SearchConfig
 
@@ -35,6 +36,7 @@ def create_study(  # noqa: PLR0913  what a search depends on
     pruned: bool = False,
     apart: Collection[str] = (),
     source: str = "source",
+    first: Sequence[tuple[str, Point]] = (),
 ) -> Study:
     """Create the study that `config` describes.
 
@@ -47,26 +49,27 @@ def create_study(  # noqa: PLR0913  what a search depends on
         pruned: chains were left out, so the order may name nodes that no chain has.
         apart: ids of chains that a unified search treats as a search of its own, with half of the trials.
         source: key of the candidate that every chain starts from.
+        first: (chain id, point) that the sampler `surrogate` tries before all others, in this order.
 
     Raises:
-        InputError: no chain or no objective, ids that repeat, a prior point outside its chain's space, or an order
-            that does not fit the chains.
+        InputError: no chain or no objective, ids that repeat, a first or prior point outside its chain's space, or an
+            order that does not fit the chains.
     """
     if not objectives:
         raise InputError("no objective", where="search")
-    _check_chains(chains)
+    _check_chains(chains, first)
     check_order(config.parsed_order(), chains, known_nodes=not pruned)
     together = [chain for chain in chains if chain.id not in apart]
     separate = [chain for chain in chains if chain.id in apart]
     if config.strategy == "unified" and together and separate:
         groups = [together, separate]
-        samplers = [create_sampler(_half(config), group, objectives, cost=cost) for group in groups]
+        samplers = [create_sampler(_half(config), group, objectives, cost=cost, first=first) for group in groups]
         return Study(config, chains, objectives, GroupedSampler(groups, samplers), source)
-    sampler = create_sampler(config, chains, objectives, cost=cost, node_objectives=node_objectives)
+    sampler = create_sampler(config, chains, objectives, cost=cost, node_objectives=node_objectives, first=first)
     return Study(config, chains, objectives, sampler, source)
 
 
-def _check_chains(chains: Sequence[ChainSpace]) -> None:
+def _check_chains(chains: Sequence[ChainSpace], first: Sequence[tuple[str, Point]]) -> None:
     if not chains:
         raise InputError("no chain to search", where="search")
     if len({chain.id for chain in chains}) < len(chains):
@@ -74,6 +77,11 @@ def _check_chains(chains: Sequence[ChainSpace]) -> None:
     for chain in chains:
         for point in chain.prior:
             chain.space.index(point)  # raises if the space does not hold it
+    spaces = {chain.id: chain.space for chain in chains}
+    for chain_id, point in first:
+        if chain_id not in spaces:
+            raise InputError(f"a first point is of the chain {chain_id}, which is not searched", where="search")
+        spaces[chain_id].index(point)
 
 
 def _half(config: SearchConfig) -> SearchConfig:
@@ -90,11 +98,12 @@ def create_sampler(
     *,
     cost: Cost | None = None,
     node_objectives: Mapping[str, Sequence[Objective]] | None = None,
+    first: Sequence[tuple[str, Point]] = (),
 ) -> Sampler:
     """Create the sampler of a study; the arguments are those of `create_study`."""
     points = total_points(chains)
     budget = min(config.trials or points, points) or 1
-    inputs = SamplerInputs(config, tuple(chains), tuple(objectives), budget, cost)
+    inputs = SamplerInputs(config, tuple(chains), tuple(objectives), budget, cost, tuple(first))
     if config.strategy == "unified":
         return _leaf_sampler(inputs)
     create = _ChainSamplers(inputs, node_objectives or {}).create

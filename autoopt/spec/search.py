@@ -56,6 +56,8 @@ class SearchFields(StrictModel):
     """End once little more can be gained, or the known best of a model with the same graph is confirmed."""
     min_gain_per_minute: float = Field(default=0.005, ge=0, lt=1)
     """Expected gain per minute, as a fraction of the best candidate, below which `stop_early` ends the search."""
+    built_in_knowledge: bool = True
+    """Also order the first points by the measurements of public models that autoopt ships."""
     choose: Choose = "priority"
     """Rule that chooses one best model when there are several objectives."""
 
@@ -118,6 +120,14 @@ class SearchConfig(_Search):
             return handler(value)
         except ValidationError as error:
             raise input_error(error, "search") from None
+
+    @property
+    def content(self) -> dict[str, object]:
+        """What makes up the identity of the search, which runs of earlier versions keep."""
+        content = self.model_dump()
+        if self.built_in_knowledge:
+            del content["built_in_knowledge"]
+        return content
 
     def overridden(self, changes: Mapping[str, object]) -> SearchConfig:
         """Return a copy with other values of some fields.

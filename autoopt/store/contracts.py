@@ -277,7 +277,10 @@ class TrialStore(ABC):
 
     @abstractmethod
     def add(self, record: TrialRecord) -> None:
-        """Add a trial to do. An existing one stays if it is done or runs under a living owner, else it is replaced."""
+        """Add a trial to do. An existing one stays if it is done or runs under a living owner, else it is replaced.
+
+        One of another point is replaced when it is done: a search that asks differently after a resume does it anew.
+        """
 
     @abstractmethod
     def claim_next(self, run: str, chain: str | None = None, seconds: float = LEASE_SECONDS) -> TrialRecord | None:

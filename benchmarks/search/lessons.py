@@ -4,35 +4,43 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
+from autoopt.engine.planning.first_points import SILENT, Configuration
 from autoopt.engine.planning.lessons import LATENCY
 from autoopt.engine.work.environment import library_version
+from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.candidate import digest_json
 from autoopt.results.knowledge import (
+    MAX_CONFIGURATIONS,
     MAX_EFFECTS,
-    Configuration,
     GoalFacts,
     Knowledge,
     Lesson,
     MachineFacts,
+    MeasuredConfiguration,
     ModelFacts,
     PassEffect,
     Spread,
 )
+from autoopt.results.knowledge import Configuration as BestConfiguration
+from autoopt.search import ChainSpace
 from autoopt.search.surrogates.effects import Factor, estimated_effects
-from benchmarks.search.multitask import SILENT, Task, distinct
+from autoopt.space import Point
 from benchmarks.search.table import Row, Table
 
-LATENCY_NAME = "latency_p50"
+Task: TypeAlias = tuple[ChainSpace, Point]
+"""A point of a chain."""
 
 
 def knowledge_of(tables: Sequence[Table]) -> Knowledge:
     """One lesson for each table."""
-    return Knowledge.of(tuple(map(_lesson, tables)), library_version("autoopt"))
+    return Knowledge.of(tuple(map(lesson_of, tables)), library_version("autoopt"))
 
 
-def _lesson(table: Table) -> Lesson:
+def lesson_of(table: Table) -> Lesson:
+    """What a table teaches."""
     model = table.inspection
     rows = distinct(table)
     return Lesson(
@@ -40,15 +48,17 @@ def _lesson(table: Table) -> Lesson:
         model=ModelFacts(
             op_counts=dict(model.op_counts),
             layer_parameters=dict(model.layer_parameters),
+            layer_work=dict(model.layer_work),
             parameters=model.parameters,
             bytes=model.bytes,
             opset=model.opsets.get("", 0),
         ),
-        machine=MachineFacts(cpu=table.about["cpu"], runtime=table.about["runtime"]),
-        goal=GoalFacts(metric=LATENCY_NAME, device="cpu", execution_provider="CPUExecutionProvider", threads=1),
+        machine=MachineFacts(cpu=table.about["cpu"], isa=table.about.get("isa", ()), runtime=table.about["runtime"]),
+        goal=GoalFacts(metric=MEDIAN_LATENCY, device="cpu", execution_provider="CPUExecutionProvider", threads=1),
         trials=len(rows),
         best=_best(rows),
         effects=_effects(rows),
+        configurations=_configurations(rows),
     )
 
 
@@ -63,16 +73,36 @@ def factors_of(task: Task) -> list[Factor]:
     return factors
 
 
-def _best(rows: Sequence[tuple[Task, Row]]) -> Configuration | None:
+def configuration_of(task: Task) -> Configuration:
+    """The same as a configuration, with the values that the table fixes."""
+    chain, point = task
+    configuration: dict[str, dict[str, object]] = {}
+    for node, name in chain.passes:
+        if name not in SILENT:
+            configuration[name] = {**chain.space.nodes[node].fixed, **point.get(node, {})}
+    return configuration  # type: ignore[return-value]
+
+
+def _configurations(rows: Sequence[tuple[Task, Row]]) -> tuple[MeasuredConfiguration, ...]:
+    measured: list[MeasuredConfiguration] = []
+    for task, row in rows:
+        passes = configuration_of(task)
+        if passes:
+            ratio = round(row.value, 4) if row.latency else None
+            measured.append(MeasuredConfiguration(passes=passes, ratio=ratio, rejected=not row.feasible))
+    return tuple(measured[:MAX_CONFIGURATIONS])
+
+
+def _best(rows: Sequence[tuple[Task, Row]]) -> BestConfiguration | None:
     """The fastest candidate that meets the limit; None if that is the source model."""
     (chain, point), row = min(rows, key=lambda pair: pair[1].value if pair[1].feasible else math.inf)
     if not row.feasible or row.value >= 1:
         return None
     names = dict(chain.passes)
-    return Configuration(
+    return BestConfiguration(
         passes=tuple(name for name in names.values() if name not in SILENT),
         values={names[node]: dict(values) for node, values in point.items() if values},
-        ratios={LATENCY_NAME: round(row.value, 5)},
+        ratios={MEDIAN_LATENCY: round(row.value, 5)},
     )
 
 
@@ -100,3 +130,18 @@ def _effects(rows: Sequence[tuple[Task, Row]]) -> tuple[PassEffect, ...]:
         )
     effects.sort(key=lambda effect: -effect.trials)
     return tuple(effects[:MAX_EFFECTS])
+
+
+def distinct(table: Table) -> list[tuple[Task, Row]]:
+    """The points of a table, each candidate once."""
+    rows: dict[str, tuple[Task, Row]] = {}
+    for chain, outcomes in zip(table.chains, table.rows, strict=True):
+        for number, (point, row) in enumerate(zip(chain.space.iterate(), outcomes, strict=True)):
+            rows.setdefault(row.artifact or f"{chain.id} {number}", ((chain, point), row))
+    return list(rows.values())
+
+
+def relatives(table: Table, tables: Collection[Table]) -> set[str]:
+    """Names of the tables of the same model or of its family, which share the first word of their names."""
+    family = table.name.partition("_")[0]
+    return {other.name for other in tables if other.name.partition("_")[0] == family}

@@ -10,22 +10,19 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from autoopt.dag.warm_start import MIN_SIMILARITY, similarity
 from autoopt.engine.tools.knowledge import SHARPNESS
+from autoopt.model.similarity import features, similarity
 from autoopt.search.surrogates.effects import Effect, Factor, Scale, estimated_effects, pooled_effects
-from benchmarks.search.lessons import factors_of
-from benchmarks.search.multitask import (
+from autoopt.search.surrogates.multitask import (
     HIGHEST,
     LOWEST,
     RATIOS,
     Array,
-    Process,
+    MultitaskProcess,
+    Observation,
     Scales,
-    Task,
-    distinct,
-    features,
-    relatives,
 )
+from benchmarks.search.lessons import Task, configuration_of, distinct, factors_of, relatives
 from benchmarks.search.table import Table
 
 Weight: TypeAlias = Callable[[float], float]
@@ -79,14 +76,18 @@ def _deviation(effects: Mapping[Factor, Effect], factor: Factor) -> float:
 
 
 def multitask(scales: Scales) -> Predictor:
-    """A Gaussian process over features of models (`multitask.py`)."""
+    """A Gaussian process over features of models (`autoopt/search/surrogates/multitask.py`)."""
 
     def predict(table: Table, others: Sequence[Table]) -> tuple[Array, Array]:
-        process = Process(scales)
+        observations: list[Observation] = []
         for other in others:
+            model = features(other.inspection)
             for task, ratio in _measured(other):
-                process.learn(features(other.inspection), task, ratio)
-        means, deviations = process.predict(features(table.inspection), [task for task, _ in _measured(table)])
+                observations.append(Observation(model, configuration_of(task), ratio, rejected=False))
+        process = MultitaskProcess(observations)
+        configurations = [configuration_of(task) for task, _ in _measured(table)]
+        means, covariance = process.predict(features(table.inspection), configurations, scales)
+        deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         return means, np.hypot(deviations, scales.noise)
 
     return predict
@@ -100,7 +101,7 @@ def nothing(table: Table, others: Sequence[Table]) -> tuple[Array, Array]:
 
 PREDICTORS: Final[Mapping[str, Predictor]] = {
     "no effect": nothing,
-    f"effects, similarity from {MIN_SIMILARITY} on": pooled(lambda alike: alike if alike >= MIN_SIMILARITY else 0.0),
+    "effects, similarity from 0.7 on": pooled(lambda alike: alike if alike >= 0.7 else 0.0),
     "effects, similarity from 0.5 on": pooled(lambda alike: alike if alike >= 0.5 else 0.0),
     "effects, equal weights": pooled(lambda alike: 1.0),
     "effects, weight: similarity": pooled(lambda alike: alike),

@@ -16,6 +16,7 @@ from typing import Any
 
 from autoopt.dag import Chain
 from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.planning.lessons import instruction_sets
 from autoopt.engine.prepare import prepare
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import cpu, library_version
@@ -59,6 +60,7 @@ def record(name: str, request: RunRequest, *, recordings: int, seconds: float) -
             "recordings": recordings,
             "seconds": seconds,
             "cpu": cpu()["model"],
+            "isa": sorted(instruction_sets(cpu()["flags"])),
             "runtime": library_version("onnxruntime"),
             "candidates": len(unique),
             "facts": _facts(ctx),

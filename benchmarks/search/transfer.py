@@ -11,19 +11,24 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from autoopt.dag.proposal.first_points import LEFT_OUT, LITTLE
 from autoopt.dag.proposal.propose import first_values_for, late_nodes
-from autoopt.dag.warm_start import MAX_LEARNED, MAX_WEIGHT
+from autoopt.engine.planning.best_candidate import Machine
+from autoopt.engine.planning.first_points import MAX_LEARNED, Question, sources_for
+from autoopt.engine.planning.lessons import BUILT_IN, NamedLesson
+from autoopt.model.similarity import features
 from autoopt.search import ChainSpace, Proposal, SearchConfig, Trial, create_study
 from autoopt.search.samplers.initial_points import initial_points
+from autoopt.search.surrogates.multitask import MultitaskProcess
 from autoopt.space import Point
-from benchmarks.search.multitask import Knowledge, Task, relatives
+from autoopt.target import Target
+from benchmarks.search.lessons import Task, configuration_of, distinct, lesson_of, relatives
 from benchmarks.search.report import percentile
 from benchmarks.search.simulate import SHIPPED
 from benchmarks.search.table import OBJECTIVE, Table
 
-Beginning: TypeAlias = Literal["drawn", "expert", "expert: misled", "expert: ordered", "learned"]
+Beginning: TypeAlias = Literal["drawn", "expert", "expert: misled", "expert: misinformed", "expert: ordered", "learned"]
 BEGINNINGS: Final[tuple[Beginning, ...]] = get_args(Beginning)
 LEARNED: Final = 6
-"""Learned points to begin with; the expert's follow."""
+"""Points of the whole space to begin with; the expert's follow."""
 SHOWN: Final = (3, 6)
 """Trials after which the regret is taken."""
 WORST: Final = 2.0
@@ -52,36 +57,37 @@ def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table]) 
     if beginning == "expert":
         return Start(expert)
     if beginning == "expert: misled":
-        return Start(_misled(expert))
-    left_out = relatives(table, others)
-    knowledge = Knowledge.of([other for other in others if other.name not in left_out])
+        return Start(expert, _misled(expert))
     if beginning == "learned":
-        return Start(expert, tuple(knowledge.first(table, LEARNED)))
+        return Start(expert, _ordered(table, others, [task for task, _ in distinct(table)], LEARNED))
+    if beginning == "expert: misinformed":
+        others = [other.shuffled(number) for number, other in enumerate(others)]
     by_id = {chain.id: chain for chain in expert.chains}
     tried = {chain.id for chain in expert.chains if chain.prior}
     points = [(by_id[chain], point) for chain, point in initial_points(expert.chains, SHIPPED, 0) if chain in tried]
-    return Start(expert, tuple(knowledge.first(table, len(points), points)))
+    return Start(expert, _ordered(table, others, points, MAX_LEARNED))
 
 
-def _misled(table: Table) -> Table:
-    """The table with the preferences that earlier runs would give, at their worst: the worst chains at their worst."""
-    worst: dict[str, Point] = {}
-    best: dict[str, float] = {}
+def _ordered(table: Table, others: Sequence[Table], points: Sequence[Task], count: int) -> tuple[Task, ...]:
+    """The points to begin with, by what the tables of other families teach, as a plan has them."""
+    left_out = relatives(table, others)
+    lessons = [NamedLesson(other.name, lesson_of(other), BUILT_IN) for other in others if other.name not in left_out]
+    machine = Machine(table.about["cpu"], table.about["runtime"])
+    sources = sources_for(Question(table.inspection, Target(), machine, table.about.get("isa", ())), lessons)
+    process = MultitaskProcess(sources.observations())
+    expectation = process.expect(features(table.inspection), [configuration_of(task) for task in points])
+    return tuple(points[index] for index in expectation.order([1.0] * len(points), count))
+
+
+def _misled(table: Table) -> tuple[Task, ...]:
+    """The first points that lessons would give at their worst: the worst point of each of the worst chains."""
+    worst: list[tuple[float, Task]] = []
     for chain, rows in zip(table.chains, table.rows, strict=True):
         values = [(row.value, number) for number, row in enumerate(rows) if row.feasible]
         if values:
-            worst[chain.id] = list(chain.space.iterate())[max(values)[1]]
-            best[chain.id] = min(values)[0]
-    wrong = sorted(best, key=lambda chain: -best[chain])[:MAX_LEARNED]
-    chains: list[ChainSpace] = []
-    for chain in table.chains:
-        if chain.id in wrong:
-            point = worst[chain.id]
-            others = [other for other in chain.prior if other != point]
-            chains.append(replace(chain, weight=MAX_WEIGHT, prior=(point, *others)))
-        else:
-            chains.append(chain)
-    return replace(table, chains=tuple(chains))
+            worst.append((min(values)[0], (chain, list(chain.space.iterate())[max(values)[1]])))
+    worst.sort(key=lambda pair: -pair[0])
+    return tuple(task for _, task in worst[:MAX_LEARNED])
 
 
 def as_proposed(table: Table) -> Table:

@@ -7,7 +7,7 @@ from typing import Any
 from autoopt.dag import Facts, Plan, pass_infos
 from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.propose import Proposal, propose
-from autoopt.dag.warm_start import Example, warm_started
+from autoopt.dag.warm_start import Example, known_point
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions
 
@@ -37,4 +37,6 @@ def proposed(
     accelerator = options.target().accelerator()
     infos = pass_infos(accelerator)
     proposal = propose(options, inputs_of(inspection, **data), infos, Facts(accelerator))
-    return proposal, warm_started(proposal.plan(infos), examples)
+    plan = proposal.plan(infos)
+    known = [known_point(plan, example) for example in examples]
+    return proposal, plan.with_learned([point for point in known if point is not None])

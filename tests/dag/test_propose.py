@@ -15,7 +15,7 @@ from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.precisions import PROVIDERS
 from autoopt.dag.proposal.propose import Proposal, propose
-from autoopt.dag.warm_start import Example, warm_started
+from autoopt.dag.warm_start import Example, known_point
 from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
 from autoopt.registry import registry
@@ -59,7 +59,9 @@ def proposed(
     infos = pass_infos(options.target().accelerator())
     known = ProposalInputs(inspection, **{**DATA, **given})
     found = propose(options, known, infos, Facts(options.target().accelerator()))
-    return found, warm_started(found.plan(infos), examples)
+    plan = found.plan(infos)
+    known_points = [known_point(plan, example) for example in examples]
+    return found, plan.with_learned([point for point in known_points if point is not None])
 
 
 def passes(plan: Plan) -> set[str]:
@@ -271,7 +273,7 @@ def test_fixed_shapes_where_the_provider_needs_them() -> None:
 def test_the_file_gives_the_same_chains_and_points(inspection: Inspection, level: int, tmp_path: Any) -> None:
     for provider in ("cpu", "cuda", "qnn"):
         options = ProposalOptions(execution_provider=provider, level=level)
-        taught = Example("other", 0.9, frozenset(("simplify", "static_quantization")), {}, 0.5)
+        taught = Example("other", frozenset(("simplify", "static_quantization")), {}, 0.5)
         found, plan = proposed(inspection, options, taught)
         file = tmp_path / "dag.yaml"
         file.write_text(yaml_text(found, plan, "model.onnx", {"evaluation": "a b.npz"}))

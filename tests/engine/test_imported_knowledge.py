@@ -16,7 +16,7 @@ from autoopt.engine.planning.imported_knowledge import (
     lesson_id,
     remove_knowledge,
 )
-from autoopt.results.knowledge import Knowledge
+from autoopt.results.knowledge import FORMAT, Knowledge
 from autoopt.store import EventRecord, RunRecord
 from autoopt.store.memory import MemoryStore
 
@@ -61,7 +61,7 @@ def test_removed_knowledge_is_gone_until_it_is_imported_again(store: MemoryStore
 
 def test_what_only_newer_versions_can_read_is_left_out(store: MemoryStore) -> None:
     add_knowledge(store, KNOWLEDGE, "one.json")
-    newer = {**KNOWLEDGE.document, "knowledge": 2}
+    newer = {**KNOWLEDGE.document, "knowledge": FORMAT + 1}
     store.events.add(EventRecord(EVENT, subject="f" * 64, data={"file": "newer.json", "knowledge": newer}))
     assert files(store) == ["one.json"]
 

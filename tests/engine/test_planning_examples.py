@@ -57,15 +57,13 @@ def test_an_example_is_the_best_candidate_with_the_passes_that_changed_it(simula
     assert example.passes == {"identity_elimination"}
     assert example.ratio == pytest.approx(0.5, rel=0.05)
     assert (example.metric, example.elsewhere) == ("latency_p50", "")
-    assert example.similarity == pytest.approx(1.0)
 
 
 def test_the_chain_that_was_measured_is_preferred(simulation: Simulation) -> None:
     plan = taught_plan(simulation.store, simulation.plan, case_of(simulation))
-    (preference,) = plan.learned
-    assert preference.chain == ("fold", "clean")
-    measured = "identity_elimination gave 0.50 of the source's latency_p50 on source.onnx (same graph)"
-    assert preference.evidence == measured
+    known = plan.learned[0]
+    assert known.chain == ("fold", "clean")
+    assert known.evidence == "identity_elimination gave 0.50 of the source's latency_p50 on source.onnx (same graph)"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +92,7 @@ def test_another_machine_is_named(simulation: Simulation) -> None:
     (example,) = examples(simulation.store, simulation.plan, other)
     assert HERE.cpu in example.elsewhere
     assert f"onnxruntime {HERE.runtime}" in example.elsewhere
-    assert "threads: 1" in example.elsewhere
+    assert "1 thread" in example.elsewhere
 
 
 def test_the_same_search_is_that_of_the_same_chains_and_settings(simulation: Simulation, tmp_path: Path) -> None:
@@ -102,12 +100,13 @@ def test_the_same_search_is_that_of_the_same_chains_and_settings(simulation: Sim
     (same,) = examples(simulation.store, simulation.plan, case)
     assert same.same_search
     more_trials = replace(case, search=SearchConfig(trials=99))
-    other_graph = replace(case, inspection=replace(INSPECTION, parameters=7))
+    assert (
+        examples(simulation.store, simulation.plan, replace(case, inspection=replace(INSPECTION, parameters=7))) == []
+    )
     same_model = replace(case, artifact=simulation.candidate.artifact)
     other_runtime = replace(case, machine=replace(HERE, runtime="0.1"))
     for other in (
         more_trials,
-        other_graph,
         same_model,
         other_runtime,
         replace(case, search=None),

@@ -35,11 +35,11 @@ def test_what_is_tried_is_one_line_and_details_are_left_to_the_plan() -> None:
 
 
 def test_what_was_learned_is_one_short_line() -> None:
-    chains = [Learned(("pass1", "pass2", "pass5"), 2.0, evidence="e" * 300), Learned(("pass3", "pass6"), 1.5)]
-    assert explanations(replace(plan(), learned=tuple(chains))) == [
-        "learned from similar models: pass1 -> pass2 -> pass5 and 1 other chain first ('autoopt plan' says why)"
+    points = [Learned("a", ("pass1", "pass2", "pass5"), {}, evidence="e" * 300), Learned("b", ("pass3", "pass6"), {})]
+    assert explanations(replace(plan(), learned=tuple(points))) == [
+        "learned from other models: pass1 -> pass2 -> pass5 and 1 other point first ('autoopt plan' says why)"
     ]
-    known = Learned(("pass1", "pass2", "pass5"), 2.0, expected=0.5)
+    known = Learned("a", ("pass1", "pass2", "pass5"), {}, expected=0.5)
     assert explanations(replace(plan(), learned=(known,))) == [
         "learned from an earlier run of the same graph: pass1 -> pass2 -> pass5 first ('autoopt plan' says why)"
     ]

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from simulation import Simulation, faster, killed
 from store_owners import by
 
+from autoopt.dag.compiler.plan import Learned
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.loop import TIME_SPENT
-from autoopt.engine.run.opening import begin_run, chain_records, make_attempt, open_session, settings_of
+from autoopt.engine.run.opening import (
+    begin_run,
+    chain_records,
+    first_points,
+    make_attempt,
+    open_session,
+    settings_of,
+    with_recorded_points,
+)
 from autoopt.engine.run.session import search_inline
 from autoopt.store import EventRecord, RunRecord, SweepRecord
 
@@ -19,6 +29,34 @@ from autoopt.store import EventRecord, RunRecord, SweepRecord
 @pytest.fixture
 def simulation(tmp_path: Path) -> Simulation:
     return Simulation(tmp_path)
+
+
+def test_learned_points_are_tried_in_their_order_after_those_of_preferred_chains(tmp_path: Path) -> None:
+    passes = ("identity_elimination", "remove_unused", "common_subexpression_elimination", "name_fix")
+    dag: dict[str, Any] = {
+        "passes": {f"p{number}": name for number, name in enumerate(passes)},
+        "chains": [[f"p{number}"] for number in range(len(passes))],
+    }
+    simulation = Simulation(tmp_path, dag=dag)
+    simulation.pool.passes = {name: faster(0.9 - number / 10) for number, name in enumerate(passes)}
+    chains = {chain.name: chain for chain in simulation.chains.values()}
+    learned = [Learned(chains[name].id, (name,), {}) for name in ("p3", "p1")]
+    simulation.plan = simulation.plan.with_learned(learned)
+    with simulation.session() as session:
+        session.execute(search_inline)
+        trials = [trial.chain.name for trial in session.completed_trials()]
+    assert trials[:2] == ["p3", "p1"]
+    preferred = {**simulation.chains, chains["p2"].id: replace(chains["p2"], weight=2.0, prior=({},))}
+    order = [chain for chain, _ in first_points(simulation.plan, preferred)]
+    assert order == [chains[name].id for name in ("p2", "p3", "p1")]
+    with simulation.session(resume=None, fresh=True) as session:
+        begun = session.record
+    simulation.plan = simulation.plan.with_learned([replace(learned[1], evidence="gave 0.50 on m")])
+    resumed = with_recorded_points(simulation.inputs(), begun).problem.plan
+    assert resumed.learned == tuple(learned), "a resumed run asks as it began, whatever was learned since"
+    confirmed = replace(learned[1], expected=0.5)
+    order = [chain for chain, _ in first_points(simulation.plan.with_learned([learned[0], confirmed]), preferred)]
+    assert order == [chains[name].id for name in ("p1", "p2", "p3")]
 
 
 def record(simulation: Simulation, **fields: object) -> RunRecord:

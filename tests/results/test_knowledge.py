@@ -12,7 +12,7 @@ from knowledge_cases import KNOWLEDGE
 
 from autoopt.errors import ConfigError
 from autoopt.model.candidate import digest_json
-from autoopt.results.knowledge import read_knowledge
+from autoopt.results.knowledge import FORMAT, read_knowledge
 from autoopt.spec.reader import MAX_BYTES
 
 Document = dict[str, Any]
@@ -43,8 +43,8 @@ def test_an_edited_file_is_refused(file: Path) -> None:
 
 
 def test_a_newer_format_asks_for_an_upgrade(file: Path) -> None:
-    file.write_text(signed({**KNOWLEDGE.document, "knowledge": 2, "more": 1}))
-    with pytest.raises(ConfigError, match="has version 2; this autoopt reads 1; upgrade it"):
+    file.write_text(signed({**KNOWLEDGE.document, "knowledge": FORMAT + 1, "more": 1}))
+    with pytest.raises(ConfigError, match="has version 3; this autoopt reads 2; upgrade it"):
         read_knowledge(file)
 
 

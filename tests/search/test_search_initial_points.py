@@ -82,3 +82,13 @@ def test_unlike_chains_are_selected_before_alike_ones() -> None:
     chains = [chain("pass1", "pass2"), chain("pass1", "pass2", "pass3"), chain("pass4", "pass5")]
     assert diverse_chains(chains, 2) == [chains[0], chains[2]]
     assert diverse_chains(chains, 9) == [chains[0], chains[2], chains[1]]
+
+
+def test_first_points_come_before_prior_ones_in_their_order_and_once() -> None:
+    one, two = list(chain("pass2").space.iterate()), list(chain("pass5").space.iterate())
+    chains = [chain("pass2", prior=tuple(one[:2])), chain("pass5", prior=(two[0],)), chain("pass4")]
+    first = [("pass5", two[1]), ("pass2", one[1])]
+    points = initial_points(chains, 30, 0, first)
+    assert points[:4] == [*first, ("pass2", one[0]), ("pass5", two[0])]
+    assert [chain_id for chain_id, _ in points[4:]] == ["pass4"]
+    assert initial_points(chains[:1], 30, 0, first)[0] == ("pass2", one[1]), "those of other chains are ignored"

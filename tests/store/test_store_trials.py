@@ -54,6 +54,19 @@ def test_trials_of_dead_and_overdue_owners_are_claimed_again(store: Store, dead_
     assert sorted(t.number for t in again if t) == [0, 1, 2]
 
 
+def test_a_trial_of_another_point_is_done_anew(store: Store) -> None:
+    run = start_run(store).id
+    first = dataclasses.replace(trial(run, 0), point={"a": {"x": 1}})
+    store.trials.add(first)
+    assert by(store, "a").trials.claim_next(run, CHAIN)
+    assert by(store, "a").trials.finish(dataclasses.replace(first, outcome=Outcome.OK))
+    store.trials.add(first)
+    assert store.trials.get(run, 0).status == "done"
+    store.trials.add(dataclasses.replace(first, point={"a": {"x": 2}}))
+    again = store.trials.get(run, 0)
+    assert (again.status, again.point, again.outcome) == ("pending", {"a": {"x": 2}}, None)
+
+
 def test_adding_trials_again_replaces_only_trials_that_nobody_works_on(store: Store, dead_owner: str) -> None:
     run = start_run(store).id
     for n in range(4):
@@ -61,7 +74,8 @@ def test_adding_trials_again_replaces_only_trials_that_nobody_works_on(store: St
     store.trials.finish(trial(run, 0, outcome=Outcome.FAILED))
     assert by(store, "alive").trials.claim_next(run, CHAIN)
     assert by(store, dead_owner).trials.claim_next(run, CHAIN)
-    for n in range(5):
+    store.trials.add(trial(run, 0))
+    for n in range(1, 5):
         store.trials.add(trial(run, n, point={"simplify": {"level": 9}}))
     found = store.trials.all(run)
     assert [t.status for t in found] == ["done", "running", "pending", "pending", "pending"]

@@ -13,7 +13,7 @@ from autoopt.dag.compiler.chain import Chain, ChainNode, CutValue
 from autoopt.dag.compiler.pass_lookup import PassLookup
 from autoopt.dag.compiler.path_rules import PathRules, State
 from autoopt.dag.compiler.prefix_tree import Path
-from autoopt.dag.graph.priors import Cut, Prior
+from autoopt.dag.graph.priors import Cut, Prior, Values
 from autoopt.json_codec import JsonValue
 from autoopt.registry import PassInfo
 from autoopt.space import NodePoint, NodeSpace, Point, SearchSpace, Value, definition_to_json, matches
@@ -218,16 +218,20 @@ class ChainBuilder:
                 continue
             if not set(prior.values) <= set(nodes):
                 continue
-            point: Point = {}
-            for node, node_space in space.nodes.items():
-                part = _first_with(node_space, prior.values.get(node, {}))
-                if part is None:
-                    break
-                if part:
-                    point[node] = part
-            else:
-                if space.allows(point):
-                    yield point
+            point = self.first_point(space, prior.values)
+            if point is not None:
+                yield point
+
+    def first_point(self, space: SearchSpace, values: Values) -> Point | None:
+        """The first point of a chain's space with these values; None if it has none."""
+        point: Point = {}
+        for node, node_space in space.nodes.items():
+            part = _first_with(node_space, values.get(node, {}))
+            if part is None:
+                return None
+            if part:
+                point[node] = part
+        return point if space.allows(point) else None
 
 
 def _shared_length(path: Path, other: Path) -> int:

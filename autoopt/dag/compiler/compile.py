@@ -196,7 +196,7 @@ def _digest(builder: ChainBuilder, facts: Facts, named: Mapping[str, Sequence[Na
         "hosts": hosts,
         "inserted": rules.requirements.resolved(),
         "verdicts": {node: reason.rule for node, reason in rules.verdicts.items()},
-        "priors": [[p.kind, p.scope.to_json(), p.values, p.weight] for p in rules.priors if p.origin != "learned"],
+        "priors": [[p.kind, p.scope.to_json(), p.values, p.weight] for p in rules.priors],
         "weights": spec.weights,
     }
     if files:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.chain_builder import ARROW, ChainBuilder
@@ -15,10 +15,10 @@ from autoopt.dag.compiler.prefix_tree import PrefixTree
 from autoopt.dag.compiler.pruning import Reason, Rule
 from autoopt.dag.graph.node_spaces import NamedFile
 from autoopt.dag.graph.pass_graph import PassGraph
-from autoopt.dag.graph.priors import Prior, Scope
+from autoopt.dag.graph.priors import Prior, Values
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.registry import PassInfo
-from autoopt.space import NodeSpace, Value
+from autoopt.space import NodeSpace, Point, Value
 from autoopt.spec import DagSpec
 from autoopt.spec.targets import HostSpec
 
@@ -68,28 +68,35 @@ class Decision:
 
 @dataclass(frozen=True)
 class Learned:
-    """A preference that earlier runs taught: a chain, what to try first on it, and what was measured."""
+    """A point that earlier measurements put among the first, with the evidence."""
 
+    chain_id: str
     chain: tuple[str, ...]
     """Node ids of the spec, in order."""
-    weight: float
-    points: tuple[Mapping[str, Mapping[str, Value]], ...] = ()
-    """Node id -> parameter -> value; the rest of a point is open."""
+    point: Point
     evidence: str = ""
     expected: float | None = None
-    """Ratio that the chain's first point is expected to reach, where a run with the same question measured it."""
+    """Ratio that the point is expected to reach, where a run with the same question measured it."""
 
     @property
     def text(self) -> str:
         """The evidence with the chain that it is about."""
         return f"{ARROW.join(self.chain)}: {self.evidence}"
 
-    def priors(self) -> Iterator[Prior]:
-        """The preference as priors on chains and values."""
-        scope = Scope(chain=self.chain)
-        yield Prior("prefer", scope, weight=self.weight, reason=self.evidence, origin="learned")
-        for values in self.points:
-            yield Prior("prefer", scope, values, reason=self.evidence, origin="learned")
+    def to_json(self) -> dict[str, JsonValue]:
+        """The point as JSON."""
+        record: dict[str, JsonValue] = {"chain": self.chain_id, "name": ARROW.join(self.chain)}
+        record |= {"point": to_json(self.point), "reason": self.text}
+        if self.expected is not None:
+            record["expected"] = self.expected
+        return record
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> Learned:
+        """Reverse `to_json`."""
+        name = str(record["name"])
+        chain, evidence = tuple(name.split(ARROW)), str(record["reason"]).removeprefix(f"{name}: ")
+        return Learned(str(record["chain"]), chain, record["point"], evidence, record.get("expected"))
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,9 @@ class Plan:
     decisions: tuple[Decision, ...] = ()
     """Of a graph that autoopt proposed; empty for the user's own."""
     learned: tuple[Learned, ...] = ()
-    """Preferences learned from earlier runs on similar models."""
+    """The points to try first, in this order, by what was measured on this or other models."""
+    knowledge: str = ""
+    """The measurements that `learned` follows from, and those that were left out; empty if there are none."""
     goal: tuple[str, ...] = field(default=(), compare=False)
     """Objectives and constraints in words."""
 
@@ -132,27 +141,23 @@ class Plan:
     def graph(self) -> PassGraph:
         return self._tree.graph
 
-    def with_learned(self, learned: Sequence[Learned]) -> Plan:
-        """The plan with these preferences; they change weights and first points, not the digest.
+    def with_learned(self, learned: Sequence[Learned], knowledge: str = "") -> Plan:
+        """The plan with these points to try first; they do not change the digest."""
+        return replace(self, learned=tuple(learned), knowledge=knowledge)
 
-        Points that are only to be confirmed come before all others.
-        """
-        confirmed: list[Prior] = []
-        others: list[Prior] = []
-        for preference in learned:
-            target = others if preference.expected is None else confirmed
-            target += preference.priors()
-        priors = [*confirmed, *self._builder.priors, *others]
-        return replace(self, learned=tuple(learned), _builder=replace(self._builder, priors=priors))
+    def first_point(self, chain: Chain, values: Values) -> Point | None:
+        """The first point of a chain with these values; None if it has none."""
+        return self._builder.first_point(chain.space, values)
 
     @property
     def preferences(self) -> list[Prior]:
-        """The chains that a proposal tries earlier or later than others, with the reasons."""
-        return [
-            prior
-            for prior in self._builder.priors
-            if prior.origin == "library" and prior.kind == "prefer" and prior.reason
-        ]
+        """The chains that a proposal tries earlier or later than others, with the reasons.
+
+        What was measured counts more: chains with learned points are left out.
+        """
+        learned = {learned.chain for learned in self.learned}
+        stated = [prior for prior in self._builder.priors if prior.origin == "library" and prior.kind == "prefer"]
+        return [prior for prior in stated if prior.reason and prior.scope.chain not in learned]
 
     @property
     def chain_count(self) -> int:
@@ -247,15 +252,11 @@ class Plan:
 
     def to_json(self, limit: int | None = DEFAULT_LIMIT) -> dict[str, JsonValue]:
         """The plan as JSON, with at most `limit` chains and pruned chains; the counts include all of them."""
-        preferences = {preference.chain: preference for preference in self.learned}
         chains: list[JsonValue] = []
         cuts: list[JsonValue] = []
-        learned: list[JsonValue] = []
         for chain in self.chains(limit):
             chains.append(chain.to_json())
             cuts += [cut.to_json() for cut in chain.cuts]
-            if preferences and chain.passes in preferences:
-                learned.append(_learned_json(chain, preferences[chain.passes]))
         data: dict[str, JsonValue] = {
             "dag": self.name,
             "digest": self.digest,
@@ -281,11 +282,7 @@ class Plan:
         if self.goal:
             data["goal"] = list(self.goal)
         data["decided"] = [{"what": decision.what, "why": decision.why} for decision in self.decisions]
-        data["learned"] = learned
+        data["learned"] = [learned.to_json() for learned in self.learned]
+        if self.knowledge:
+            data["knowledge"] = self.knowledge
         return data
-
-
-def _learned_json(chain: Chain, preference: Learned) -> dict[str, JsonValue]:
-    """A chain that earlier runs prefer, with its weight and the points to try first."""
-    record: dict[str, JsonValue] = {"chain": chain.id, "name": chain.name, "weight": chain.weight}
-    return {**record, "prior": list(chain.prior), "reason": preference.text}

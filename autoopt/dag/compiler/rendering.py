@@ -149,9 +149,11 @@ def _number(count: int, noun: str) -> str:
 
 
 def _learned(plan: Plan) -> Iterator[str]:
-    """List the lessons of earlier runs."""
-    for preference in plan.learned:
-        yield f"learned: {preference.text}"
+    """List the first points that were learned, and from what."""
+    if plan.knowledge:
+        yield f"knowledge: {plan.knowledge}"
+    for learned in plan.learned:
+        yield f"learned: {learned.text}"
 
 
 def _proposal(plan: Plan, listed_cuts: Sequence[tuple[str, CutValue]]) -> Iterator[str]:

@@ -11,8 +11,8 @@ from autoopt.spec import DagSpec
 
 Kind: TypeAlias = Literal["prefer", "forbid", "require"]
 KINDS: Final[tuple[Kind, ...]] = ("prefer", "forbid", "require")
-Origin: TypeAlias = Literal["user", "library", "learned"]
-"""Source of a prior: the user, autoopt's own templates, or earlier runs on similar models."""
+Origin: TypeAlias = Literal["user", "library"]
+"""Source of a prior: the user, or autoopt's own templates."""
 Values: TypeAlias = Mapping[str, Mapping[str, Value]]
 """Node id -> parameter -> value."""
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
-from autoopt.dag.graph.priors import Prior
+from autoopt.dag.graph.priors import Prior, Values
 from autoopt.dag.proposal.propose import Proposal, target_fields
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.errors import one_line
@@ -54,7 +54,7 @@ def yaml_text(
     lines += ["", 'stages:                                    # one of each row in this order, ~ is "skip"']
     lines += [f"  - {flow(stage)}" for stage in stages]
     lines += _section("forbid:", _excluded(proposal, nodes))
-    preferred = [*_preferred(plan), *_first(proposal, plan)]
+    preferred = [*_learned(proposal, plan), *_first(proposal, plan)]
     lines += _section("prefer:                                    # tried first", iter(preferred))
     lines += ["", f"objectives: {flow(list(map(_fields, objectives or [LATENCY])))}"]
     lines += _constraints(constraints, nodes)
@@ -177,7 +177,7 @@ def _excluded(proposal: Proposal, nodes: Sequence[str]) -> Iterator[JsonValue]:
         if not scope <= set(nodes) or _is_cut_anyway(proposal, prior):
             continue
         row: dict[str, JsonValue] = {}
-        values = _searched_values(proposal, prior)
+        values = _searched_values(proposal, prior.values)
         if prior.scope.nodes or not values:
             row["nodes"] = sorted(scope, key=nodes.index)
         if prior.scope.without:
@@ -207,17 +207,17 @@ def _first(proposal: Proposal, plan: Plan) -> Iterator[JsonValue]:
     for prior in proposal.priors:
         if prior.kind == "prefer" and prior.scope.chain in chains:
             points = chains[prior.scope.chain].prior
-            values = _searched_values(proposal, prior)
+            values = _searched_values(proposal, prior.values)
             if not prior.values:
                 yield {"chain": list(prior.scope.chain), "weight": prior.weight, "reason": prior.reason}
             elif values and any(matches(point, prior.values) for point in points):
                 yield {"chain": list(prior.scope.chain), "values": values}
 
 
-def _searched_values(proposal: Proposal, prior: Prior) -> dict[str, JsonValue]:
-    """The values of a prior without those that the file fixes."""
+def _searched_values(proposal: Proposal, stated: Values) -> dict[str, JsonValue]:
+    """Values without those that the file fixes."""
     values: dict[str, JsonValue] = {}
-    for node, params in prior.values.items():
+    for node, params in stated.items():
         remaining = _remaining_values(proposal, node)
         searched = {name: value for name, value in params.items() if len(remaining[name]) > 1}
         if searched:
@@ -225,10 +225,10 @@ def _searched_values(proposal: Proposal, prior: Prior) -> dict[str, JsonValue]:
     return values
 
 
-def _preferred(plan: Plan) -> Iterator[JsonValue]:
-    """Rows of `prefer`: the chains and values that were best on similar models."""
-    for preference in plan.learned:
-        chain = list(preference.chain)
-        yield {"chain": chain, "weight": preference.weight, "reason": preference.evidence}
-        for values in preference.points:
-            yield {"chain": chain, "values": values, "reason": preference.evidence}
+def _learned(proposal: Proposal, plan: Plan) -> Iterator[JsonValue]:
+    """Rows of `prefer`: learned points that are not among those of the proposal, which a run puts in order itself."""
+    own = {chain.id: chain.prior for chain in plan.chains(MAX_CHAINS)}
+    for learned in plan.learned:
+        values = _searched_values(proposal, learned.point)
+        if values and learned.point not in own.get(learned.chain_id, ()):
+            yield {"chain": list(learned.chain), "values": values, "reason": learned.evidence}

@@ -1,14 +1,14 @@
-"""Examples from the store: what finished runs measured on similar models, and how their case differed."""
+"""What earlier measurements teach a plan: the best of a run on the same graph, then an order of the first points."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from autoopt.dag.compiler.plan import Plan
-from autoopt.dag.warm_start import MIN_SIMILARITY, Example, same_graph, similarity, warm_started
+from autoopt.dag.compiler.plan import Learned, Plan
+from autoopt.dag.warm_start import Example, known_point
 from autoopt.engine.planning.best_candidate import (
     BestCandidate,
     Machine,
@@ -17,13 +17,21 @@ from autoopt.engine.planning.best_candidate import (
     goal_of,
     limits_of,
 )
-from autoopt.engine.planning.imported_knowledge import imported_lessons
+from autoopt.engine.planning.first_points import (
+    Question,
+    learned_points,
+    machine_differences,
+    sources_for,
+    threads_text,
+)
+from autoopt.engine.planning.lessons import MAX_OWN, all_lessons
 from autoopt.json_codec import to_json
 from autoopt.metrics import STEADY_STATE, Constraint, Objective
 from autoopt.model.inspection import Inspection
+from autoopt.model.similarity import same_graph
 from autoopt.spec.search import SearchConfig
-from autoopt.store import ModelRecord, RunRecord, Store
-from autoopt.target import ALL_THREADS, Target
+from autoopt.store import RunRecord, Store
+from autoopt.target import Target
 
 COMPARED_CHAINS: Final = 100
 """Chains by whose ids two plans are compared; the record of a run lists no more."""
@@ -42,61 +50,46 @@ class Case:
     """None for a plan without a run."""
     artifact: str = ""
     """Digest of the source model. A run that searches the very same model again is to search, not to confirm."""
+    isa: Collection[str] = ()
+    """Instruction sets of the machine; empty if unknown."""
 
 
 def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
-    """The plan with a preference for what finished runs measured on the same or similar models."""
-    if store is None:
-        return plan
-    return warm_started(plan, examples(store, plan, case))
+    """The plan with the points to try first, by what was measured on the same graph and on other models."""
+    learned: list[Learned] = []
+    if store is not None:
+        # One point of an earlier run is enough; that of the same search can be confirmed.
+        for example in sorted(examples(store, plan, case), key=lambda example: not example.same_search):
+            known = known_point(plan, example)
+            if known is not None:
+                learned.append(known)
+                break
+    search = case.search or plan.spec.search.config()
+    if case.objective.metric not in STEADY_STATE or search.sampler_name != "surrogate":
+        return plan.with_learned(learned)
+    question = Question(case.inspection, case.target, case.machine, case.isa)
+    sources = sources_for(question, all_lessons(store, built_in=search.built_in_knowledge, own=MAX_OWN))
+    known_points = [(known.chain_id, known.point) for known in learned]
+    points = learned_points(plan, question, sources)
+    learned += [point for point in points if (point.chain_id, point.point) not in known_points]
+    return plan.with_learned(learned, sources.text if points or not sources.used else "")
 
 
 def examples(store: Store, plan: Plan, case: Case) -> list[Example]:
-    """The best candidates of finished runs with the same goal on the same kind of target, the newest of each model.
-
-    Those of this store come first, then those of imported knowledge.
-    """
+    """The best candidates of finished runs on the same graph with the same goal, the newest of each model."""
     models = {model.artifact: model for model in store.models.all() if model.inspection}
     taught: dict[str, Example] = {}
     for run in store.runs.all(status="finished"):
-        model = models.get(run.model)
-        if model is None or run.model in taught or not run.teaches:
+        model, goal = models.get(run.model), goal_of(run)
+        if model is None or goal is None or run.model in taught or not run.teaches:
             continue
-        example = _own_example(store, run, model, plan, case)
+        if not _is_same_goal(goal, case) or not same_graph(case.inspection, Inspection.from_json(model.inspection)):
+            continue
+        name = run.name.partition(" · ")[0] or model.name
+        example = _example(best_candidate(store, run), name, case, is_same_search=_is_same_search(run, plan, case))
         if example is not None:
             taught[run.model] = example
-    return [*taught.values(), *_imported_examples(store, case)]
-
-
-def _own_example(store: Store, run: RunRecord, model: ModelRecord, plan: Plan, case: Case) -> Example | None:
-    """The example of a run of this store; None if its goal or its model differs too much, or it gained nothing."""
-    goal = goal_of(run)
-    if goal is None or not _is_same_goal(goal, case):
-        return None
-    inspection = Inspection.from_json(model.inspection)
-    alike = similarity(case.inspection, inspection)
-    is_same_search = same_graph(case.inspection, inspection) and _is_same_search(run, plan, case)
-    if alike < MIN_SIMILARITY and not is_same_search:
-        return None
-    name = run.name.partition(" · ")[0] or model.name
-    example = Example(name, alike, frozenset(), same_search=is_same_search)
-    return _example(best_candidate(store, run), example, case)
-
-
-def _imported_examples(store: Store, case: Case) -> Iterator[Example]:
-    """Those of imported knowledge; its models have no names."""
-    for lesson in imported_lessons(store):
-        facts = lesson.goal
-        goal = RunGoal(facts.metric, facts.device, facts.execution_provider, facts.threads, facts.limits)
-        alike = similarity(case.inspection, lesson.model.inspection)
-        if lesson.best is None or alike < MIN_SIMILARITY or not _is_same_goal(goal, case):
-            continue
-        machine = Machine(lesson.machine.cpu or "", lesson.machine.runtime or "")
-        values = {name: dict(params) for name, params in lesson.best.values.items()}
-        best = BestCandidate(frozenset(lesson.best.passes), values, lesson.best.ratios, (machine,), goal)
-        example = _example(best, Example(f"{lesson.name} (imported)", alike, frozenset()), case)
-        if example is not None:
-            yield example
+    return list(taught.values())
 
 
 def _is_same_goal(goal: RunGoal, case: Case) -> bool:
@@ -112,7 +105,7 @@ def _is_same_goal(goal: RunGoal, case: Case) -> bool:
 
 def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
     """True if a run searched the same chains of another model under the same constraints with the same settings."""
-    if run.model == case.artifact or case.search is None or run.settings.get("search") != case.search.model_dump():
+    if run.model == case.artifact or case.search is None or run.settings.get("search") != case.search.content:
         return False
     recorded = (run.plan.get("chain_count"), run.plan.get("point_count"), run.settings.get("constraints"))
     if recorded != (plan.chain_count, plan.point_count, to_json(tuple(case.constraints))):
@@ -121,21 +114,14 @@ def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
     return ids == [chain.id for chain in plan.chains(COMPARED_CHAINS)]
 
 
-def _example(best: BestCandidate | None, example: Example, case: Case) -> Example | None:
-    """Complete an example by the best candidate of its run; None if there is none, or it gained nothing here."""
+def _example(best: BestCandidate | None, model: str, case: Case, *, is_same_search: bool) -> Example | None:
+    """The example that the best candidate of a run gives; None if there is none, or it gained nothing here."""
     ratio = _ratio(best.ratios, case.objective) if best is not None else None
     if best is None or ratio is None or ratio >= 1:
         return None
     elsewhere = _elsewhere(best, case)
-    return replace(
-        example,
-        passes=best.passes,
-        values=best.values,
-        ratio=ratio,
-        metric=case.objective.metric,
-        elsewhere=elsewhere,
-        same_search=example.same_search and not elsewhere,
-    )
+    same_search = is_same_search and not elsewhere
+    return Example(model, best.passes, best.values, ratio, case.objective.metric, elsewhere, same_search)
 
 
 def _ratio(ratios: Mapping[str, float], objective: Objective) -> float | None:
@@ -152,13 +138,9 @@ def _elsewhere(best: BestCandidate, case: Case) -> str:
     """Name what differs between the measurement of a candidate and this case; empty if nothing does."""
     differences: list[str] = []
     for machine in best.machines:
-        if machine.cpu != case.machine.cpu:
-            differences.append(machine.cpu or "an unknown CPU")
-        if machine.runtime != case.machine.runtime:
-            differences.append(f"onnxruntime {machine.runtime or 'of an unknown version'}")
-    threads = best.goal.threads
-    if threads != case.target.threads:
-        differences.append("all threads" if threads == ALL_THREADS else f"threads: {threads}")
+        differences += machine_differences(machine, case.machine)
+    if best.goal.threads != case.target.threads:
+        differences.append(threads_text(best.goal.threads))
     if case.search is not None and best.goal.limits != limits_of(to_json(tuple(case.constraints))):
         differences.append("other constraints")
     return ", ".join(dict.fromkeys(differences))

@@ -23,8 +23,8 @@ def explanations(plan: Plan) -> list[str]:
     if plan.learned:
         first = steps_text(ARROW.join(plan.learned[0].chain), {}, CHAIN_WIDTH)
         if len(plan.learned) > 1:
-            first += f" and {plural(len(plan.learned) - 1, 'other chain')}"
-        teachers = "similar models"
+            first += f" and {plural(len(plan.learned) - 1, 'other point')}"
+        teachers = "other models"
         if plan.learned[0].expected is not None:
             teachers = "an earlier run of the same graph"
         lines.append(f"learned from {teachers}: {first} first ('autoopt plan' says why)")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from autoopt.dag.proposal.templates import TEMPLATES
@@ -17,23 +18,33 @@ from autoopt.json_codec import JsonValue
 from autoopt.metrics import MEDIAN_LATENCY, known_metric
 from autoopt.model.inspection import Inspection
 from autoopt.outcome import Outcome
-from autoopt.registry import BUILT_IN, registry
+from autoopt.registry import BUILT_IN as BUILT_IN_PASSES
+from autoopt.registry import registry
 from autoopt.results.knowledge import (
+    MAX_CONFIGURATIONS,
     MAX_EFFECTS,
     Configuration,
     GoalFacts,
     Lesson,
     MachineFacts,
+    MeasuredConfiguration,
     ModelFacts,
     PassEffect,
     Spread,
+    built_in_knowledge,
 )
 from autoopt.search.surrogates.effects import Effect, Factor, Scale, estimated_effects
 from autoopt.store import PassRunRecord, RunRecord, Store, TrialRecord
 from autoopt.target import Accelerator
 
+MAX_OWN: Final = 24
+"""Newest lessons of the store that a plan learns from; each of them reads the trials of a run."""
 MAX_TRIALS: Final = 200
 """Trials of a run that effects are learned from: the first ones."""
+OWN: Final = "this store"
+IMPORTED: Final = "imported"
+BUILT_IN: Final = "built in"
+"""Origins of lessons."""
 CUSTOM: Final = "custom"
 """Stands for operators of other domains and metrics of scripts."""
 LATENCY: Final = Scale()
@@ -51,6 +62,7 @@ class NamedLesson:
     model: str
     """Name of the model."""
     lesson: Lesson
+    origin: str = OWN
 
 
 def own_lessons(store: Store) -> Iterator[NamedLesson]:
@@ -68,11 +80,15 @@ def own_lessons(store: Store) -> Iterator[NamedLesson]:
         yield NamedLesson(name, _lesson(store, run, Inspection.from_json(model.inspection)))
 
 
-def all_lessons(store: Store) -> Iterator[NamedLesson]:
-    """The lessons of this store, then the imported ones, whose models are called by their ids."""
-    yield from own_lessons(store)
-    for lesson in imported_lessons(store):
-        yield NamedLesson(f"{lesson.name} (imported)", lesson)
+def all_lessons(store: Store | None, *, built_in: bool = True, own: int | None = None) -> Iterator[NamedLesson]:
+    """The `own` newest lessons of this store, then imported and built-in ones, whose models are called by their ids."""
+    if store is not None:
+        yield from islice(own_lessons(store), own)
+        for lesson in imported_lessons(store):
+            yield NamedLesson(f"{lesson.name} ({IMPORTED})", lesson, IMPORTED)
+    if built_in:
+        for lesson in built_in_knowledge().lessons:
+            yield NamedLesson(f"{lesson.name} ({BUILT_IN})", lesson, BUILT_IN)
 
 
 def _lesson(store: Store, run: RunRecord, inspection: Inspection) -> Lesson:
@@ -81,6 +97,7 @@ def _lesson(store: Store, run: RunRecord, inspection: Inspection) -> Lesson:
     trials = [trial for trial in store.trials.all(run.id) if trial.status == "done"][:MAX_TRIALS]
     quality = _quality_metric(trials)
     best = best_candidate(store, run)
+    rows = _rows(store, run, trials, quality)
     limits = {}
     for name, bounds in goal.limits.items():
         limits[name if known_metric(name) else CUSTOM] = dict(bounds)
@@ -98,7 +115,8 @@ def _lesson(store: Store, run: RunRecord, inspection: Inspection) -> Lesson:
         trials=len(trials),
         quality_metric=quality,
         best=_configuration(best),
-        effects=_effects(store, run, trials, quality),
+        effects=_effects(rows),
+        configurations=_configurations(rows),
     )
 
 
@@ -108,9 +126,11 @@ def _model_facts(inspection: Inspection) -> ModelFacts:
         name = op if _OPERATOR.fullmatch(op) else CUSTOM
         op_counts[name] = op_counts.get(name, 0) + count
     layers = {op: count for op, count in inspection.layer_parameters.items() if _OPERATOR.fullmatch(op)}
+    work = {op: count for op, count in inspection.layer_work.items() if _OPERATOR.fullmatch(op)}
     return ModelFacts(
         op_counts=op_counts,
         layer_parameters=layers,
+        layer_work=work,
         weight_dtypes=dict(inspection.weight_dtypes),
         parameters=inspection.parameters,
         bytes=inspection.bytes,
@@ -121,13 +141,18 @@ def _model_facts(inspection: Inspection) -> ModelFacts:
 def _machine_facts(store: Store, run: RunRecord, trials: Sequence[TrialRecord]) -> MachineFacts:
     """The machine of the first trial that was measured."""
     accelerator = (run.settings.get("replay_environment") or {}).get("accelerator") or {}
-    isa = sorted(filter(_INSTRUCTION_SETS.fullmatch, accelerator.get("isa") or ()))
+    isa = sorted(instruction_sets(accelerator.get("isa") or ()))
     for trial in trials:
         for evaluation in store.results.evaluations(trial.evaluations).values():
             machine = Machine.that_measured(evaluation)
             cores = (evaluation.environment.get("cpu") or {}).get("cores")
             return MachineFacts(cpu=_word(machine.cpu), cores=cores, isa=tuple(isa), runtime=_word(machine.runtime))
     return MachineFacts(isa=tuple(isa))
+
+
+def instruction_sets(flags: Iterable[str]) -> list[str]:
+    """The flags of a CPU that matter for inference."""
+    return [flag for flag in flags if _INSTRUCTION_SETS.fullmatch(flag)]
 
 
 def _word(text: str) -> str | None:
@@ -137,7 +162,7 @@ def _word(text: str) -> str | None:
 
 def _configuration(best: BestCandidate | None) -> Configuration | None:
     """The best candidate, if its passes are built in and all its values are public."""
-    if best is None or not best.passes <= set(BUILT_IN):
+    if best is None or not best.passes <= set(BUILT_IN_PASSES):
         return None
     values: dict[str, dict[str, JsonValue]] = {}
     for name, params in best.values.items():
@@ -195,11 +220,24 @@ class _Row:
     rejected: bool
 
 
-def _effects(
-    store: Store, run: RunRecord, trials: Sequence[TrialRecord], quality: str | None
-) -> tuple[PassEffect, ...]:
+def _configurations(rows: Sequence[_Row]) -> tuple[MeasuredConfiguration, ...]:
+    """The configurations of the first trials, each once, without trials of no built-in pass."""
+    measured: dict[frozenset[Factor], MeasuredConfiguration] = {}
+    for row in rows:
+        passes: dict[str, dict[str, JsonValue]] = {}
+        for factor in sorted(row.factors):
+            values = passes.setdefault(factor.pass_name, {})
+            if factor.parameter:
+                values[factor.parameter] = json.loads(factor.value)
+        if passes:
+            ratio = None if row.latency is None else round(math.exp(row.latency), 5)
+            tried = MeasuredConfiguration.model_validate({"passes": passes, "ratio": ratio, "rejected": row.rejected})
+            measured.setdefault(row.factors, tried)
+    return tuple(measured.values())[:MAX_CONFIGURATIONS]
+
+
+def _effects(rows: Sequence[_Row]) -> tuple[PassEffect, ...]:
     """The effects of the built-in passes and their values, those with the most trials first."""
-    rows = _rows(store, run, trials, quality)
     measured = [(row.factors, row.latency) for row in rows if row.latency is not None]
     judged = [(row.factors, row.quality) for row in rows if row.quality is not None]
     latency, loss = estimated_effects(measured, LATENCY), estimated_effects(judged, QUALITY)
@@ -254,7 +292,7 @@ def _log_ratio(trial: TrialRecord) -> float | None:
 def _factors(run: RunRecord, trial: TrialRecord, pass_runs: Mapping[str, PassRunRecord]) -> frozenset[Factor]:
     """The built-in passes that changed the model or failed on it, and the values of their parameters."""
     nodes: Mapping[str, str] = run.plan.get("nodes", {})
-    usable = set(nodes.values()) & set(BUILT_IN)
+    usable = set(nodes.values()) & set(BUILT_IN_PASSES)
     factors: set[Factor] = set()
     for key in trial.pass_runs:
         record = pass_runs.get(key)

@@ -284,7 +284,7 @@ def _goal_texts(objectives: Iterable[Objective], constraints: Iterable[Constrain
 
 
 def _taught(plan: Plan, inspection: Inspection, target: Target, objective: Objective) -> Plan:
-    """The plan with what finished runs measured on similar models, as a run on this machine would take it."""
+    """The plan with what was measured on this and other models, as a run on this machine would take it."""
     from autoopt.engine.planning.best_candidate import Machine
     from autoopt.engine.planning.examples import Case, taught_plan
     from autoopt.engine.planning.proposal import existing_store
@@ -292,7 +292,8 @@ def _taught(plan: Plan, inspection: Inspection, target: Target, objective: Objec
     if known_metric(objective.metric) is None:
         return plan  # only a run knows the direction of a script's metric
     with existing_store() as store:
-        return taught_plan(store, plan, Case(inspection, objective, target, Machine.of({})))
+        case = Case(inspection, objective, target, Machine.of({}), isa=frozenset(cpu()["flags"]))
+        return taught_plan(store, plan, case)
 
 
 def _check_data(

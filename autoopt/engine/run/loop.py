@@ -33,7 +33,6 @@ from autoopt.results import Trial, TrialResult
 from autoopt.search.study import Study
 from autoopt.search.transitions import FAILED
 from autoopt.search.trial import Feedback, Proposal
-from autoopt.space import matches
 from autoopt.store import EventRecord, Store, TrialRecord, faults
 
 TIME_SPENT = "time spent"
@@ -260,7 +259,7 @@ class SearchLoop:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The findings of an earlier search of the same chains on a model that differs only in its weights."""
+    """The finding of an earlier search of the same chains on a model that differs only in its weights."""
 
     learned: Sequence[Learned]
     objective: Objective
@@ -291,8 +290,5 @@ class Confirmation:
         return gain.value < 1 and gain.low <= expected * (1 + TOLERANCE)
 
 
-def _is_preferred(trial: CompletedTrial, preference: Learned) -> bool:
-    if trial.partial or trial.chain.passes != preference.chain:
-        return False
-    points = preference.points
-    return not points or any(matches(trial.result.point, values) for values in points)
+def _is_preferred(trial: CompletedTrial, learned: Learned) -> bool:
+    return not trial.partial and trial.chain.id == learned.chain_id and trial.result.point == learned.point

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from autoopt.dag.compiler.chain import Chain
-from autoopt.dag.compiler.plan import Plan
+from autoopt.dag.compiler.plan import Learned, Plan
 from autoopt.engine.inputs.request import RunRequest, without_secrets
 from autoopt.engine.inputs.resolve import ResolvedInputs
 from autoopt.engine.planning.proposal import model_name
@@ -64,6 +64,7 @@ def open_session(
         # The search is done: this run adds to the measurements of the candidates that it found.
         new_record = replace(new_record, settings={**new_record.settings, CONTINUES: finished.id})
     record = begin_run(request, new_record, store, chain_records(inputs.problem.plan))
+    inputs = with_recorded_points(inputs, record)
     completed = sum(trial.status == "done" for trial in store.trials.all(record.id))
     if completed:
         request.observer.on_note(f"resuming run {record.id}: {plural(completed, 'trial')} already done")
@@ -75,6 +76,17 @@ def open_session(
     if parent is None and session.continues is None:
         _announce(request, inputs)
     return session
+
+
+def with_recorded_points(inputs: ResolvedInputs, record: RunRecord) -> ResolvedInputs:
+    """The inputs with the first points that a run began with, whatever was learned since, so that it asks the same.
+
+    Runs of versions that did not order them keep the order that they have without.
+    """
+    plan = inputs.problem.plan
+    points = [Learned.from_json(entry) for entry in record.plan.get("learned", ()) if "point" in entry]
+    plan = plan.with_learned(points, plan.knowledge)
+    return replace(inputs, problem=replace(inputs.problem, plan=plan))
 
 
 def _finished_run(store: Store, request: RunRequest, identity: str) -> RunRecord | None:
@@ -222,7 +234,7 @@ def settings_of(request: RunRequest, inputs: ResolvedInputs) -> dict[str, Any]:
     return {
         "dag": problem.plan.name,
         "model": request.name or model_name(inputs.model),
-        "search": inputs.search.model_dump(),
+        "search": inputs.search.content,
         "objectives": to_json(problem.goal.objectives),
         "constraints": to_json(problem.goal.constraints),
         "request": request.to_json(),
@@ -285,7 +297,21 @@ def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> S
         pruned=True,
         apart=apart,
         source=inputs.problem.source.key,
+        first=first_points(plan, chains),
     )
+
+
+def first_points(plan: Plan, chains: Mapping[str, Chain]) -> list[tuple[str, Point]]:
+    """The points to try first: one to confirm, those of chains that the user or a proposal put first, learned ones."""
+    confirmed: list[tuple[str, Point]] = []
+    learned: list[tuple[str, Point]] = []
+    for each in plan.learned:
+        if each.chain_id in chains:
+            target = learned if each.expected is None else confirmed
+            target.append((each.chain_id, each.point))
+    heavy = sorted((chain for chain in chains.values() if chain.weight > 1), key=lambda chain: -chain.weight)
+    preferred = [(chain.id, point) for chain in heavy for point in chain.prior]
+    return [*confirmed, *preferred, *learned]
 
 
 def _chain_space(chain: Chain) -> ChainSpace:

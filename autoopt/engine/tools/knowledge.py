@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from autoopt.dag.warm_start import TRUST_ELSEWHERE, similarity
-from autoopt.engine.planning.best_candidate import Machine
+from autoopt.engine.planning.first_points import Question, sources_for
 from autoopt.engine.planning.imported_knowledge import (
     ImportedKnowledge,
     add_knowledge,
@@ -20,12 +19,11 @@ from autoopt.engine.planning.imported_knowledge import (
 from autoopt.engine.planning.lessons import LATENCY, QUALITY, NamedLesson, all_lessons, own_lessons
 from autoopt.engine.work.environment import library_version
 from autoopt.errors import InputError
-from autoopt.model.inspection import Inspection
+from autoopt.model.similarity import similarity
 from autoopt.results.knowledge import MAX_LESSONS, Knowledge, Lesson, PassEffect, read_knowledge
 from autoopt.search.surrogates.effects import Effect, Factor, Scale, pooled_effects
 from autoopt.spec.reader import MAX_BYTES
 from autoopt.store import Store
-from autoopt.target import Target
 from autoopt.working_folder import replacing
 
 SHARPNESS: Final = 4
@@ -128,31 +126,25 @@ class KnownEffects:
     effects: tuple[KnownEffect, ...]
     used: tuple[NamedLesson, ...]
     """The lessons that count most come first."""
-    left_out: int
-    """Lessons for other targets, or about models without a common operator."""
+    text: str
+    """The lessons by origin, and those that were left out."""
 
 
-def known_effects(store: Store, inspection: Inspection, target: Target) -> KnownEffects:
+def known_effects(store: Store | None, question: Question) -> KnownEffects:
     """The effects of passes and values to expect on a model, the most certain gains first.
 
     The weight of a lesson is `similarity ** SHARPNESS`: in benchmarks/search, ratios on models that were left out were
     predicted better than with a threshold, with equal weights, or by a Gaussian process over features of the models.
     """
-    used: list[tuple[float, NamedLesson]] = []
-    left_out = 0
-    this_machine = Machine.of({})
-    for named in all_lessons(store):
-        weight = similarity(inspection, named.lesson.model.inspection) ** SHARPNESS
-        goal = named.lesson.goal
-        if not weight or (goal.device, goal.execution_provider) != (target.device, target.execution_provider):
-            left_out += 1
-            continue
-        if (named.lesson.machine.cpu, named.lesson.machine.runtime) != (this_machine.cpu, this_machine.runtime):
-            weight *= TRUST_ELSEWHERE
-        used.append((weight, named))
-    used.sort(key=lambda pair: -pair[0])
-    lessons = [(weight, named.lesson) for weight, named in used]
-    return KnownEffects(tuple(_pooled(lessons)), tuple(named for _, named in used), left_out)
+    sources = sources_for(question, all_lessons(store))
+    weighted: list[tuple[float, NamedLesson]] = []
+    for source in sources.used:
+        alike = similarity(question.inspection, source.named.lesson.model.inspection)
+        if alike:
+            weighted.append((source.weight * alike**SHARPNESS, source.named))
+    weighted.sort(key=lambda pair: -pair[0])
+    lessons = [(weight, named.lesson) for weight, named in weighted]
+    return KnownEffects(tuple(_pooled(lessons)), tuple(named for _, named in weighted), sources.text)
 
 
 def _pooled(lessons: Sequence[tuple[float, Lesson]]) -> list[KnownEffect]:

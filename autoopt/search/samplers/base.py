@@ -59,6 +59,8 @@ class SamplerInputs:
     budget: int
     """Number of trials that the sampler can count on."""
     cost: Cost | None = None
+    first: tuple[tuple[str, Point], ...] = ()
+    """(chain id, point) to try before all others, in this order; those of other chains are ignored."""
 
 
 CreateSampler: TypeAlias = Callable[[SamplerInputs], Sampler]

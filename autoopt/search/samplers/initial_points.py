@@ -18,16 +18,21 @@ MAX_CHAINS: Final = 20
 """Every chain gets an initial point if that takes no more than this share of the budget and this many points."""
 
 
-def initial_points(chains: Sequence[ChainSpace], budget: int, seed: int) -> list[tuple[str, Point]]:
-    """List the prior points, then one point of each chain, or of some chains that have little in common.
+def initial_points(
+    chains: Sequence[ChainSpace], budget: int, seed: int, first: Sequence[tuple[str, Point]] = ()
+) -> list[tuple[str, Point]]:
+    """List the first points, the prior points, then one point of each chain, or of some that have little in common.
 
-    Chains with prior points count among those. Without any, the search begins with a short chain and the first value of
-    each parameter: what users and passes name first, and what can be turned on.
+    Chains with first or prior points count among those. Without any, the search begins with a short chain and the first
+    value of each parameter: what users and passes name first, and what can be turned on.
     """
     nonempty = [chain for chain in chains if chain.space.count]
-    preferred = sorted((chain for chain in nonempty if chain.prior), key=_less_weight)
-    points = list(_prior_points(preferred))
-    others = [chain for chain in nonempty if not chain.prior]
+    ids = {chain.id for chain in nonempty}
+    points = [(chain, point) for chain, point in first if chain in ids]
+    begun = {chain for chain, _ in points}
+    preferred = sorted((chain for chain in nonempty if chain.prior or chain.id in begun), key=_less_weight)
+    points += [point for point in _prior_points(preferred) if point not in points]
+    others = [chain for chain in nonempty if not chain.prior and chain.id not in begun]
     # Shuffled, because the order in which these chains are listed carries no information.
     others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_later)
     if len(nonempty) > max(DIVERSE, min(BUDGET_SHARE * budget, MAX_CHAINS)):

@@ -52,7 +52,7 @@ class SurrogateSampler:
         self._min_rate = config.min_gain_per_minute
         self._chains = [chain for chain in inputs.chains if chain.space.count]
         self._total = total_points(self._chains)
-        self._initial = initial_points(self._chains, inputs.budget, config.seed)
+        self._initial = initial_points(self._chains, inputs.budget, config.seed, inputs.first)
         self._cost = inputs.cost
         self._features = Features(self._chains)
         self._log_weights = {chain.id: math.log(max(chain.weight, 1e-6)) for chain in self._chains}

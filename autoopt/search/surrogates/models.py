@@ -79,7 +79,7 @@ class Expected:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Keep numpy to one thread: on matrices this small more of them only disturb measurements on other cores."""
     with _thread_pools().limit(limits=1):
         yield
@@ -93,7 +93,7 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@_one_thread()
+@one_thread()
 def expect(observations: Observations, candidates: Array) -> Expected:
     """Compute expected improvement over the best feasible loss, and P(feasible), of each candidate.
 
@@ -131,7 +131,7 @@ class PossibleGains:
     """Standard deviation of an observed loss from the process, which is 0 as long as too little is known."""
 
 
-@_one_thread()
+@one_thread()
 def possible_gains(observations: Observations, candidates: Array, seed: int) -> PossibleGains:
     """Draw by how much the best of the candidates is better than all feasible observations; 0 where it is not.
 

@@ -30,13 +30,15 @@ class SqlTrials(TrialStore):
         row = _row(record, record.owner)
         if record.status == "running":
             row["lease"] = self._database.now + LEASE_SECONDS
-        columns_read = (_T.status, _T.owner, _T.lease, self._database.now.label("now"))
+        columns_read = (_T.status, _T.owner, _T.lease, _T.chain, _T.point, self._database.now.label("now"))
 
         def work(connection: Connection) -> None:
             if insert_if_absent(connection, tables.trial, row):
                 return
             before = connection.execute(select(*columns_read).where(_is(record)).with_for_update()).mappings().one()
-            if _may_be_replaced(before, record.owner):
+            is_same = (before["chain"], codec.loads(before["point"])) == (record.chain, record.point)
+            is_other = before["status"] == "done" and not is_same
+            if is_other or _may_be_replaced(before, record.owner):
                 connection.execute(update(tables.trial).where(_is(record)).values(row))
 
         self._database.write(work)

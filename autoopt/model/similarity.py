@@ -1,0 +1,45 @@
+"""How alike two models are, from their inspections."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from autoopt.model.inspection import Inspection
+
+KINDS: Final = (("Conv", "ConvTranspose"), ("MatMul", "Gemm"), ("LSTM", "GRU", "RNN"))
+"""Layers by what integers do to them."""
+NORMALIZATIONS: Final = ("LayerNormalization", "Softmax", "Erf", "ReduceMean")
+
+
+def similarity(a: Inspection, b: Inspection) -> float:
+    """Similarity of two models, 0..1: cosine of their operator counts, times the closeness of their weight counts."""
+    # Square roots keep the rare operators from vanishing among the frequent ones.
+    product = 0.0
+    for op in sorted(a.ops & b.ops):
+        product += math.sqrt(a.op_counts.get(op, 0) * b.op_counts.get(op, 0))
+    norm = math.sqrt(sum(a.op_counts.values()) * sum(b.op_counts.values()))
+    if not norm:
+        return 0.0
+    # A factor of 0.8 for ten times the weights: size matters less than the kinds of operators.
+    small, large = sorted((a.parameters + 1, b.parameters + 1))
+    return product / norm * math.pow(small / large, 0.1)
+
+
+def same_graph(a: Inspection, b: Inspection) -> bool:
+    """True if two models differ only in the values of their weights, as far as their inspections show."""
+    mine = (a.inputs, a.outputs, a.opsets, a.op_counts, a.parameters, a.weight_dtypes)
+    return mine == (b.inputs, b.outputs, b.opsets, b.op_counts, b.parameters, b.weight_dtypes)
+
+
+def features(model: Inspection) -> tuple[float, ...]:
+    """Shares of the work, sizes and structure of a model, on scales on which 1 is a great difference."""
+    work = dict(model.layer_work or model.layer_parameters)
+    total = sum(work.values()) or 1
+    shares = [2 * sum(work.get(op, 0) for op in ops) / total for ops in KINDS]
+    layers = sum(count for op, count in model.op_counts.items() if op in work) or 1
+    normalizations = sum(model.op_counts.get(op, 0) for op in NORMALIZATIONS)
+    sizes = [math.log10(total) / 2, math.log10(model.parameters + 1) / 3]
+    operators = sum(model.op_counts.values()) or 1
+    structure = [math.log10(operators / layers), math.log10(1 + normalizations) / 2]
+    return (*shares, *sizes, *structure)
