@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.errors import InputError
+from autoopt.spec.reader import EXPORT_COMMAND
 from autoopt.spec.source import FieldError
 from autoopt.spec.strict_model import check_name
 
@@ -95,7 +96,10 @@ def models_in(folder: Path) -> dict[str, str]:
     if not files and len(folders) == 1:
         return models_in(folders[0])  # archives often hold one folder with everything
     if not files:
-        raise InputError("no .onnx file in this folder or its folder onnx", where=str(folder))
+        remedy = ""
+        if any(folder.glob("*.safetensors")):
+            remedy = f"export it to ONNX first: {EXPORT_COMMAND}"
+        raise InputError("no .onnx file in this folder or its folder onnx", where=str(folder), remedy=remedy)
     models = {name: str(file) for name, file in files.items() if not _is_repeated(name, files)}
     if len(models) == 1:
         return models

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue, from_json
+from autoopt.model.files import split_source
 from autoopt.spec.source import dotted
 from autoopt.spec.targets import EXECUTION_PROVIDERS, TargetSpec
 from autoopt.spec.validation import problems_of
@@ -18,7 +19,7 @@ from autoopt.spec.validation import problems_of
 Precision: TypeAlias = Literal["fp32", "fp16", "mixed", "int8", "int4"]
 PRECISIONS: Final[tuple[str, ...]] = get_args(Precision)
 HIGHEST: Final = 3
-MODEL_SUFFIXES: Final = (".onnx", ".pt2")
+MODEL_SUFFIXES: Final = (".onnx", ".pt2", ".py")
 EP_NAMES: Final = {
     **{name.removesuffix("ExecutionProvider").lower(): name for name in EXECUTION_PROVIDERS},
     "directml": "DmlExecutionProvider",
@@ -34,7 +35,7 @@ def names_model(dag: object) -> bool:
     path = str(dag)
     if "://" in path:
         path = path.partition("?")[0]
-    return path.lower().endswith(MODEL_SUFFIXES)
+    return split_source(path)[0].lower().endswith(MODEL_SUFFIXES)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from autoopt.spec.source import FieldError, Source
 
 MAX_BYTES: Final = 512 * 1024
 DATA_SUFFIXES: Final = (".npz", ".npy", ".csv", ".tsv", ".parquet")
+EXPORT_COMMAND: Final = "optimum-cli export onnx --model FOLDER --task TASK OUT"
 _URL: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(?!/)", re.IGNORECASE)
 
 
@@ -64,6 +65,9 @@ def _read_text(path: Path) -> str:
     if path.suffix.lower() in DATA_SUFFIXES:
         remedy = f"name it behind the model: autoopt run model.onnx --data {path.name}"
         raise ConfigError("is data, not a model or a YAML file", file=file, remedy=remedy)
+    if path.suffix.lower() == ".safetensors":
+        remedy = f"export the folder of a Hugging Face model to ONNX: {EXPORT_COMMAND}"
+        raise ConfigError("has weights without a model", file=file, remedy=remedy)
     if len(content) > MAX_BYTES:
         raise ConfigError(f"is larger than {MAX_BYTES // 1024} KiB", file=file)
     try:

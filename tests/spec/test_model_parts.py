@@ -65,3 +65,10 @@ def test_the_models_of_a_folder_are_found(tmp_path: Path, files: list[str], mode
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no \.onnx file in this folder or its folder onnx"):
         models_in(tmp_path)
+
+
+def test_weights_without_a_model_are_answered_with_the_export(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match=r"export it to ONNX first: optimum-cli export onnx --model FOLDER"):
+        models_in(tmp_path)

@@ -16,6 +16,8 @@ from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_p
         ("model.onnx", True),
         (Path("net/MODEL.ONNX"), True),
         ("m.pt2", True),
+        ("net.py", True),
+        ("net.py:build", True),
         ("s3://bucket/m.onnx?X-Signature=a.yaml", True),
         ("what?.onnx", True),
         ("dag.yaml", False),

@@ -46,6 +46,12 @@ def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
         read_document("a\0b.yaml")
 
 
+def test_weights_in_the_place_of_a_model_are_answered_with_the_export(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"\x00")
+    with pytest.raises(ConfigError, match="has weights without a model; export the folder of a Hugging Face model"):
+        read_document(tmp_path / "model.safetensors")
+
+
 @pytest.mark.parametrize("name", ["test.npz", "wine.CSV"])
 def test_data_in_the_place_of_a_model_is_answered_with_the_option_for_data(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"PK\x03\x04\xff")
