@@ -46,6 +46,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "conv_affine_folding": "autoopt.passes.fusion.weight_folding:ConvAffineFolding",
     "hard_sigmoid_fusion": "autoopt.passes.fusion.activation:HardSigmoidFusion",
     "pad_folding": "autoopt.passes.fusion.weight_folding:PadFolding",
+    "conv_transpose_to_conv": "autoopt.passes.fusion.transposed_conv:ConvTransposeToConv",
     "split_skip_normalization": "autoopt.passes.fusion.residual:SplitSkipNormalization",
     "split_fused_layers": "autoopt.passes.fusion.fused_layers:SplitFusedLayers",
     "stft_to_conv": "autoopt.passes.fusion.spectrum:StftToConv",

@@ -323,13 +323,13 @@ def _rows(known: dict[str, Any]) -> Iterator[str]:
         if not rows:
             continue
         chosen = [row for row in rows if row["chosen"] != "source"]
-        steady = [row for row in chosen if row.get("steady", True)]
+        steady = [row for row in chosen if row.get("steady")]
         widths = [row["half_width"] for row in chosen]
         times = [seconds / quiet[name] for name, seconds in _median_by_case(known, level).items() if name in quiet]
         yield (
             f"{level} | {len(rows)} | {_count(rows, 'right')} | {_count(rows, 'missed')} | "
             f"{_count(rows, 'slower')} | "
-            f"{_count(chosen, 'inside')} of {len(chosen)} | {_count(steady, 'inside')} of {len(steady)} | "
+            f"{_inside(chosen)} | {_inside(steady)} | "
             f"{_percent(widths)} | "
             f"{sum(bool(row['undecided']) for row in rows)} | {_times(times)} |"
         )
@@ -344,6 +344,10 @@ def _median_by_case(known: dict[str, Any], level: str) -> dict[str, float]:
 
 def _count(rows: Sequence[dict[str, Any]], name: str) -> int:
     return sum(bool(row[name]) for row in rows)
+
+
+def _inside(rows: Sequence[dict[str, Any]]) -> str:
+    return f"{_count(rows, 'inside')} of {len(rows)}" if rows else "-"
 
 
 def _percent(widths: Sequence[float]) -> str:

@@ -52,6 +52,17 @@ def test_more_rounds_make_a_ratio_more_certain(simulation: Simulation) -> None:
     assert again.rounds_of(key) == 5  # the store had the first one
 
 
+def test_a_ratio_of_microseconds_is_less_certain_than_one_of_milliseconds(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 9.0, rounds=3)
+    ratio = evidence.estimate(key, "latency_p50")
+    short = Evidence(evidence.rounds, {"latency_p50": Estimate.exact(0.01)})
+    short_ratio = short.estimate(key, "latency_p50")
+    assert short_ratio.value == ratio.value
+    assert short_ratio.high / short_ratio.low > 1.005 * ratio.high / ratio.low
+    long = Evidence(evidence.rounds, {"latency_p50": Estimate.exact(10.0)})
+    assert long.estimate(key, "latency_p50").high == pytest.approx(ratio.high, rel=1e-6)
+
+
 def test_a_cautious_ratio_is_the_worse_one(simulation: Simulation) -> None:
     evidence, key = measured(simulation, 5.0, rounds=2)
     assert 0.5 < evidence.cautious_ratio(key, LATENCY) < 0.52

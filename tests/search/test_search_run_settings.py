@@ -40,7 +40,7 @@ def test_the_best_point_is_tried_with_the_first_settings_that_are_allowed() -> N
     assert _points(0.9)[:3] == [{"a": {"x": 5}}, SLOW, {"a": {"x": 5}, "session": FIRST}]
 
 
-def test_settings_that_lost_are_not_tried_on_the_next_best() -> None:
+def test_settings_that_lost_twice_are_not_tried_on_the_next_best() -> None:
     points = _points(1.5)
     assert {"a": {"x": 0}} in points
     assert {"a": {"x": 0}, "session": FIRST} not in points

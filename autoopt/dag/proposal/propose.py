@@ -206,8 +206,9 @@ def _layout(
     stages.append(_Stage(("fold",), skip=options.level > 2))
     stages.append(_Stage(("activations",)))
     stages.append(_Stage(("pads",), skip=True))
-    if "STFT" in inputs.inspection.ops:
-        stages.append(_Stage(("spectra",), skip=True))
+    for op, node in (("ConvTranspose", "transposed"), ("STFT", "spectra")):
+        if op in inputs.inspection.ops:
+            stages.append(_Stage((node,), skip=True))
     if profile.fuses:
         stages.append(_Stage(("fuse",), skip=True))
     stages.append(_Stage(("reshapes",)))

@@ -63,6 +63,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "fold": Template("batchnorm_folding", "fold batch normalization into the convolution before it"),
     "activations": Template("hard_sigmoid_fusion", "join hard sigmoid and hard swish into one operator"),
     "pads": Template("pad_folding", "fold padding into the convolution after it"),
+    "transposed": Template("conv_transpose_to_conv", "compute transposed convolutions with convolutions"),
     "spectra": Template("stft_to_conv", "compute spectra of sounds with convolutions"),
     "fuse": Template("transformer_fusion", "fuse attention, GELU and normalization", {"engine": (("auto", 1),)}),
     "reshapes": Template("merge_reshapes", "join operators that only change shapes"),

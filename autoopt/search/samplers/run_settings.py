@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from autoopt.search.history import History
 from autoopt.search.losses import rank_key
@@ -10,16 +11,19 @@ from autoopt.search.transitions import steps_of
 from autoopt.search.trial import ChainSpace, Trial
 from autoopt.space import Point
 
+MAX_LOSSES: Final = 2
+"""Points that were no better with settings, after which no more are tried; one may be bad luck on a busy machine."""
+
 
 def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple[str, Point] | None:
-    """The best point so far with the first settings that its chain lacks; None if they are tried or lost before."""
+    """The best point so far with the first settings that its chain lacks; None if they are tried or lost twice."""
     tried = [trial for chain in chains for trial in history.trials_of(chain.id) if trial.proposal.upto is None]
     best = min(tried, key=lambda trial: rank_key(trial.feedback, history.objectives), default=None)
     if best is None or best.feedback is None or best.feedback.failed or best.feedback.violation > 0:
         return None
     extensions = {chain.nodes[:-1]: chain for chain in chains if chain.sets_only_run}
     extension = extensions.get(history.by_id[best.proposal.chain].nodes)
-    if extension is None or any(_lost(trial, history) for trial in tried):
+    if extension is None or sum(_lost(trial, history) for trial in tried) >= MAX_LOSSES:
         return None
     point = _first(extension, best.proposal.point)
     if point is None or history.find(extension.id, point) is not None:
