@@ -162,7 +162,11 @@ def test_random_with_replacement_repeats() -> None:
 def test_equal_parameter_names_in_two_passes_do_not_mix() -> None:
     """A search that mixed them would reach only the diagonal of the nine points."""
     twice = chain("pass2", "pass5")
-    for config in (SearchConfig(strategy="per-chain", sampler="tpe"), SearchConfig(sampler="tpe"), SearchConfig()):
+    for config in (
+        SearchConfig(strategy="per-chain", sampler="tpe"),
+        SearchConfig(sampler="tpe"),
+        SearchConfig(stop_early=False),
+    ):
         asked = drive(create_study(config, [twice], LATENCY))
         assert len({(p.point["pass2"]["mode"], p.point["pass5"]["mode"]) for p in asked}) == 9
 
