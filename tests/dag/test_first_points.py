@@ -39,8 +39,21 @@ def test_recurrent_layers_are_tried_at_run_time_before_they_stay_in_float() -> N
 
 def test_the_layers_of_a_model_with_attention_are_quantized_first() -> None:
     points = first(model("Conv", "MatMul", "Erf", "Add"))["names -> simplify -> static"]
-    assert [values["op_types"] for values in points] == [["Conv", "Gemm", "MatMul"], []]
+    heavy, products_at_run_time, everything = [(values["op_types"], values["dynamic_ops"]) for values in points]
+    assert heavy == (["Conv", "Gemm", "MatMul"], [])
+    assert products_at_run_time == (["Conv"], ["MatMul"])
+    assert everything == ([], [])
     assert all(values["op_types"] for values in first(TRANSFORMER)["names -> simplify -> static -> residuals"])
+
+
+def test_products_are_at_run_time_where_convolutions_alone_are_static() -> None:
+    _, plan = proposed(model("Conv", "MatMul", "Erf", "Add"))
+    pairs = set()
+    for chain in plan.chains():
+        for point in chain.space.iterate():
+            if "static" in point:
+                pairs.add((tuple(point["static"]["op_types"]), tuple(point["static"]["dynamic_ops"])))
+    assert pairs == {((), ()), (("Conv", "Gemm", "MatMul"), ()), (("Conv",), ("MatMul",))}
 
 
 def test_products_meet_static_quantization_with_their_biases_and_outside_a_fused_attention() -> None:

@@ -134,6 +134,18 @@ def test_recurrent_layers_are_quantized_at_run_time_on_request(tmp_path: Path) -
     assert "LSTM" in ops(saved(step(tmp_path / "plain", model, "static_quantization", True)))
 
 
+def test_products_are_quantized_at_run_time_beside_static_convolutions(tmp_path: Path) -> None:
+    model = made(
+        "g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 8] y) "
+        "{ c = Conv <pads = [1, 1, 1, 1]> (x, k)\n y = MatMul (c, w) }",
+        k=normal(2, 2, 3, 3),
+        w=normal(4, 8),
+    )
+    params = {"op_types": ["Conv"], "dynamic_ops": ["MatMul"]}
+    result = step(tmp_path, model, "static_quantization", True, **params)
+    assert {"Conv", "QuantizeLinear", "MatMulInteger"} <= set(ops(saved(result))), result["message"]
+
+
 def test_nodes_that_bodies_read_come_before_them(tmp_path: Path) -> None:
     branch = "{}_branch = {} () => (float[1, 4] {}) {{ {} = {} (n) }}"
     branches = f"{branch.format('then', 't', 'a', 'a', 'Relu')}, {branch.format('else', 'e', 'b', 'b', 'Neg')}"

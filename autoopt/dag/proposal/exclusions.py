@@ -235,6 +235,19 @@ def excluded_chains(nodes: Mapping[str, Template]) -> Iterator[Prior]:
             yield Prior("forbid", Scope(nodes=frozenset((node, "graph"))), reason=reason, origin="library")
 
 
+def mixed_methods(nodes: Mapping[str, Template]) -> Iterator[Prior]:
+    """Priors that keep products at run time and static convolutions together."""
+    static = nodes.get("static")
+    if static is None or "dynamic_ops" not in static.search:
+        return
+    for op_types, _ in static.search["op_types"]:
+        for dynamic_ops, _ in static.search["dynamic_ops"]:
+            if (op_types == ["Conv"]) != (dynamic_ops == ["MatMul"]):
+                values = {"static": {"op_types": op_types, "dynamic_ops": dynamic_ops}}
+                reason = "products are quantized once: at run time if convolutions alone are quantized statically"
+                yield Prior("forbid", Scope(nodes=frozenset(("static",))), values, reason=reason, origin="library")
+
+
 def twice_quantized(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     """Priors for chains that quantize a quantized model without taking its quantization back first."""
     if "dequantize" not in nodes:
@@ -274,6 +287,12 @@ def has_fusable_parts(model: Inspection) -> bool:
     has_attention = has_keys and "Softmax" in model.ops and with_plain_forms(model.op_counts).get("MatMul", 0) > 2
     has_fusable_normalization = has_normalization(model) and "MatMul" in model.ops
     return has_attention or has_fusable_normalization or not model.ops.isdisjoint(FUSABLE_OPS)
+
+
+def has_two_kinds(model: Inspection) -> bool:
+    """True if convolutions, best quantized statically, stand beside the products of a transformer, best at run time."""
+    is_plain = "LSTM" not in model.ops and "MatMul" in model.ops
+    return is_plain and has_fusable_parts(model) and not model.ops.isdisjoint(CONVOLUTIONS)
 
 
 def has_normalization(model: Inspection) -> bool:

@@ -58,6 +58,15 @@ FOR_ATTENTION: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     ),
 }
 """The same for attention, GELU and normalization, which are slower and far less exact in integers."""
+FOR_BOTH: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
+    **FIRST_VALUES,
+    "static": (
+        {**_STATIC, "op_types": HEAVY, "dynamic_ops": []},
+        {**_STATIC, "op_types": ["Conv"], "dynamic_ops": ["MatMul"]},
+        {**_STATIC, "op_types": [], "dynamic_ops": []},
+    ),
+}
+"""The same for convolutions beside attention: a ViT with a decoder lost less with its products at run time."""
 FOR_TEXT: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     "weights": ({**_BLOCKS, "bits": 8}, {**_BLOCKS, "bits": 4}, {**_BLOCKS, "bits": 8, "embeddings": True}),
     "calibrated": ({**_CALIBRATED, "sensitive_share": 0.25}, {**_CALIBRATED, "sensitive_share": 0.0}),

@@ -24,6 +24,8 @@ from autoopt.dag.proposal.exclusions import (
     excluded_options,
     has_fusable_parts,
     has_split_hard_sigmoids,
+    has_two_kinds,
+    mixed_methods,
     ruled_out,
     twice_quantized,
     value_cuts,
@@ -32,6 +34,7 @@ from autoopt.dag.proposal.first_points import (
     AS_QUANTIZERS_DO,
     FIRST_VALUES,
     FOR_ATTENTION,
+    FOR_BOTH,
     FOR_CONVOLUTIONS,
     FOR_TEXT,
     Places,
@@ -53,6 +56,9 @@ CONV_WORK: Final = 0.7
 float, and took 0.88 and 1.01 of the time of two such models."""
 LSTM_AT_RUN_TIME: Final[Values] = ((["LSTM"], 3), ([], 3))
 """Values of `dynamic_ops` for models with an LSTM, which has no static form."""
+
+PRODUCTS_AT_RUN_TIME: Final[Values] = (([], 3), (["MatMul"], 3))
+"""The same for models with convolutions and attention."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
         *cuts,
         *excluded_chains(nodes),
         *twice_quantized(nodes),
+        *mixed_methods(nodes),
         *excluded_options(nodes),
         *first_points(
             remaining,
@@ -139,6 +146,8 @@ def first_values_for(model: Inspection, *, generates_text: bool = False) -> Mapp
         return FOR_TEXT
     if has_fusable_parts(model) and "Conv" not in model.ops:
         return FOR_ATTENTION
+    if has_two_kinds(model):
+        return FOR_BOTH
     if "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
         return FOR_CONVOLUTIONS
     return FIRST_VALUES
@@ -331,6 +340,11 @@ def adapted_templates(node_ids: Collection[str], inputs: ProposalInputs, target:
             if node in nodes:
                 search = {**nodes[node].search, "dynamic_ops": LSTM_AT_RUN_TIME}
                 nodes[node] = replace(nodes[node], search=search)
+    if has_two_kinds(inputs.inspection) and target.execution_provider == CPU and "static" in nodes:
+        static = nodes["static"]
+        op_types = (*static.search["op_types"], (["Conv"], 3))
+        both = {**static.search, "op_types": op_types, "dynamic_ops": PRODUCTS_AT_RUN_TIME}
+        nodes["static"] = replace(static, search=both)
     if target.execution_provider == CUDA:
         nodes["session"] = CUDA_SESSION
     elif target.thread_choices:

@@ -92,8 +92,8 @@ class Static(Pass):
         False
     )
     dynamic_ops: Annotated[
-        list[Literal["LSTM", "Attention"]],
-        "operator types without a static form to quantize at run time; only for the CPU provider",
+        list[Literal["LSTM", "Attention", "MatMul"]],
+        "operator types to quantize at run time where they have no static form yet; only for the CPU provider",
     ] = []
     bodies: Annotated[bool, "also quantize the bodies of If, Loop and Scan"] = True
 
