@@ -76,15 +76,20 @@ HEADS, INNER, LENGTH = 4, 32, 8
 def encoder_layer(kind: str) -> onnx.ModelProto:
     """One layer of attention as exports of a kind of transformer have it: `bert` (also ViT), `whisper`, `clip`, `t5`.
 
-    `masked` is BERT with an attention mask as an input.
+    `masked` is BERT with an attention mask as an input, `joined` the same after a simplifier.
     """
     weights: dict[str, Any] = {name: normal(INNER, INNER) / INNER for name in ("wq", "wk", "wv", "wo")}
     weights |= {name: normal(INNER) for name in ("bq", "bk", "bv", "bo", "shift")}
     weights |= {"ones": positive(INNER), "heads": np.array([0, LENGTH, HEADS, INNER // HEADS])}
     weights |= {"merge": np.array([0, LENGTH, INNER]), "scale": np.float32(8**0.5), "two": np.float32(2)}
     weights |= {"mask": np.triu(np.full((1, 1, LENGTH, LENGTH), -1e9, np.float32), 1), "tiny": np.float32(1e-6)}
-    weights |= {"first": np.array([1]), "second": np.array([2]), "lowest": np.finfo(np.float32).min}
-    weights |= {"one": np.float32(1), "rise": normal(1, HEADS, LENGTH, LENGTH)}
+    weights |= {
+        "first": np.array([1]),
+        "second": np.array([2]),
+        "both": np.array([1, 2]),
+        "lowest": np.finfo(np.float32).min,
+    }
+    weights |= {"both": np.array([1, 2]), "one": np.float32(1), "rise": normal(1, HEADS, LENGTH, LENGTH)}
     lines = ["n = LayerNormalization <axis = -1> (x, ones, shift)"]
     if kind == "t5":
         lines = ["p = Pow (x, two)", "v = ReduceMean <axes = [-1]> (p)", "e = Add (v, tiny)", "r = Sqrt (e)"]
@@ -110,13 +115,14 @@ def encoder_layer(kind: str) -> onnx.ModelProto:
         "t5": ["s2 = Add (s1, rise)"],
         "whisper": ["s2 = Identity (s1)"],
     }
+    scores["joined"] = ["m2 = Unsqueeze (given, both)", *scores["masked"][2:]]
     lines += scores[kind]
     lines += ["a = Softmax <axis = -1> (s2)", "c1 = MatMul (a, v5)", "c2 = Transpose <perm = [0, 2, 1, 3]> (c1)"]
     lines += ["c3 = Reshape (c2, merge)", "o1 = MatMul (c3, wo)", "o2 = Add (bo, o1)", "y = Add (x, o2)"]
     text = "\n".join(lines)
     shape = f"float[1, {LENGTH}, {INNER}]"
     inputs = f"{shape} x"
-    if kind == "masked":
+    if kind in ("masked", "joined"):
         inputs += f", int64[1, {LENGTH}] given"
     return made(f"g ({inputs}) => ({shape} y) {{ {text} }}", **weights)
 
@@ -124,5 +130,15 @@ def encoder_layer(kind: str) -> onnx.ModelProto:
 @pytest.mark.parametrize("kind", ["bert", "masked", "whisper", "clip", "t5"])
 def test_attention_of_each_kind_of_encoder_is_fused_without_naming_the_kind(tmp_path: Path, kind: str) -> None:
     result = steps(tmp_path, encoder_layer(kind), [("identity_elimination", {}), ("transformer_fusion", {})])[-1]
+    assert result["outcome"] == "ok", result["message"]
+    assert has_fused_attention(saved(result)), ops(saved(result))
+
+
+def test_a_mask_whose_steps_a_simplifier_joined_is_known(tmp_path: Path) -> None:
+    model = encoder_layer("joined")
+    model.graph.node[-1].output[0] = "sum"
+    model.graph.node.append(onnx.helper.make_node("LayerNormalization", ["sum", "ones", "shift"], ["y"], axis=-1))
+    passes = [("identity_elimination", {}), ("transformer_fusion", {"engine": "onnxruntime"})]
+    result = steps(tmp_path, model, passes)[-1]
     assert result["outcome"] == "ok", result["message"]
     assert has_fused_attention(saved(result)), ops(saved(result))

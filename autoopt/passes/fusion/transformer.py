@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from autoopt.model.io import load_weights
-from autoopt.model.lazy_imports import helper
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.cached_attention import fuse_cached_attention
@@ -18,6 +18,7 @@ from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import (
     ORT_DOMAIN,
+    constant_tensors,
     is_large,
     is_standard,
     replace_items,
@@ -32,7 +33,7 @@ from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
     from onnxruntime.transformers.fusion_options import FusionOptions
 
 logger = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class TransformerFusion(Pass):
     cache becomes ONNX's own Attention, with rotary embeddings and groups of queries.
     """
 
-    version = 8
+    version = 9
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -178,6 +179,7 @@ class TransformerFusion(Pass):
         options.enable_shape_inference = has_normalization(model)
         original = deepcopy(model)
         _state_epsilon(original)
+        _split_unsqueezes(original)
         with quiet():
             fused = optimizer.optimize_model(
                 original,
@@ -244,6 +246,29 @@ def _state_epsilon(model: ModelProto) -> None:
         is_normalization = node.op_type == "LayerNormalization" and is_standard(node)
         if is_normalization and all(attribute.name != "epsilon" for attribute in node.attribute):
             node.attribute.append(helper.make_attribute("epsilon", DEFAULT_EPSILON))
+
+
+def _split_unsqueezes(model: ModelProto) -> None:
+    """Insert dimensions 1 and 2 one after the other, as PyTorch exports masks.
+
+    onnxruntime's fusion knows masks only in this form, and simplifiers join the two.
+    """
+    nodes: list[NodeProto] = []
+    joined = {
+        name
+        for name, tensor in constant_tensors(model.graph).items()
+        if list(tensor.dims) == [2] and numpy_helper.to_array(tensor).tolist() == [1, 2]
+    }
+    for node in model.graph.node:
+        if node.op_type == "Unsqueeze" and not joined.isdisjoint(node.input[1:]):
+            first, axis = f"{node.output[0]}_first", f"{node.output[0]}_axis"
+            for number in (1, 2):
+                tensor = numpy_helper.from_array(np.array([number]), f"{axis}_{number}")
+                model.graph.initializer.append(tensor)
+            nodes.append(helper.make_node("Unsqueeze", [node.input[0], f"{axis}_1"], [first], f"{node.name}_first"))
+            node.input[:] = [first, f"{axis}_2"]
+        nodes.append(node)
+    replace_items(model.graph.node, nodes)
 
 
 def count_ort_operators(model: ModelProto) -> int:
