@@ -169,10 +169,16 @@ def _interval_text(factor: Estimate, word: str) -> str:
     decimals = _decimals(factor.value)
     if not factor.decided:
         return f"{factor.low:.{decimals}f}x to {factor.high:.{decimals}f}x {word}"
-    while round(factor.low, decimals) <= 1 and decimals < MOST_DECIMALS:
-        decimals += 1  # a range that seems to begin at 1 would seem to hold it
+    while _looks_wrong(factor, decimals) and decimals < MOST_DECIMALS:
+        decimals += 1
     low, high = f"{factor.low:.{decimals}f}", f"{factor.high:.{decimals}f}"
     return f"{factor.value:.{decimals}f}x {word} ({low} to {high})"
+
+
+def _looks_wrong(factor: Estimate, decimals: int) -> bool:
+    """Tell if a rounded range would seem to hold 1, or to be a single value."""
+    low, high = round(factor.low, decimals), round(factor.high, decimals)
+    return low <= 1 or low == high
 
 
 def _decimals(factor: float) -> int:

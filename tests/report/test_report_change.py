@@ -30,6 +30,7 @@ NUMBER = re.compile(r"\d+(\.\d+)?")
     ("metric", "ratio", "text"),
     [
         ("latency_p50", Estimate(0.63, 0.61, 0.66), "1.6x faster (1.5 to 1.6)"),
+        ("latency_p50", Estimate(0.785, 0.775, 0.795), "1.27x faster (1.26 to 1.29)"),
         ("latency_p50", Estimate(0.95, 0.93, 0.98), "1.05x faster (1.02 to 1.08)"),
         ("latency_p50", Estimate(0.98, 0.965, 0.998), "1.020x faster (1.002 to 1.036)"),
         ("latency_p50", Estimate(0.05, 0.04, 0.06), "20x faster (17 to 25)"),

@@ -27,7 +27,7 @@ def test_junit_has_a_case_for_each_model() -> None:
         "errors": "1",
     }
     good, slow, odd = suite
-    assert (good.findtext("system-out") or "").startswith("2.0x faster")
+    assert (good.findtext("system-out") or "").startswith("2.00x faster")
     failure, error = slow.find("failure"), odd.find("error")
     assert failure is not None
     assert error is not None

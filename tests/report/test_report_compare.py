@@ -66,7 +66,7 @@ def test_the_text_and_the_json_show_the_differences(data: dict[str, Any]) -> Non
     stream = io.StringIO()
     comparison = against(data, ratio={"latency_p50": {"value": 0.5, "low": 0.49, "high": 0.51}})
     write_comparison(comparison, stream)
-    assert "latency_p50  3.3x faster (3.2 to 3.4)  2.0x faster (2.0 to 2.0)  worse" in stream.getvalue()
+    assert "latency_p50  3.3x faster (3.2 to 3.4)  2.00x faster (1.96 to 2.04)  worse" in stream.getvalue()
     assert stream.getvalue().endswith("regressed\n")
     document = to_json(comparison)
     assert document["regressed"] is True

@@ -52,8 +52,8 @@ def test_a_search_may_stop_after_enough_distinct_candidates_that_meet_the_constr
     assert not progress(enough, violation=0.1).may_stop(initial=0, left=100)
 
 
-@pytest.mark.parametrize(("candidates", "left", "enough"), [(8, 8, True), (7, 8, False), (6, 6, True), (5, 1, False)])
-def test_half_of_the_candidates_of_a_small_space_are_enough(candidates: int, left: int, enough: bool) -> None:
+@pytest.mark.parametrize(("candidates", "left", "enough"), [(9, 6, True), (8, 6, False), (6, 4, True), (5, 1, False)])
+def test_three_fifths_of_the_candidates_of_a_small_space_are_enough(candidates: int, left: int, enough: bool) -> None:
     assert progress([1.0] * candidates).may_stop(initial=0, left=left) is enough
 
 

@@ -21,8 +21,8 @@ DRAWN_BELOW: Final = 0.98
 share, and 83 % with 0.9; see benchmarks/search."""
 MIN_CANDIDATES: Final = 12
 """Distinct candidates before a search may stop, in a space of twice as many or more."""
-MIN_SHARE: Final = 0.5
-"""Share of the candidates of a smaller space; in replays of 10 to 28 points, 95 % of the messages were right then."""
+MIN_SHARE: Final = 0.6
+"""Share of the candidates of a smaller space; in replays of 10 to 28 points, 98 % of the messages were right then."""
 FEWEST_CANDIDATES: Final = 6
 MANY_WITHOUT_GAIN: Final = 18
 """Distinct candidates without a gain after which a search stops, whatever the model promises: in a large space, it is
