@@ -18,7 +18,7 @@ INSTALLED = [sampler for sampler in SAMPLERS if all(map(find_spec, sampler.requi
 
 
 def create(info: SamplerInfo, chain) -> Sampler:
-    config = SearchConfig(strategy="per-chain", sampler=info.name)
+    config = SearchConfig(strategy="per-chain", sampler=info.name, stop_early=False)
     inputs = SamplerInputs(config, (chain,), LATENCY, budget=chain.space.count)
     return import_module(f"autoopt.search.samplers.{info.module}").create(inputs)
 
