@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
+from autoopt.memory import data_size
 from autoopt.model.candidate import digest_json
 from autoopt.passes.execution import user_code
 from autoopt.passes.execution.current_model import CurrentModel, opened
@@ -30,6 +31,8 @@ _DEFAULT_MMAP_MAX: Final = 65536
 _ADAPTED_THRESHOLD: Final = 32 << 20
 """The limit that glibc's own mmap threshold grows to in a process that frees large blocks."""
 _NEVER: Final = (1 << 31) - 1
+_WORTH_COLLECTING: Final = 32 << 20
+"""Growth of the data in bytes from which a garbage collection, of 1 to 500 ms, pays."""
 
 
 def run(payload: JsonObject) -> dict[str, JsonValue]:
@@ -124,11 +127,13 @@ def reused_memory(enabled: bool = True) -> Iterator[None]:
         return
     libc.mallopt(_MMAP_MAX, 0)
     libc.mallopt(_TRIM_THRESHOLD, _NEVER)
+    before = data_size()
     try:
         yield
     finally:
         libc.mallopt(_MMAP_MAX, _DEFAULT_MMAP_MAX)
         libc.mallopt(_MMAP_THRESHOLD, _ADAPTED_THRESHOLD)
         libc.mallopt(_TRIM_THRESHOLD, 2 * _ADAPTED_THRESHOLD)
-        gc.collect()  # libraries leave cycles that hold whole models
+        if data_size() - before >= _WORTH_COLLECTING:
+            gc.collect()  # libraries leave cycles that hold whole models
         libc.malloc_trim(0)
