@@ -584,3 +584,13 @@ def fused_conv() -> ModelProto:
         w=normal(4, 3, 3, 3),
         b=normal(4),
     )
+
+
+@micro
+def upsampling() -> ModelProto:
+    """A transposed convolution whose kernel overlaps."""
+    return made(
+        "g (float[1, 3, 4, 4] x) => (float[1, 2, 8, 8] y)"
+        "{ y = ConvTranspose <strides = [2, 2], pads = [1, 1, 1, 1]> (x, w) }",
+        w=normal(3, 2, 4, 4),
+    )

@@ -69,8 +69,10 @@ def test_a_source_model_that_kills_is_one_line_and_tried_again_by_a_retry(comman
         assert announcement.endswith("searching 1 configuration in 1 chain")
         assert "SIGABRT" in error
         with open_store(None, tmp_path / "home") as store:
-            assert len(store.events.all(kind="worker death")) == deaths
-            assert len(quarantined(store)) == (deaths > 1)
+            names = [str(event.data["name"]) for event in store.events.all(kind="worker death")]
+            # The first trial's passes run beside the measurement of the source, and may die as well.
+            assert sum("constant_folding" not in name for name in names) == deaths
+            assert sum("constant_folding" not in item.name for item in quarantined(store)) == (deaths > 1)
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import numpy as np
-
 PASS_DEVIATION: Final = 0.3
 VALUE_DEVIATION: Final = 0.2
 """Standard deviations of the effects of a pass and of a value on a log ratio, before anything is measured."""
@@ -58,6 +56,8 @@ class Scale:
 
 def estimated_effects(rows: Sequence[tuple[Collection[Factor], float]], scale: Scale) -> dict[Factor, Effect]:
     """The effects of all factors, from trials with their factors and outcomes, by Bayesian linear regression."""
+    import numpy as np  # a run without lessons does without
+
     factors = sorted({factor for present, _ in rows for factor in present})
     if not factors:
         return {}
@@ -77,6 +77,8 @@ def pooled_effects(sources: Sequence[tuple[float, Mapping[Factor, Effect]]], sca
     The variance is what the sources disagree by (random effects; R. DerSimonian, N. Laird: Meta-analysis in clinical
     trials, 1986).
     """
+    import numpy as np
+
     effects: dict[Factor, Effect] = {}
     for factor in sorted({factor for _, source in sources for factor in source}):
         prior = scale.prior(factor) ** 2
