@@ -190,8 +190,10 @@ def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) 
     [night] = [row for name, row in flows.items() if re.fullmatch(r"z · \d{4}-\d\d-\d\d \d\d:\d\d", name)]
     assert night["parent_task_run_id"] is None
     assert flows[f"{folder.name} · small"]["parent_task_run_id"] is not None
-    artifacts = {row["key"]: row["data"] for row in server.find("artifacts")}
-    assert artifacts["sweep-z"].startswith("**No regression in 1 model.**")
+    rows = server.find("artifacts")
+    [sweep] = [row for row in rows if row["key"] == "sweep-z"]
+    assert sweep["description"] == "No regression in 1 model."
+    artifacts = {row["key"]: row["data"] for row in rows}
     assert artifacts["progress-z"] == 100
     (model,) = json.loads(artifacts["models-z"])
     assert (model["model"], model["state"], model["since last good"]) == (folder.name, "ok", "new")
