@@ -45,9 +45,11 @@ from autoopt.store import open_store
 
 HERE = Path(__file__).parent
 MARK = "<!-- results: drawn by measure.py --table -->"
+OTHERS = "others"
+"""Beside whatever runs on this machine."""
 LEVELS: dict[str, tuple[str, ...]] = {
     "quiet": (),
-    "others": (),  # beside whatever runs on this machine
+    OTHERS: (),
     "one": ("cpu",),
     "two": ("cpu", "memory"),
     "four": ("cpu", "cpu", "memory", "burst"),
@@ -325,7 +327,9 @@ def _rows(known: dict[str, Any]) -> Iterator[str]:
         chosen = [row for row in rows if row["chosen"] != "source"]
         steady = [row for row in chosen if row.get("steady")]
         widths = [row["half_width"] for row in chosen]
-        times = [seconds / quiet[name] for name, seconds in _median_by_case(known, level).items() if name in quiet]
+        times: list[float] = []
+        if level != OTHERS:  # the load is not the same from run to run
+            times = [seconds / quiet[name] for name, seconds in _median_by_case(known, level).items() if name in quiet]
         yield (
             f"{level} | {len(rows)} | {_count(rows, 'right')} | {_count(rows, 'missed')} | "
             f"{_count(rows, 'slower')} | "
