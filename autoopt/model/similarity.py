@@ -1,4 +1,4 @@
-"""How alike two models are, from their inspections."""
+"""Similarity of two models, from their inspections."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class SearchConfig(_Search):
 
     @property
     def content(self) -> dict[str, object]:
-        """What makes up the identity of the search, which runs of earlier versions keep."""
+        """The identity of the search, which runs of earlier versions keep."""
         content = self.model_dump()
         if self.built_in_knowledge:
             del content["built_in_knowledge"]

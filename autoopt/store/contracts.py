@@ -87,7 +87,7 @@ class ArtifactStore(ABC):
     @property
     @abstractmethod
     def split_folder(self) -> Path:
-        """Where workers on this machine may store large models split, see `autoopt.model.split_model`."""
+        """Folder in which workers on this machine may store large models split, see `autoopt.model.split_model`."""
 
     @abstractmethod
     def path(self, digest: str) -> Path:

@@ -1,4 +1,4 @@
-"""What earlier measurements teach a plan: the best of a run on the same graph, then an order of the first points."""
+"""Lessons of earlier measurements for a plan: the best of a run on the same graph, then the first points in order."""
 
 from __future__ import annotations
 
@@ -58,12 +58,7 @@ def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
     """The plan with the points to try first, by what was measured on the same graph and on other models."""
     learned: list[Learned] = []
     if store is not None:
-        # One point of an earlier run is enough; that of the same search can be confirmed.
-        for example in sorted(examples(store, plan, case), key=lambda example: not example.same_search):
-            known = known_point(plan, example)
-            if known is not None:
-                learned.append(known)
-                break
+        learned = _point_of_same_graph(store, plan, case)
     search = case.search or plan.spec.search.config()
     if case.objective.metric not in STEADY_STATE or search.sampler_name != "surrogate":
         return plan.with_learned(learned)
@@ -73,6 +68,15 @@ def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
     points = learned_points(plan, question, sources)
     learned += [point for point in points if (point.chain_id, point.point) not in known_points]
     return plan.with_learned(learned, sources.text if points or not sources.used else "")
+
+
+def _point_of_same_graph(store: Store, plan: Plan, case: Case) -> list[Learned]:
+    """The best point of one earlier run on the same graph, of the same search if there is one: it can be confirmed."""
+    for example in sorted(examples(store, plan, case), key=lambda example: not example.same_search):
+        known = known_point(plan, example)
+        if known is not None:
+            return [known]
+    return []
 
 
 def examples(store: Store, plan: Plan, case: Case) -> list[Example]:

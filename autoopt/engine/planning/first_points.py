@@ -57,7 +57,7 @@ INT8_KERNELS: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True)
 class Question:
-    """What lessons are asked about."""
+    """A model, target and machine that lessons are asked about."""
 
     inspection: Inspection
     target: Target
@@ -91,7 +91,7 @@ class Source:
         return TRUST_ELSEWHERE if self.differences else 1.0
 
     def distance(self, model: tuple[float, ...]) -> float:
-        """How little alike its model is to one with these features."""
+        """Distance of its model from one with these features."""
         return math.dist(self.features, model)
 
     def tried(self) -> Iterator[Tried]:
@@ -312,12 +312,7 @@ def _audible(configuration: Configuration) -> Configuration:
 def _evidence(chain: Chain, point: Point, configuration: Configuration, sources: Sequence[Source]) -> str:
     """`static_quantization (...) gave 0.45 to 0.60 of the source's latency on the 4 most similar of 20 models`."""
     lossy = lossy_passes(chain)
-    models: list[tuple[str, Tried]] = []
-    for source in sources:
-        tried = [tried for tried in source.tried() if _is_like(tried.configuration, configuration, lossy)]
-        if tried:
-            name = BUILT_IN if source.named.origin == BUILT_IN else source.named.model
-            models.append((name, max(tried, key=lambda one: len(one.configuration))))
+    models = _similar_results(configuration, lossy, sources)
     searched = {node.pass_name: point.get(node.id, {}) for node in chain.nodes}
     if not models:
         return f"{settings_text(lossy or list(configuration), searched)}: expected from its passes on other models"
@@ -330,7 +325,24 @@ def _evidence(chain: Chain, point: Point, configuration: Configuration, sources:
     else:
         text += f" on {plural(len(models), 'model')} ({names})"
     rejected = sum(tried.rejected for _, tried in shown)
-    return f"{text}; failed or broke a limit on {rejected} of them" if rejected else text
+    if rejected:
+        text += f"; failed or broke a limit on {rejected} of them"
+    return text
+
+
+def _similar_results(
+    configuration: Configuration, lossy: Collection[str], sources: Sequence[Source]
+) -> list[tuple[str, Tried]]:
+    """The result on each model that a configuration like this one was tried on, the longest if there are several."""
+    models: list[tuple[str, Tried]] = []
+    for source in sources:
+        results = [tried for tried in source.tried() if _is_like(tried.configuration, configuration, lossy)]
+        if results:
+            name = source.named.model
+            if source.named.origin == BUILT_IN:
+                name = BUILT_IN
+            models.append((name, max(results, key=lambda tried: len(tried.configuration))))
+    return models
 
 
 def _range(ratios: Sequence[float]) -> str:

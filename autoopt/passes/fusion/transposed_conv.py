@@ -70,7 +70,7 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Taps:
-    """What one axis of a convolution takes from the kernel, in the order of the pixels, and its padding."""
+    """The part of the kernel that one axis of a convolution takes, in the order of the pixels, and its padding."""
 
     taps: list[int]
     begin: int

@@ -7,7 +7,7 @@ from typing import Final
 
 from autoopt.search.history import History
 from autoopt.search.losses import rank_key
-from autoopt.search.transitions import steps_of
+from autoopt.search.samplers.initial_points import first_untried
 from autoopt.search.trial import ChainSpace, Trial
 from autoopt.space import Point
 
@@ -18,19 +18,25 @@ MAX_LOSSES: Final = 2
 def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple[str, Point] | None:
     """The best point so far with the first settings that its chain lacks; None if they are tried or lost twice."""
     tried = [trial for chain in chains for trial in history.trials_of(chain.id) if trial.proposal.upto is None]
-    best = min(tried, key=lambda trial: rank_key(trial.feedback, history.objectives), default=None)
-    if best is None or best.feedback is None or best.feedback.failed or best.feedback.violation > 0:
+    best = _best(tried, history)
+    if best is None:
         return None
     extensions = {chain.nodes[:-1]: chain for chain in chains if chain.sets_only_run}
     extension = extensions.get(history.by_id[best.proposal.chain].nodes)
     if extension is None or sum(_lost(trial, history) for trial in tried) >= MAX_LOSSES:
         return None
     point = _first(extension, best.proposal.point)
-    if point is None or history.find(extension.id, point) is not None:
+    if point is None:
         return None
-    if history.known(steps_of(extension.nodes, point)) is not None:
+    return first_untried([(extension.id, point)], history)
+
+
+def _best(trials: Sequence[Trial], history: History) -> Trial | None:
+    """The best trial; None if none meets the constraints."""
+    best = min(trials, key=lambda trial: rank_key(trial.feedback, history.objectives), default=None)
+    if best is None or best.feedback is None or best.feedback.failed or best.feedback.violation > 0:
         return None
-    return extension.id, point
+    return best
 
 
 def _lost(trial: Trial, history: History) -> bool:

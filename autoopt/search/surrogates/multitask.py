@@ -70,7 +70,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What other models say about some configurations on one model."""
+    """Results of some configurations on one model, as expected from other models."""
 
     means: Array
     """Of the log ratios."""
