@@ -227,7 +227,7 @@ def _truth(case: Case, work: Path, args: argparse.Namespace) -> dict[str, float]
 
 
 def _source_times(work: Path) -> list[float]:
-    """What the source took in ms in each measurement of the newest run."""
+    """The latency of the source in ms, from each measurement of the newest run."""
     with open_store(home=work) as store:
         (run, *_) = store.runs.all(status="finished")
         candidates = [trial.candidate for trial in store.trials.all(run.id) if trial.candidate is not None]

@@ -40,7 +40,7 @@ def knowledge_of(tables: Sequence[Table]) -> Knowledge:
 
 
 def lesson_of(table: Table) -> Lesson:
-    """What a table teaches."""
+    """The lesson of a table."""
     model = table.inspection
     rows = distinct(table)
     return Lesson(

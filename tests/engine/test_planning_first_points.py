@@ -45,7 +45,7 @@ STATIC = {"simplify": {}, "static_quantization": {"per_channel": True}}
 
 
 def lesson(*tried: tuple[dict[str, Any], float | None], number: int = 0, **changes: Any) -> Lesson:
-    """What trials on a convolutional model gave; those without a ratio failed."""
+    """The results of trials on a convolutional model; those without a ratio failed."""
     configurations = [
         MeasuredConfiguration(passes=passes, ratio=ratio, rejected=ratio is None) for passes, ratio in tried
     ]

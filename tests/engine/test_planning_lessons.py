@@ -73,7 +73,7 @@ def question(inspection: Inspection = INSPECTION) -> Question:
 
 @pytest.fixture(autouse=True)
 def no_built_in_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Effects of the lessons at hand alone."""
+    """Effects of the store's and imported lessons, without the built-in ones."""
     monkeypatch.setattr("autoopt.engine.planning.lessons.built_in_knowledge", lambda: Knowledge.of((), "1.0"))
 
 

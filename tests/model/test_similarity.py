@@ -1,4 +1,4 @@
-"""How alike two models are."""
+"""Similarity of two models."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_a_sweep_logs_what_changed(logger: logging.Logger, caplog: pytest.LogCap
 
 @pytest.fixture
 def prefect_log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """What Prefect's own loggers write after `drop_tracebacks`, which each import of the flows calls again."""
+    """The output of Prefect's own loggers after `drop_tracebacks`, which each import of the flows calls again."""
     drop_tracebacks()
     drop_tracebacks()
     return caplog

@@ -1,4 +1,4 @@
-"""What measurements of other models say about configurations of a new one."""
+"""Configurations of a new model, as expected from measurements of other models."""
 
 from __future__ import annotations
 
