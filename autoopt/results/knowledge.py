@@ -22,8 +22,8 @@ from autoopt.spec.validation import problems_of
 
 FORMAT: Final = 2
 """Version 1 had no configurations."""
-BUILT_IN: Final = "built_in_knowledge.json"
-"""The file that autoopt ships, beside this module; `python -m benchmarks.search knowledge` makes it."""
+BUILT_IN_FILE: Final = Path(__file__).with_name("built_in_knowledge.json")
+"""The file that autoopt ships; `python -m benchmarks.search knowledge` makes it."""
 MAX_LESSONS: Final = 64
 """Lessons of one file: with more it would exceed the size that is read."""
 
@@ -204,7 +204,7 @@ class Knowledge(StrictModel):
 def built_in_knowledge() -> Knowledge:
     """The knowledge that autoopt ships."""
     # Tests read the shipped file with all checks, which take longer than everything else here.
-    return Knowledge.model_validate_json(Path(__file__).with_name(BUILT_IN).read_bytes())
+    return Knowledge.model_validate_json(BUILT_IN_FILE.read_bytes())
 
 
 def read_knowledge(file: Path) -> Knowledge:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,7 +76,12 @@ def plan(**fields: Any) -> Plan:
 
 
 def taught(
-    made: Plan, lessons: Sequence[Lesson], monkeypatch: pytest.MonkeyPatch, inspection: Inspection = CNN, **case: Any
+    made: Plan,
+    lessons: Sequence[Lesson],
+    monkeypatch: pytest.MonkeyPatch,
+    inspection: Inspection = CNN,
+    home: Path | None = None,
+    **case: Any,
 ) -> Plan:
     """The plan of a model without a store, with these lessons built in."""
     monkeypatch.setattr(
@@ -83,7 +89,7 @@ def taught(
         lambda _, built_in, own: named(*lessons, origin=BUILT_IN) if built_in else [],
     )
     fields = {"objective": Objective("latency_p50", "minimize"), "target": Target(), "machine": HERE, "isa": VNNI}
-    return taught_plan(None, made, Case(inspection, **{**fields, **case}))
+    return taught_plan(None, made, Case(inspection, **{**fields, **case}), home)
 
 
 def test_a_dag_begins_with_what_gained_most_on_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,3 +198,21 @@ def test_the_same_lessons_give_the_same_order_and_what_a_plan_tells_is_json(monk
     first, second = (taught(plan(), [TAUGHT], monkeypatch).to_json() for _ in range(2))
     assert first == second
     assert json.loads(json.dumps(first["learned"]))[0]["name"] == "simplify -> static"
+
+
+def test_an_order_is_learned_once_for_each_plan_and_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = taught(plan(), [TAUGHT], monkeypatch, home=tmp_path)
+    assert first.learned
+    again = taught(plan(), [], monkeypatch, home=tmp_path)  # lessons that are not read
+    assert (again.learned, again.knowledge) == (first.learned, first.knowledge)
+    late = plan(prefer=[{"chain": ["simplify", "static"], "weight": 0.5}])
+    assert taught(late, [], monkeypatch, home=tmp_path).learned == ()
+    assert taught(plan(), [], monkeypatch, home=tmp_path, isa=frozenset(("avx2",))).learned == ()
+    assert taught(plan(), [], monkeypatch, home=tmp_path, target=Target(threads=2)).learned == ()
+
+
+def test_an_order_is_learned_without_a_folder_to_keep_it_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "readings").write_text("in the way")
+    assert taught(plan(), [TAUGHT], monkeypatch, home=tmp_path).learned
+    assert taught(plan(), [TAUGHT], monkeypatch, home=tmp_path / "none").learned
+    assert not (tmp_path / "none").exists()

@@ -154,6 +154,23 @@ def test_imported_knowledge_teaches_a_plan_as_own_runs_do_and_says_so(
     assert imported.knowledge == "imported: 1 model"
 
 
+def test_an_order_that_was_looked_up_follows_what_the_store_knows(
+    simulation: Simulation, file: Path, other: MemoryStore, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+
+    def learned(store: Store) -> int:
+        case = replace(case_of(simulation), inspection=INSPECTION)
+        return len(taught_plan(store, simulation.plan, case, tmp_path / "home").learned)
+
+    assert learned(other) == 0
+    import_knowledge(other, file)
+    assert learned(other) == learned(other) > 0
+    remove_imported(other, "knowledge.json")
+    assert learned(other) == 0
+    assert learned(simulation.store) > 0, "finished runs teach too"
+
+
 def test_a_store_does_not_learn_twice_from_its_own_runs(simulation: Simulation, file: Path, tmp_path: Path) -> None:
     store = searched(tmp_path / "again").store
     export_knowledge(store, file)

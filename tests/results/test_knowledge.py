@@ -12,8 +12,7 @@ from knowledge_cases import KNOWLEDGE
 
 from autoopt.errors import ConfigError
 from autoopt.model.candidate import digest_json
-from autoopt.results import knowledge as knowledge_module
-from autoopt.results.knowledge import BUILT_IN, FORMAT, built_in_knowledge, read_knowledge
+from autoopt.results.knowledge import BUILT_IN_FILE, FORMAT, built_in_knowledge, read_knowledge
 from autoopt.spec.reader import MAX_BYTES
 
 Document = dict[str, Any]
@@ -112,6 +111,6 @@ def test_a_file_of_a_gigabyte_is_not_read(file: Path) -> None:
 
 
 def test_the_shipped_file_is_valid_and_was_not_edited() -> None:
-    shipped = read_knowledge(Path(knowledge_module.__file__).with_name(BUILT_IN))
+    shipped = read_knowledge(BUILT_IN_FILE)
     assert shipped == built_in_knowledge()
     assert shipped.lessons

@@ -171,7 +171,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
     goal_request = replace(goal_request, unverified=unverified, generates=decodes(sources.inspection))
     goal, goal_notes = make_goal(goal_request, facts.evaluation)
     search = spec.search.config().overridden(request.search)
-    plan = taught_plan(resources.store, plan, _case(spec, sources, goal, search))
+    plan = taught_plan(resources.store, plan, _case(spec, sources, goal, search), resources.store.home)
     problem = Problem(
         plan=plan,
         source=sources.model,

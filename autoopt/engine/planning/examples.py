@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+import autoopt.search.surrogates
 from autoopt.dag.compiler.plan import Learned, Plan
-from autoopt.dag.warm_start import Example, known_point
+from autoopt.dag.warm_start import MAX_CHAINS, Example, known_point
 from autoopt.engine.planning.best_candidate import (
     BestCandidate,
     Machine,
@@ -24,7 +28,8 @@ from autoopt.engine.planning.first_points import (
     sources_for,
     threads_text,
 )
-from autoopt.engine.planning.lessons import MAX_OWN, all_lessons
+from autoopt.engine.planning.lessons import MAX_OWN, all_lessons, lessons_key
+from autoopt.engine.work.readings import code_digest, read_once
 from autoopt.json_codec import to_json
 from autoopt.metrics import STEADY_STATE, Constraint, Objective
 from autoopt.model.inspection import Inspection
@@ -54,20 +59,50 @@ class Case:
     """Instruction sets of the machine; empty if unknown."""
 
 
-def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
-    """The plan with the points to try first, by what was measured on the same graph and on other models."""
+def taught_plan(store: Store | None, plan: Plan, case: Case, home: Path | None = None) -> Plan:
+    """The plan with the points to try first, by what was measured on the same graph and on other models.
+
+    What other models teach is stored below `home`, if there is one, and looked up the next time.
+    """
     learned: list[Learned] = []
     if store is not None:
         learned = _point_of_same_graph(store, plan, case)
     search = case.search or plan.spec.search.config()
     if case.objective.metric not in STEADY_STATE or search.sampler_name != "surrogate":
         return plan.with_learned(learned)
-    question = Question(case.inspection, case.target, case.machine, case.isa)
-    sources = sources_for(question, all_lessons(store, built_in=search.built_in_knowledge, own=MAX_OWN))
+    points, knowledge = _points_of_other_models(store, plan, case, home, built_in=search.built_in_knowledge)
     known_points = [(known.chain_id, known.point) for known in learned]
-    points = learned_points(plan, question, sources)
     learned += [point for point in points if (point.chain_id, point.point) not in known_points]
-    return plan.with_learned(learned, sources.text if points or not sources.used else "")
+    return plan.with_learned(learned, knowledge)
+
+
+def _points_of_other_models(
+    store: Store | None, plan: Plan, case: Case, home: Path | None, *, built_in: bool
+) -> tuple[list[Learned], str]:
+    """The first points that other models teach, and the lessons that they follow from in words."""
+    question = Question(case.inspection, case.target, case.machine, case.isa)
+
+    def learn(_: Path | None = None) -> dict[str, Any]:
+        sources = sources_for(question, all_lessons(store, built_in=built_in, own=MAX_OWN))
+        points = learned_points(plan, question, sources)
+        knowledge = sources.text if points or not sources.used else ""
+        return {"points": [point.to_json() for point in points], "knowledge": knowledge}
+
+    reply: Mapping[str, Any] = {}
+    if home is not None and home.is_dir():
+        chains = [[c.id, c.weight, to_json(c.prior), to_json(c.cuts)] for c in plan.chains(MAX_CHAINS)]
+        asked = [to_json(case.inspection), to_json(case.target), to_json(case.machine), sorted(case.isa)]
+        content = [_code(), chains, asked, lessons_key(store, built_in=built_in)]
+        with suppress(OSError):  # a full or read-only disk costs time, not the plan
+            _, reply = read_once(home, content, learn)
+    reply = reply or learn()
+    return list(map(Learned.from_json, reply["points"])), reply["knowledge"]
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """Digest of the code that learns."""
+    return code_digest(str(Path(__file__).parent), *autoopt.search.surrogates.__path__)
 
 
 def _point_of_same_graph(store: Store, plan: Plan, case: Case) -> list[Learned]:

@@ -41,6 +41,12 @@ def remove_knowledge(store: Store, item: ImportedKnowledge) -> None:
     store.events.add(EventRecord(kind=EVENT, subject=item.knowledge.digest, data={_REMOVED: True}))
 
 
+def imported_digests(store: Store) -> list[str]:
+    """The digests of all files of knowledge that were imported and not removed."""
+    latest = {event.subject: event.data for event in store.events.all(kind=EVENT)}
+    return [digest for digest, data in latest.items() if not data.get(_REMOVED)]
+
+
 def imported_knowledge(store: Store) -> list[ImportedKnowledge]:
     """All knowledge that was imported and not removed, newest first; without what only newer versions can read."""
     latest = {event.subject: event.data for event in store.events.all(kind=EVENT)}

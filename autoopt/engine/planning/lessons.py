@@ -13,14 +13,16 @@ from typing import Final
 
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.engine.planning.best_candidate import BestCandidate, Machine, best_candidate, goal_of
-from autoopt.engine.planning.imported_knowledge import imported_lessons, lesson_id
+from autoopt.engine.planning.imported_knowledge import imported_digests, imported_lessons, lesson_id
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import MEDIAN_LATENCY, known_metric
+from autoopt.model.files import digest_file
 from autoopt.model.inspection import Inspection
 from autoopt.outcome import Outcome
 from autoopt.registry import BUILT_IN as BUILT_IN_PASSES
 from autoopt.registry import registry
 from autoopt.results.knowledge import (
+    BUILT_IN_FILE,
     MAX_CONFIGURATIONS,
     MAX_EFFECTS,
     Configuration,
@@ -89,6 +91,16 @@ def all_lessons(store: Store | None, *, built_in: bool = True, own: int | None =
     if built_in:
         for lesson in built_in_knowledge().lessons:
             yield NamedLesson(f"{lesson.name} ({BUILT_IN})", lesson, BUILT_IN)
+
+
+def lessons_key(store: Store | None, *, built_in: bool) -> JsonValue:
+    """What decides which lessons `all_lessons` yields; no trial is read for it."""
+    finished: list[JsonValue] = []
+    imported: list[JsonValue] = []
+    if store is not None:
+        finished += [[run.id, run.finished] for run in store.runs.all(status="finished")]
+        imported += imported_digests(store)
+    return [finished, imported, digest_file(BUILT_IN_FILE) if built_in else None]
 
 
 def _lesson(store: Store, run: RunRecord, inspection: Inspection) -> Lesson:

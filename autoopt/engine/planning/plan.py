@@ -293,7 +293,7 @@ def _taught(plan: Plan, inspection: Inspection, target: Target, objective: Objec
         return plan  # only a run knows the direction of a script's metric
     with existing_store() as store:
         case = Case(inspection, objective, target, Machine.of({}), isa=frozenset(cpu()["flags"]))
-        return taught_plan(store, plan, case)
+        return taught_plan(store, plan, case, settings().home)
 
 
 def _check_data(
