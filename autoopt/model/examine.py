@@ -16,12 +16,14 @@ from autoopt.model.split_model import came_with_external_data, is_split, sizes_o
 from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorShapeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
 
 DTYPES = {"float": "float32", "double": "float64", "string": "str"}
 """numpy's names of types that ONNX names otherwise."""
 LAYERS = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "Attention"))
 """Operators of layers; their second and third inputs may be weights, and the fourth one of integer layers."""
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+"""Recurrent layer -> the matrices that it has side by side."""
 
 
 def inspect_model(model: ModelProto, path: Path) -> Inspection:
@@ -79,8 +81,9 @@ def _body_counts(model: ModelProto) -> dict[str, int]:
 def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
     """Sum up the elements of the weights of layers by operator."""
     counts: Counter[str] = Counter()
+    shapes: dict[str, tuple[int, ...]] = {}
     for graph in graphs:
-        shapes = constant_shapes(graph)
+        shapes |= constant_shapes(graph)  # bodies read those of the graphs around them
         for node in graph.node:
             if node.op_type == "DequantizeLinear" and node.input[0] in shapes:
                 shapes[node.output[0]] = shapes[node.input[0]]
@@ -89,8 +92,18 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
             layer = PLAIN_FORMS.get(name, name)
             if layer.rpartition("::")[2] in LAYERS:
                 inputs = node.input[1 : 4 if name in PLAIN_FORMS else 3]
-                counts[layer] += max(0, sum(math.prod(shapes.get(value, (0,))) for value in set(inputs)))
+                size = sum(math.prod(shapes.get(value, (0,))) for value in set(inputs))
+                counts[layer] += max(0, size or _computed_weights(node))
     return dict(sorted(counts.items()))
+
+
+def _computed_weights(node: NodeProto) -> int:
+    """Elements of the weights that a recurrent layer gets from other nodes, as exporters put its gates in order.
+
+    Its input counts as wide as its state.
+    """
+    size = next((attribute.i for attribute in node.attribute if attribute.name == "hidden_size"), 0)
+    return 2 * GATES.get(node.op_type, 0) * int(size) ** 2
 
 
 def _inputs(model: ModelProto) -> tuple[ValueSpec, ...]:

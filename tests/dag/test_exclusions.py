@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model, proposed
 
 from autoopt.dag.proposal.exclusions import MAX_HISTOGRAM_BYTES, excluded_chains, ruled_out, value_cuts
+from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.precisions import PROVIDERS, provider_profile
 from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES
 from autoopt.model.inspection import Inspection
@@ -98,6 +99,21 @@ def test_what_a_pass_could_change_beside_decision_trees_is_simplified() -> None:
 )
 def test_integers_are_tried_unless_the_model_is_tiny(inspection: Inspection, data: dict[str, Any]) -> None:
     assert rule("static", inspection, **data) is None
+
+
+@pytest.mark.parametrize(
+    ("branching", "narrowing", "is_tried"),
+    [
+        (("If",), Narrowing({"sr": 16000}), True),
+        (("If",), Narrowing(), False),
+        (("If", "Loop"), Narrowing({"sr": 16000}), False),
+    ],
+)
+def test_layers_in_branches_count_where_the_data_decide_between_them(
+    branching: tuple[str, ...], narrowing: Narrowing, is_tried: bool
+) -> None:
+    inspection = model(*branching, "Conv", body_counts={"Conv": 2})
+    assert (rule("selective", inspection, narrowing=narrowing) is None) == is_tried
 
 
 def test_the_smallest_model_may_be_a_slower_one() -> None:

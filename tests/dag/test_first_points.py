@@ -33,7 +33,7 @@ def test_all_preparation_comes_before_each_kind_of_quantization() -> None:
 
 
 def test_recurrent_layers_are_tried_at_run_time_before_they_stay_in_float() -> None:
-    static = first(model("Conv", "LSTM", "MatMul"))["names -> simplify -> static"]
+    static = first(model("Conv", "LSTM", "MatMul"))["names -> simplify -> states -> static"]
     assert [values["dynamic_ops"] for values in static] == [["LSTM"], ["LSTM"], []]
 
 

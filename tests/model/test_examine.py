@@ -57,6 +57,19 @@ def test_quantized_layers_count_as_what_they_are_in_float(tmp_path: Path) -> Non
     assert inspect(model, tmp_path).layer_parameters == {"Conv": 4 * 3 * 3 * 3, "MatMul": 6 * 2}
 
 
+def test_weights_of_recurrent_layers_count_though_nodes_put_their_gates_in_order(tmp_path: Path) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[5, N, 4] x, bool c) => (float[5, 1, N, 6] y) {'
+        " y = If (c) <then_branch = t () => (float[5, 1, N, 6] p) { p = GRU <hidden_size = 6> (x, w, r) },"
+        "  else_branch = e () => (float[5, 1, N, 6] q) {"
+        "   v = Slice (w, zero, all, one)\n s = Slice (r, zero, all, one)\n q = GRU <hidden_size = 6> (x, v, s) }> }"
+    )
+    weights = {"w": np.ones((1, 18, 4)), "r": np.ones((1, 18, 6)), "zero": [0], "one": [1], "all": [18]}
+    for name, value in weights.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
+    assert inspect(model, tmp_path).layer_parameters == {"GRU": 18 * (4 + 6) + 18 * (6 + 6)}
+
+
 def test_unknown_sizes_as_some_exporters_write_them_are_open_and_unlike(tmp_path: Path) -> None:
     made = builders.mlp()
     del made.graph.input[:]

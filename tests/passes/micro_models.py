@@ -451,6 +451,23 @@ def recurrent() -> ModelProto:
 
 
 @micro
+def recurrent_from_zeros() -> ModelProto:
+    """A recurrent layer as PyTorch exports it: the zeros that it starts with have the shape of the batch."""
+    return made(
+        """g (float[5, N, 4] x) => (float[5, 1, N, 6] y) {
+            shape = Shape <start = 1, end = 2> (x)
+            sizes = Concat <axis = 0> (one, shape, six)
+            zeros = ConstantOfShape (sizes)
+            y = LSTM <hidden_size = 6> (x, w, r, , , zeros, zeros)
+        }""",
+        w=normal(1, 24, 4),
+        r=normal(1, 24, 6),
+        one=np.array([1]),
+        six=np.array([6]),
+    )
+
+
+@micro
 def loop_with_carried_weights() -> ModelProto:
     """A recurrent layer as Keras exports it: the loop carries the weights and multiplies one row per iteration."""
     return made(

@@ -34,9 +34,25 @@ def test_a_layer_with_an_outlier_among_its_weights_has_a_lower_ratio(tmp_path: P
     proto = model(outlier)
     context = PassContext(tmp_path / "model.onnx", tmp_path, Accelerator(), calibration=lambda: iter(feeds))
     ranges = calibrate(proto, context, "MinMax", ["MatMul"], {"moving_average": False})
-    ratios = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path)
+    ratios = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path, per_channel=False)
     assert 30 < ratios["first"] < 60
     assert (ratios["second"] < ratios["first"] - 10) == (outlier > 1), ratios
+
+
+@pytest.mark.parametrize("operator", ["MatMul", "Gemm", "Gemm <transB = 1>"])
+def test_an_outlier_among_the_weights_of_one_channel_leaves_the_others_exact(tmp_path: Path, operator: str) -> None:
+    """The input that the outlier multiplies is always 0."""
+    weight = normal(16, 16)
+    weight[0, 0] = 1000.0
+    proto = made(f"g (float[1, 16] x) => (float[1, 16] y) {{ [only] y = {operator} (x, w) }}", w=weight)
+    feeds = [{"x": normal(1, 16, seed=seed) * (np.arange(16) > 0).astype(np.float32)} for seed in range(4)]
+    context = PassContext(tmp_path / "model.onnx", tmp_path, Accelerator(), calibration=lambda: iter(feeds))
+    proto = onnx.shape_inference.infer_shapes(proto)
+    ranges = calibrate(proto, context, "MinMax", ["MatMul", "Gemm"], {"moving_average": False})
+    nodes = list(proto.graph.node)
+    together = layer_ratios(proto, nodes, ranges, feeds, tmp_path, per_channel=False)["only"]
+    apart = layer_ratios(proto, nodes, ranges, feeds, tmp_path, per_channel=True)["only"]
+    assert apart > together + 5
 
 
 def test_layers_whose_values_do_not_fit_into_memory_together_run_in_groups(
@@ -46,9 +62,9 @@ def test_layers_whose_values_do_not_fit_into_memory_together_run_in_groups(
     proto = model(10.0)
     context = PassContext(tmp_path / "model.onnx", tmp_path, Accelerator(), calibration=lambda: iter(feeds))
     ranges = calibrate(proto, context, "MinMax", ["MatMul"], {"moving_average": False})
-    together = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path)
+    together = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path, per_channel=True)
     monkeypatch.setattr(layer_errors, "GROUP_BYTES", 1)
-    assert layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path) == together
+    assert layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path, per_channel=True) == together
 
 
 @pytest.mark.parametrize(("side", "count"), [(8, 4), (1000, 2), (3000, 2)])

@@ -118,6 +118,12 @@ class ProposalInputs:
         packed = "com.microsoft::MatMulNBits" in self.inspection.ops
         return weights * (8 if packed else 4)
 
+    @property
+    def decides_branches(self) -> bool:
+        """True if the narrower contract may leave one branch of each If, which then becomes a part of the graph."""
+        has_loops = not self.inspection.ops.isdisjoint(("Loop", "Scan"))
+        return bool(self.narrowing) and "If" in self.inspection.ops and not has_loops
+
     def needs_static_shapes(self, target: TargetSpec) -> bool:
         """True if the target accepts fixed shapes only and the model has dynamic ones."""
         return provider_profile(target.execution_provider).static_shapes and bool(self.inspection.dynamic_dims)
@@ -125,19 +131,19 @@ class ProposalInputs:
 
 def ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> Reason | None:
     """The reason why no chain with this node is worth trying, beyond the pass's own reasons; or None."""
-    model = inputs.inspection
     if TEMPLATES[node].lossy:
         reason = _lossy_ruled_out(TEMPLATES[node], inputs, target)
         if reason is not None:
             return reason
-    text = _text_ruled_out(node, model, target)
+    text = _text_ruled_out(node, inputs, target)
     if not text:
         return None
     return Reason("inspection", text)
 
 
-def _text_ruled_out(node: str, model: Inspection, target: TargetSpec) -> str:
+def _text_ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> str:
     """The reason why a node gains nothing on a model, or ""."""
+    model = inputs.inspection
     if node in GRAPH_NODES and _has_only_trees(model):
         return "no pass changes how decision trees are computed"
     text = ""
@@ -152,7 +158,7 @@ def _text_ruled_out(node: str, model: Inspection, target: TargetSpec) -> str:
             text = "no convolution in this model to absorb the padding"
         case "dynamic" if not model.ops & DENSE_OPS:
             text = "the model has only convolutions, which get slower without calibration"
-        case "selective" if _layer_count(model) < MIN_LAYERS:
+        case "selective" if _layer_count(inputs) < MIN_LAYERS:
             text = "the model has too few layers to keep some of them in float"
         case "dynamic" | "static" | "selective" | "weights" | "calibrated":
             text = _out_of_reach(REACHED_OPS.get(node, PRODUCTS), model)
@@ -196,9 +202,12 @@ def has_split_hard_sigmoids(model: Inspection) -> bool:
     return FEWEST_CLIPS <= clips <= min(model.op_counts.get("Add", 0), model.op_counts.get("Div", 0))
 
 
-def _layer_count(model: Inspection) -> int:
+def _layer_count(inputs: ProposalInputs) -> int:
     """The number of layers that `layer_sensitivity` ranks, at most: those outside of bodies."""
+    model = inputs.inspection
     counts, in_bodies = with_plain_forms(model.op_counts), with_plain_forms(model.body_counts)
+    if inputs.decides_branches:
+        in_bodies = {}
     return sum(counts.get(op, 0) - in_bodies.get(op, 0) for op in RANKED_OPS)
 
 
@@ -218,7 +227,7 @@ def value_cuts(
             if name in fixed.get(node, {}):
                 continue
             for value, lowest in values:
-                reason = _value_reason(node, name, value, inputs.inspection, target)
+                reason = _value_reason(node, name, value, inputs, target)
                 if not reason and lowest > level:
                     reason = f"needs --level {lowest}"
                 if reason:
@@ -333,16 +342,17 @@ def _idle_integers(inputs: ProposalInputs) -> str:
     return ""
 
 
-def _value_reason(node: str, name: str, value: Value, model: Inspection, target: TargetSpec) -> str:
+def _value_reason(node: str, name: str, value: Value, inputs: ProposalInputs, target: TargetSpec) -> str:
     """The reason why a value of a template is not tried, or ""."""
+    model = inputs.inspection
     reason = ""
     match (node, name):
         case (_, "op_types"):
             reason = _op_types_reason(node, value, model)
         case ("weights", "embeddings") if value and "Gather" not in model.ops:
             reason = "the model has no tables to quantize"
-        case ("selective", "exclude_worst") if isinstance(value, int) and value >= _layer_count(model):
-            reason = f"the model has only {_layer_count(model)} layers with an 8-bit form"
+        case ("selective", "exclude_worst") if isinstance(value, int) and value >= _layer_count(inputs):
+            reason = f"the model has only {_layer_count(inputs)} layers with an 8-bit form"
         case (_, "calibrate_method") if value != "MinMax" and model.bytes > MAX_HISTOGRAM_BYTES:
             reason = f"activation histograms of a model of {model.bytes} bytes need too much memory"
         case ("session", "graph_optimization_level"):

@@ -56,7 +56,7 @@ CONV_WORK: Final = 0.7
 float, and took 0.88 and 1.01 of the time of two such models."""
 LSTM_AT_RUN_TIME: Final[Values] = ((["LSTM"], 3), ([], 3))
 """Values of `dynamic_ops` for models with an LSTM, which has no static form."""
-
+RECURRENT_OPS: Final = frozenset(("LSTM", "GRU", "RNN"))
 PRODUCTS_AT_RUN_TIME: Final[Values] = (([], 3), (["MatMul"], 3))
 """The same for models with convolutions and attention."""
 
@@ -218,6 +218,8 @@ def _layout(
     for op, node in (("ConvTranspose", "transposed"), ("STFT", "spectra")):
         if op in inputs.inspection.ops:
             stages.append(_Stage((node,), skip=True))
+    if RECURRENT_OPS & inputs.inspection.ops:
+        stages.append(_Stage(("states",)))
     if profile.fuses:
         stages.append(_Stage(("fuse",), skip=True))
     stages.append(_Stage(("reshapes",)))

@@ -65,6 +65,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "pads": Template("pad_folding", "fold padding into the convolution after it"),
     "transposed": Template("conv_transpose_to_conv", "compute transposed convolutions with convolutions"),
     "spectra": Template("stft_to_conv", "compute spectra of sounds with convolutions"),
+    "states": Template("omit_zero_states", "leave out initial states that are zero anyway"),
     "fuse": Template("transformer_fusion", "fuse attention, GELU and normalization", {"engine": (("auto", 1),)}),
     "reshapes": Template("merge_reshapes", "join operators that only change shapes"),
     "residuals": Template("split_skip_normalization", "keep residual sums apart from normalization"),

@@ -31,7 +31,7 @@ def correct_biases(
     `per_channel` tells if their weights will have a scale for each channel.
     """
     layers = Layers(model)
-    for node, exact, noisy in run_alone(model, nodes, ranges, feeds, work, per_channel):
+    for node, exact, noisy in run_alone(model, nodes, ranges, feeds, work, per_channel=per_channel):
         axes = tuple(axis for axis in range(exact[0].ndim) if axis != _channel_axis(node, exact[0]))
         shifts = [(rough - right).mean(axis=axes) for right, rough in zip(exact, noisy, strict=True)]
         bias = layers.weight(node.input[2])

@@ -13,7 +13,7 @@ from autoopt.model import io
 from autoopt.model.lazy_imports import helper, numpy_helper, onnx
 from autoopt.model.session import make_plain_session, make_session
 from autoopt.model.tensors import return_values
-from autoopt.passes.onnx_tools.graphs import replace_items, weight_names
+from autoopt.passes.onnx_tools.graphs import attribute_values, replace_items, weight_names
 from autoopt.passes.quantize.calibration import Ranges
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def layer_ratios(
     ranges: Ranges,
     feeds: Sequence[Mapping[str, np.ndarray]],
     work: Path,
+    *,
+    per_channel: bool,
 ) -> dict[str, float]:
     """Signal-to-quantization-noise ratio in dB, by layer, of its output with only its own inputs quantized.
 
@@ -44,7 +46,7 @@ def layer_ratios(
     cannot run alone are left out.
     """
     ratios = {}
-    for node, exact, noisy in run_alone(model, layers, ranges, feeds, work):
+    for node, exact, noisy in run_alone(model, layers, ranges, feeds, work, per_channel=per_channel):
         ratios[node.name] = noise_ratio(exact, noisy)
     return ratios
 
@@ -55,6 +57,8 @@ def output_ratios(
     ranges: Ranges,
     feeds: Sequence[Mapping[str, np.ndarray]],
     work: Path,
+    *,
+    per_channel: bool,
 ) -> dict[str, float]:
     """Signal-to-quantization-noise ratio in dB of the model's outputs with only one layer quantized.
 
@@ -70,7 +74,7 @@ def output_ratios(
     exact_feeds = [{**feed, **silent} for feed in feeds]
     expected = [session.run(None, feed) for feed in exact_feeds]
     ratios = {}
-    for node, exact, noisy in run_alone(model, layers, ranges, feeds, work):
+    for node, exact, noisy in run_alone(model, layers, ranges, feeds, work, per_channel=per_channel):
         actual = []
         for feed, value, other in zip(exact_feeds, exact, noisy, strict=True):
             actual.append(session.run(None, {**feed, errors[node.name]: other - value}))
@@ -128,7 +132,8 @@ def run_alone(
     ranges: Ranges,
     feeds: Sequence[Mapping[str, np.ndarray]],
     work: Path,
-    per_channel: bool = False,
+    *,
+    per_channel: bool,
 ) -> Iterator[tuple[NodeProto, list[np.ndarray], list[np.ndarray]]]:
     """Run each layer by itself on the values that it gets in the float model; those that cannot are left out.
 
@@ -221,12 +226,22 @@ def _alone(model: ModelProto, node: NodeProto, work: Path) -> InferenceSession:
 
 
 def _symmetric(weight: np.ndarray, node: NodeProto, per_channel: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The range of a weight; `per_channel`: one for each output channel of a convolution, in a shape to broadcast."""
-    axes = None
-    if per_channel and node.op_type == "Conv":
-        axes = tuple(range(1, weight.ndim))
+    """The range of a weight; `per_channel`: one for each output channel of a layer, in a shape to broadcast."""
+    axes: tuple[int, ...] | None = None
+    if per_channel:
+        axes = _within_channels(weight, node)
     bound = np.abs(weight).max(axis=axes, initial=0.0, keepdims=True)
     return -bound, bound
+
+
+def _within_channels(weight: np.ndarray, node: NodeProto) -> tuple[int, ...] | None:
+    """The axes of a weight other than that of output channels; None if the quantizer takes them together."""
+    if node.op_type == "Conv":
+        return tuple(range(1, weight.ndim))
+    if node.op_type not in ("MatMul", "Gemm") or weight.ndim != 2:
+        return None
+    is_transposed = bool(attribute_values(node).get("transB", 0))
+    return (1,) if is_transposed else (0,)
 
 
 def _rounded(array: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -42,12 +42,13 @@ class LayerSensitivity(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("sensitivity",)
 
-    version = 8
+    version = 9
     memory_factor = 6.0  # a model of 2.4 GB did not fit in 12 GB
 
     samples: Annotated[int, Unit("items"), "maximum number of calibration items to compare"] = 16
     layers: Annotated[int, "maximum number of layers, those with the largest weights first"] = 128
     measured: Annotated[int, "maximum number of layers whose effect on the outputs is measured"] = 16
+    per_channel: Annotated[bool, "round weights with one scale per output channel instead of one per tensor"] = True
 
     def run(self, model: ModelProto) -> None:
         ranking: list[dict[str, str | float]] = []
@@ -68,10 +69,11 @@ class LayerSensitivity(Pass):
             layers = largest_layers(prepared, self.layers)
             others: dict[str, float] = {}
             if len(layers) > self.measured:
-                others = layer_ratios(prepared, layers, ranges, few_items(feeds, FEEDS_OF_ONE), work)
+                few = few_items(feeds, FEEDS_OF_ONE)
+                others = layer_ratios(prepared, layers, ranges, few, work, per_channel=self.per_channel)
                 most_disturbed = sorted(others, key=lambda name: (others[name], name))[: self.measured]
                 layers = [node for node in layers if node.name in most_disturbed]
-            measured = output_ratios(prepared, layers, ranges, feeds, work)
+            measured = output_ratios(prepared, layers, ranges, feeds, work, per_channel=self.per_channel)
         ratios = [*_worst_first(measured), *_worst_first({n: r for n, r in others.items() if n not in measured})]
         nodes = {node.name: node for node in prepared.graph.node}
         shares = _shares_of_work(prepared, [nodes[name] for name, _ in ratios], feeds[0], work)
