@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-_INSTALLED: Final = ("site-packages", "dist-packages")
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 """Folders of installed distributions, which are known by their versions."""
 
 
@@ -72,6 +72,5 @@ def _own_file(name: str) -> Path | None:
         return None
     file = Path(spec.origin)
     is_python = file.is_relative_to(sysconfig.get_path("stdlib"))
-    if is_python or any(folder in file.parts for folder in _INSTALLED) or not file.is_file():
-        return None
-    return file
+    is_own = not is_python and _INSTALLED.isdisjoint(file.parts) and file.is_file()
+    return file if is_own else None

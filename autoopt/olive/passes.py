@@ -26,6 +26,17 @@ _SEARCHED: Final = ("quantization", "quantizer")
 """Ends of the names of passes whose parameters Olive searches unless they are set."""
 _TUNES_ITSELF: Final = "session_tuning"
 """The pass for those of Olive's that try session options themselves, also without a search strategy."""
+_WITHOUT_EFFECT: Final = {
+    "transformer_fusion": ("float16", "keep_io_types", "force_fp32_ops"),
+    "dynamic_quantization": (
+        "calibrate_method",
+        "quant_format",
+        "activation_type",
+        "activation_symmetric",
+        "ActivationSymmetric",
+    ),
+}
+"""Parameters of Olive's that a pass does not need."""
 _TYPES_16_BIT: Final = ("int16", "uint16", "QInt16", "QUInt16")
 
 
@@ -190,6 +201,8 @@ def _choose(each: OlivePass, equivalent: Answer, config: OliveConfig) -> tuple[s
 
 def _params(each: OlivePass, pass_name: str, remarks: Remarks) -> dict[str, JsonValue]:
     fields = dict(each.params)
+    for name in _WITHOUT_EFFECT.get(pass_name, ()):
+        fields.pop(name, None)
     if pass_name == "fix_dim_param":
         fields = _dimensions(each)[-1]
     elif pass_name == "fix_input_shape":
@@ -197,15 +210,9 @@ def _params(each: OlivePass, pass_name: str, remarks: Remarks) -> dict[str, Json
         if isinstance(names, Sequence) and isinstance(shapes, Sequence):
             fields = {"shapes": dict(zip(map(str, names), shapes, strict=False))}
     elif pass_name == "transformer_fusion":
-        for name in ("float16", "keep_io_types", "force_fp32_ops"):
-            fields.pop(name, None)
         fields.update(_fusions(section(fields.pop("optimization_options", None))))
     elif pass_name == "calibrated_weight_quantization" and fields.get("precision") == "int4":
         del fields["precision"]
-    elif pass_name == "dynamic_quantization":
-        static = ("calibrate_method", "quant_format", "activation_type", "activation_symmetric", "ActivationSymmetric")
-        for name in static:
-            fields.pop(name, None)
     fields["recipes"] = _other_recipes(each)
     return parameters(registry().info(pass_name), fields, each.place, remarks)
 

@@ -18,7 +18,6 @@ def target_and_host(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValu
     """Return `target` or `targets`, and `host` if passes run in another environment than models are measured in."""
     result: dict[str, JsonValue] = {}
     system = config.system("target")
-    place = ("target",)
     targets = list(map(dict, _accelerators(config, system)))
     interpreter = _interpreter(system, "target", remarks)
     for target in targets:
@@ -26,10 +25,9 @@ def target_and_host(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValu
     if len(targets) == 1:
         result["target"] = targets[0]
     elif targets:
-        remarks.add(place, f"one target for each of the {len(targets)} execution providers")
-        for index, target in enumerate(targets):
-            provider = str(target.get("execution_provider") or "").removesuffix("ExecutionProvider").lower()
-            target["name"] = provider or str(target.get("device") or f"target{index + 1}")
+        remarks.add(("target",), f"one target for each of the {len(targets)} execution providers")
+        for number, target in enumerate(targets, start=1):
+            target["name"] = _target_name(target, number)
         result["targets"] = targets
     host = config.system("host")
     if host and host != system:
@@ -37,6 +35,11 @@ def target_and_host(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValu
         if python:
             result["host"] = {"type": "python_env", "python": python}
     return result
+
+
+def _target_name(target: Section, number: int) -> str:
+    provider = str(target.get("execution_provider") or "").removesuffix("ExecutionProvider").lower()
+    return provider or str(target.get("device") or f"target{number}")
 
 
 def _accelerators(config: OliveConfig, system: Section) -> Sequence[dict[str, JsonValue]]:

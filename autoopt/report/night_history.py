@@ -157,6 +157,11 @@ class NightFilter:
             return False
         return not self.models or any(fnmatchcase(entry.name, pattern) for pattern in self.models)
 
+    def nights(self, stored: Sequence[StoredNight]) -> list[StoredNight]:
+        """The nights with the models whose name and tags fit, without those that have none."""
+        restricted = [replace(night, result=self.restricted(night.result)) for night in stored]
+        return [night for night in restricted if night.result.models]
+
     def restricted(self, result: SweepResult) -> SweepResult:
         """The sweep with the models whose name and tags fit."""
         entries = tuple(filter(self.selects, result.models))
@@ -180,8 +185,7 @@ def history_of(
     `only` chooses models. Nights without any of them are left out.
     """
     if only is not None:
-        restricted = [replace(night, result=only.restricted(night.result)) for night in stored]
-        stored = [night for night in restricted if night.result.models]
+        stored = only.nights(stored)
     entries: dict[str, list[_Dated]] = {}
     for night in stored:
         for entry in night.result.models:

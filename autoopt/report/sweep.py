@@ -27,7 +27,10 @@ NO_REGRESSION = "no regression"
 
 def write_sweep(result: SweepResult, stream: TextIO) -> None:
     """Write the sweep as text."""
-    for table in _tables(result):
+    tables, changes = [models_table(result)], changes_table(result)
+    if changes.rows:
+        tables.append(changes)
+    for table in tables:
         write_table(table, stream)
     write_lines(summary(result), stream)
 
@@ -164,13 +167,6 @@ def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyT
         parts.append(markdown(changes))
     lines = [one_line(line) for line in summary(result) if line != NO_REGRESSION]  # the headline says so
     return "\n\n".join([*parts, *lines])
-
-
-def _tables(result: SweepResult) -> list[Table]:
-    tables, changes = [models_table(result)], changes_table(result)
-    if changes.rows:
-        tables.append(changes)
-    return tables
 
 
 def sweep_title(result: SweepResult) -> str:

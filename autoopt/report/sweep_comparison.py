@@ -83,6 +83,12 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{name}", value
 
 
+def _nights_with_source(earlier: Sequence[EarlierEntry], source: str) -> list[RunResult]:
+    """The results of the last nights that ran the same source model."""
+    nights = [one.entry.result for one in earlier if not one.release]
+    return [night for night in nights[:NIGHTS] if night is not None and night.baseline.artifact == source]
+
+
 def _changes(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> list[MetricChange]:
     """The metrics of best model, last best model and source model that moved beyond their intervals."""
     result, last = entry.result, earlier[0].entry.result
@@ -90,11 +96,7 @@ def _changes(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> list[MetricC
     assert last is not None, "an entry with status ok has a result"
     what = "released model" if earlier[0].release else "last best model"
     changes = _best_changes(entry, last, result, what)
-    nights: list[RunResult] = []
-    for one in [one for one in earlier if not one.release][:NIGHTS]:
-        night = one.entry.result
-        if night is not None and night.baseline.artifact == result.baseline.artifact:
-            nights.append(night)
+    nights = _nights_with_source(earlier, result.baseline.artifact)
     for metric in _objectives(entry):
         if kind(metric) == "latency":
             changes += _source_changes(metric, result, nights)

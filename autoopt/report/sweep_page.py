@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.report.bisection import remarks, sentence, tables
@@ -78,15 +79,23 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
     return page(title, parts)
 
 
+def _environment_parts(environment: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the machine and the versions of a measurement."""
+    for name in ("host", "os", "python"):
+        yield str(environment.get(name, ""))
+    libraries = environment.get("libraries")
+    if isinstance(libraries, Mapping):
+        for name in LIBRARIES:
+            if name in libraries:
+                yield f"{name} {libraries[name]}"
+
+
 def _circumstances(result: SweepResult, facts: SweepFacts) -> list[str]:
     """The time, machine and versions of the measurements, and a line for a busy machine."""
     parts = [day_text(facts.time)] if facts.time else []
     environments = [entry.environment for entry in result.models if entry.environment]
     if environments:
-        parts += [str(environments[-1].get(name, "")) for name in ("host", "os", "python")]
-        libraries = environments[-1].get("libraries")
-        if isinstance(libraries, Mapping):
-            parts += [f"{name} {libraries[name]}" for name in LIBRARIES if name in libraries]
+        parts += _environment_parts(environments[-1])
     lines = [", ".join(filter(None, parts))]
     busy = sum(entry.best is not None and entry.best.measured.busy for entry in result.models)
     if busy:

@@ -270,8 +270,8 @@ def twice_quantized(nodes: Mapping[str, Template]) -> Iterator[Prior]:
 def excluded_options(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     """Priors for session options that are not tried for any model, or not after another pass."""
     search = nodes["session"].search
-    levels = [value for value, _ in search.get("graph_optimization_level", ())]
-    threads = [value for value, _ in search.get("intra_op_num_threads", ())]
+    levels = list(dict(search.get("graph_optimization_level", ())))
+    threads = dict(search.get("intra_op_num_threads", ()))
     if "all" in levels and None in threads:
         values = {"graph_optimization_level": "all", "intra_op_num_threads": None}
         reason = "these are the runtime's defaults, which chains without the node have"

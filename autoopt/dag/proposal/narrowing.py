@@ -150,18 +150,13 @@ def _both(one: _Input, other: _Input) -> _Input:
 def _shapes(inspection: Inspection, inputs: Sequence[_Input]) -> dict[str, tuple[int | None, ...]]:
     """The sizes of every input of the model; None where neither the model nor the data fix them."""
     sizes = {item.name: item.sizes for item in inputs}
-    symbols = _symbols(inputs)
-    return {spec.name: _merged(spec.shape or (), sizes.get(spec.name, ()), symbols) for spec in inspection.inputs}
-
-
-def _symbols(inputs: Sequence[_Input]) -> dict[str, int | None]:
-    """The size of each named dimension; None for one that has several."""
-    sizes: dict[str, int | None] = {}
+    # The size of each named dimension; None for one that has several.
+    symbols: dict[str, int | None] = {}
     for item in inputs:
         for dim, size in zip(item.shape, item.sizes, strict=True):
             if isinstance(dim, str) and size is not None:
-                sizes[dim] = size if sizes.get(dim, size) == size else None
-    return sizes
+                symbols[dim] = size if symbols.get(dim, size) == size else None
+    return {spec.name: _merged(spec.shape or (), sizes.get(spec.name, ()), symbols) for spec in inspection.inputs}
 
 
 def _merged(

@@ -31,15 +31,9 @@ def load_csv(
     if delimiter is None and path.lower().endswith(".tsv"):
         delimiter = "\t"
     delimiter, (header, *body) = _read_rows(path, delimiter)
-    counts = Counter(name.strip() for name in header)
-    for name, count in counts.items():
-        if count > 1:
-            raise InputError(f"has several columns named {name!r}", where=path)
-    for line, row in enumerate(body, 2):
-        if len(row) != len(header):
-            fields = f"{len(row)} fields separated by {delimiter!r}"
-            raise InputError(f"line {line} has {fields}, the header {len(header)}", where=path)
-    columns = {name.strip(): _parse(texts) for name, texts in zip(header, zip(*body, strict=True), strict=True)}
+    header = list(map(str.strip, header))
+    _check_table(header, body, delimiter, path)
+    columns = {name: _parse(texts) for name, texts in zip(header, zip(*body, strict=True), strict=True)}
     for name, values in columns.items():
         if values.dtype == object and all(map(_DECIMAL_COMMA.fullmatch, values)):
             reason = f"column {name!r} holds numbers with a decimal comma, such as {values[0].strip()}"
@@ -66,6 +60,17 @@ def _separator(header: str) -> str:
         if separator in header:
             return separator
     return ","
+
+
+def _check_table(header: Sequence[str], body: Sequence[Sequence[str]], delimiter: str, path: str) -> None:
+    """Refuse columns of the same name, and rows of another length than the header."""
+    for name, count in Counter(header).items():
+        if count > 1:
+            raise InputError(f"has several columns named {name!r}", where=path)
+    for line, row in enumerate(body, 2):
+        if len(row) != len(header):
+            fields = f"{len(row)} fields separated by {delimiter!r}"
+            raise InputError(f"line {line} has {fields}, the header {len(header)}", where=path)
 
 
 def load_parquet(

@@ -145,7 +145,10 @@ class RunRequest:
             if not self.parts:
                 model = model or dag
         else:
-            document = _document_json(dag.document, cache)
+            # A DAG as JSON. Its content is a text, because JSON columns of a database may reorder the fields.
+            assert isinstance(dag.document.value, dict), "a DAG is a mapping"
+            content = without_secrets(dag.document.value, cache)
+            document = {"content": json.dumps(content), "source": dag.document.source.to_json()}
             model = model or dag.model_path
         goal: dict[str, JsonValue] = to_json(self.goal)
         return {
@@ -210,13 +213,6 @@ def _absolute(path: str | Path) -> str:
 
 def _shown(path: str | Path) -> str:
     return shown_source(_absolute(path))
-
-
-def _document_json(document: Document, cache: Path) -> dict[str, object]:
-    """A DAG as JSON. Its content is a text, because JSON columns of a database may reorder the fields."""
-    assert isinstance(document.value, dict), "a DAG is a mapping"
-    content = without_secrets(document.value, cache)
-    return {"content": json.dumps(content), "source": document.source.to_json()}
 
 
 def _data_json(config: object, cache: Path) -> object:

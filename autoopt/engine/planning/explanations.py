@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from autoopt.dag import Plan
+from autoopt.dag.compiler.plan import Learned, Plan
 from autoopt.report.formatting import plural
 from autoopt.report.steps import ARROW, steps_text
 
@@ -21,11 +22,16 @@ def explanations(plan: Plan) -> list[str]:
     shown = [decision for decision in plan.decisions if not decision.tried and not decision.is_detail]
     lines += [f"{decision.what}: {decision.why}" for decision in shown]
     if plan.learned:
-        first = steps_text(ARROW.join(plan.learned[0].chain), {}, CHAIN_WIDTH)
-        if len(plan.learned) > 1:
-            first += f" and {plural(len(plan.learned) - 1, 'other point')}"
-        teachers = "other models"
-        if plan.learned[0].expected is not None:
-            teachers = "an earlier run of the same graph"
-        lines.append(f"learned from {teachers}: {first} first ('autoopt plan' says why)")
+        lines.append(_lesson(plan.learned))
     return lines
+
+
+def _lesson(learned: Sequence[Learned]) -> str:
+    """The points that earlier runs put first."""
+    first = steps_text(ARROW.join(learned[0].chain), {}, CHAIN_WIDTH)
+    if len(learned) > 1:
+        first += f" and {plural(len(learned) - 1, 'other point')}"
+    teachers = "other models"
+    if learned[0].expected is not None:
+        teachers = "an earlier run of the same graph"
+    return f"learned from {teachers}: {first} first ('autoopt plan' says why)"

@@ -32,7 +32,18 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     content: dict[str, object] = {"targets": [[part.name, part.inputs.identity] for part in parts]}
     if left_out:
         content["left out"] = left_out
-    record = _record(request, run_identity(content), parts)
+    identity = run_identity(content)
+    first = parts[0].inputs
+    settings = settings_of(replace(request, target=None), first)
+    record = RunRecord(
+        id="",
+        name=request.name or model_name(first.model),
+        identity=identity,
+        model=first.problem.source.artifact,
+        plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, limit=100),
+        settings={**settings, "targets": [part.name for part in parts]},
+        sweep=request.sweep,
+    )
     record, answer = open_run_of_parts(request, record, resources.store, began)
     began -= time_of_parts(resources.store, record.id)
     return Targets(request, resources, parts, began, record, answer, left_out)
@@ -64,17 +75,3 @@ def _runnable(parts: list[TargetPart]) -> tuple[list[TargetPart], list[str]]:
     if not runnable:
         raise InputError(f"every chain is pruned ({'; '.join(notes)})", where=parts[0].inputs.spec.source.file)
     return runnable, notes
-
-
-def _record(request: RunRequest, identity: str, parts: list[TargetPart]) -> RunRecord:
-    first = parts[0].inputs
-    settings = settings_of(replace(request, target=None), first)
-    return RunRecord(
-        id="",
-        name=request.name or model_name(first.model),
-        identity=identity,
-        model=first.problem.source.artifact,
-        plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, limit=100),
-        settings={**settings, "targets": [part.name for part in parts]},
-        sweep=request.sweep,
-    )

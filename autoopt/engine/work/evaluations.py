@@ -50,6 +50,16 @@ class EvaluationOptions:
     round: int = 0
     """Number of the repeated measurement on this occasion; 0 for the first."""
 
+    @property
+    def repetition(self) -> dict[str, JsonValue]:
+        """Settings of a repeated measurement; the first has none, so that every run finds it under the same key."""
+        settings: dict[str, JsonValue] = {}
+        if self.occasion:
+            settings["occasion"] = self.occasion
+        if self.round:
+            settings["round"] = self.round
+        return settings
+
 
 @dataclass
 class Measurements:
@@ -207,19 +217,13 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
         settings = meter.settings_for(problem.measurement, constraints, screened=options.screened)
         settings.update(options.settings)
         data = _data_for(ctx, meter)
-        # The first measurement of a candidate has neither, so that every run finds it under the same key.
-        keyed_settings = dict(settings)
-        if options.occasion:
-            keyed_settings["occasion"] = options.occasion
-        if options.round:
-            keyed_settings["round"] = options.round
         work = EvaluationInput(
             metrics=metrics,
             candidate=candidate,
             source=problem.source,
             target=problem.target,
             data=data.digest,
-            settings=keyed_settings,
+            settings=settings | options.repetition,
             script=problem.script.content,
             runtime=_measuring_runtime(ctx),
         )

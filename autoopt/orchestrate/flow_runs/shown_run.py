@@ -81,19 +81,23 @@ class ShownRun:
         over = record.status != "running" or is_known_dead(self._showing.owner)
         if not self._flow_run:
             self._flow_run = self._create(api, "optimize_model", self._showing.name, self._key, self._showing.parent)
-        self._show_trials(api, record)
+        self._begin_log(record)
+        self._show_trials(api)
         _send(api, "/events", self._events)
         _send(api, "/logs/", self._lines)
         if over:
             self._end(api, record)
         return over
 
-    def _show_trials(self, api: PrefectApi, record: RunRecord) -> None:
+    def _begin_log(self, record: RunRecord) -> None:
+        """Begin the log of the run, once its source model was measured."""
         if self._log is None and "baseline" in (record.result or {}):
             result = RunResult.from_json(record.result or {})
             self._log = RunLog(self._logger(self._flow_run))
             self._log.on_search_start(result.objectives, result.constraints, self._showing.trials, float("inf"))
             self._log.on_baseline(result.baseline.intervals)
+
+    def _show_trials(self, api: PrefectApi) -> None:
         for row in self._store.trials.all(self._run):
             if row.number in self._done:
                 continue

@@ -90,7 +90,13 @@ class PassExecutor:
             info.name, Outcome.UNCHANGED, step.params, step.node, session_options=dict(self.session_options)
         )
         try:
-            self._execute(info, step.params, folder)
+            config = full_config(info, step.params)
+            self._update_reply(params=config)
+            self._check_usable(info)
+            self._run_required_analyses(info)
+            self._run_and_accept(info, config, folder)
+            if self._reply.outcome is Outcome.FAILED and self.check and self.current.path.suffix == ".onnx":
+                self._examine_input(info, config, folder)
         except InputError as error:
             self._update_reply(outcome=Outcome.REFUSED, message=str(error))
         except Exception as error:  # raised by libraries that load, save or check: a value like any other failure
@@ -98,15 +104,6 @@ class PassExecutor:
         if self._reply.path is None:
             shutil.rmtree(folder, ignore_errors=True)
         return replace(self._reply, seconds=time.monotonic() - started)
-
-    def _execute(self, info: PassInfo, params: JsonObject, folder: Path) -> None:
-        config = full_config(info, params)
-        self._update_reply(params=config)
-        self._check_usable(info)
-        self._run_required_analyses(info)
-        self._run_and_accept(info, config, folder)
-        if self._reply.outcome is Outcome.FAILED and self.check and self.current.path.suffix == ".onnx":
-            self._examine_input(info, config, folder)
 
     def _examine_input(self, info: PassInfo, config: JsonObject, folder: Path) -> None:
         """Look for the cause of a failure in the input model.

@@ -51,7 +51,8 @@ class Body:
         self.items: list[Feed] = []
         """Inputs that it got, evenly spread over all its runs."""
         constants = constant_tensors(outer.graph)
-        outside = _names_from_outside(graph)
+        inner: set[str] = set()
+        outside = read_names(graph) - inner.union(*map(defined_names, walk_graphs(graph))) - {""}
         self.captured = sorted(outside - constants.keys())
         """Names of the values that it reads from outside, without weights."""
         self._weights = {value: _renamed(constants[value], value) for value in sorted(outside & constants.keys())}
@@ -128,11 +129,6 @@ def _renamed(tensor: TensorProto, name: str) -> TensorProto:
     copy = deepcopy(tensor)
     copy.name = name
     return copy
-
-
-def _names_from_outside(graph: GraphProto) -> set[str]:
-    inner: set[str] = set()
-    return read_names(graph) - inner.union(*map(defined_names, walk_graphs(graph))) - {""}
 
 
 def quantize_bodies(

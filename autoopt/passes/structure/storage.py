@@ -63,7 +63,8 @@ class OrtFormat(Pass):
     ] = "extended"
 
     def run(self, model: Path) -> Path:
-        size = _stored_bytes(model)
+        locations = io.external_locations(io.parse(model))
+        size = sum(file.stat().st_size for file in (model, *(model.parent / location for location in locations)))
         if size > LARGEST_ORT_MODEL:
             raise Refused(f"the ORT format holds at most 2 GiB, the model has {size / (1 << 30):.1f} GiB")
         target = self.context.work / "model.ort"
@@ -73,9 +74,3 @@ class OrtFormat(Pass):
         except Exception as error:  # onnxruntime's exceptions share no class
             raise Refused(f"onnxruntime cannot store the model: {error}") from error
         return target
-
-
-def _stored_bytes(model: Path) -> int:
-    """Bytes of a model's file and of its external data."""
-    locations = io.external_locations(io.parse(model))
-    return sum(file.stat().st_size for file in (model, *(model.parent / location for location in locations)))

@@ -35,7 +35,7 @@ def restrict_chain(chain: ChainSpace, nodes: Sequence[str], fixed: Point, name: 
     passes = [(node, pass_name) for node, pass_name in chain.passes if node in nodes]
     prior = []
     for point in chain.prior:
-        part = {node: point[node] for node in nodes if node in point}
+        part = restrict_point(point, nodes)
         if space.allows(part):
             prior.append(part)
     return ChainSpace(name, (start, *passes), space, prior=tuple(prior))

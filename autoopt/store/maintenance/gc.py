@@ -101,12 +101,16 @@ def collect(
             for digest in rows.digests & shared.keys():
                 sql.remote.remove(digest)
         for path in leftovers:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            _remove(path)
     names = tuple(path.name for path in leftovers)
     return CollectionResult(dry_run, rows.runs, tuple(digests), names, size, rows.spared, rows.recent)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _old_leftovers(store: SqlStore) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -53,6 +53,13 @@ def check_json(column: str, value: str) -> str:
     return codec.dumps(content)
 
 
+def _plan_digest(plan: Row, chains: Sequence[Row]) -> str:
+    """The digest of a plan and of its chains in order."""
+    mine = [chain for chain in chains if chain["plan"] == plan["digest"]]
+    ids = [chain["id"] for chain in sorted(mine, key=lambda chain: chain["position"])]
+    return digest_json({"plan": codec.loads(plan["content"]), "chains": ids})
+
+
 def check_digests(rows: Rows) -> None:
     """Check that shared rows and candidates have the digests of their content, so that they cannot pass for others.
 
@@ -63,9 +70,7 @@ def check_digests(rows: Rows) -> None:
         if row["digest"] != digest_json(codec.loads(row["content"])):
             raise ValueError("an environment does not have its digest")
     for row in rows.get("plan", []):
-        chains = [chain for chain in rows.get("chain", []) if chain["plan"] == row["digest"]]
-        ids = [chain["id"] for chain in sorted(chains, key=lambda chain: chain["position"])]
-        if row["digest"] != digest_json({"plan": codec.loads(row["content"]), "chains": ids}):
+        if row["digest"] != _plan_digest(row, rows.get("chain", [])):
             raise ValueError("a plan does not have its digest")
     for table, artifact, options, key in _CANDIDATES:
         for row in rows.get(table, []):

@@ -280,25 +280,29 @@ def open_database(address: str | Path, patience: float | None = None) -> Databas
         patience = settings().patience or USUAL_PATIENCE
     url = URL.create("sqlite", database=str(address.absolute())) if isinstance(address, Path) else read_url(address)
     if url.get_backend_name() == "sqlite":
-        file = Path(str(url.database))
-        if file.exists() and not file.is_file():
-            raise InputError("is not a file; the database cannot be there", where=str(file), remedy="move it away")
-        refuse_network_filesystem(file)
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            what, where = f"cannot be created: {error.strerror}", str(file.parent)
-            raise InputError(what, where=where, remedy="see AUTOOPT_HOME") from None
-        read_only = is_read_only(file)
-        engine_url = _read_only_url(url) if read_only else url
-        if not read_only:
-            _create_shareable(file)
-        return Database(url, sqlite_engine(engine_url), patience=patience, read_only=read_only)
+        return _open_file(url, patience)
     try:
         engine = _postgresql_engine(url)
     except ImportError:
         raise InputError("PostgreSQL needs the driver psycopg", remedy="pip install 'autoopt[postgres]'") from None
     return Database(url, engine, patience=patience)
+
+
+def _open_file(url: URL, patience: float) -> Database:
+    """Prepare connections to a SQLite file, and create its folder."""
+    file = Path(str(url.database))
+    if file.exists() and not file.is_file():
+        raise InputError("is not a file; the database cannot be there", where=str(file), remedy="move it away")
+    refuse_network_filesystem(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what, where = f"cannot be created: {error.strerror}", str(file.parent)
+        raise InputError(what, where=where, remedy="see AUTOOPT_HOME") from None
+    if is_read_only(file):
+        return Database(url, sqlite_engine(_read_only_url(url)), patience=patience, read_only=True)
+    _create_shareable(file)
+    return Database(url, sqlite_engine(url), patience=patience)
 
 
 def _create_shareable(file: Path) -> None:
