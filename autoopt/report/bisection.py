@@ -43,6 +43,8 @@ def sentence(bisection: Bisection) -> str:
 
 
 def _unchanged(bisection: Bisection, ratio: Estimate) -> str:
+    if not ratio.decided:
+        return f"Measured in turns, the ratio of {bisection.model} to the earlier night is undecided: a busy machine."
     numbers = f"{ratio.value:.2f}x, {ratio.low:.2f} to {ratio.high:.2f}"
     text = f"Measured in turns, {bisection.model} is as fast as on the earlier night ({numbers})"
     if bisection.source is not None and bisection.source.excludes_one:
@@ -52,6 +54,8 @@ def _unchanged(bisection: Bisection, ratio: Estimate) -> str:
 
 def _speed(ratio: Estimate) -> str:
     """`1.40x slower (1.35 to 1.44)`."""
+    if not ratio.decided:
+        return f"{'slower' if ratio.value > 1 else 'faster'} by an undecided factor"
     if ratio.value > 1:
         return f"{ratio.value:.2f}x slower ({ratio.low:.2f} to {ratio.high:.2f})"
     inverse = ratio.inverse()

@@ -50,7 +50,8 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
     """The change of a time, throughput, size or memory, from its ratio candidate / source.
 
     Where the interval holds 1, there is no change to speak of: `same speed (0.97x to 1.04x)`,
-    or `speed undecided (0.80x to 1.33x)` if it leaves room for one that people would notice.
+    or `speed undecided (0.80x to 1.33x)` if it leaves room for one that people would notice. A factor that is not known
+    within 2 is not shown: `speed undecided`, or `faster by an undecided factor`.
     """
     words, better = words_of(metric), improvement(metric, ratio)
     if ratio.low == ratio.high:
@@ -59,6 +60,8 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
         return _interval_text(better, words.better)
     if better.high < 1:
         return _interval_text(better.inverse(), words.worse)
+    if not better.decided:
+        return f"{words.noun} undecided"
     if better.high > NOTICED or better.low < 1 / NOTICED:
         return f"{words.noun} undecided ({better.low:.2f}x to {better.high:.2f}x)"
     return f"same {words.noun} ({better.low:.2f}x to {better.high:.2f}x)"
@@ -165,10 +168,10 @@ def _exact_change(words: Words, better: float) -> str:
 
 
 def _interval_text(factor: Estimate, word: str) -> str:
-    """`1.6x faster (1.5 to 1.6)`; only the range where the factor is not known within 2."""
-    decimals = _decimals(factor.value)
+    """`1.6x faster (1.5 to 1.6)`; without a number where the factor is not known within 2."""
     if not factor.decided:
-        return f"{factor.low:.{decimals}f}x to {factor.high:.{decimals}f}x {word}"
+        return f"{word} by an undecided factor"
+    decimals = _decimals(factor.value)
     while _looks_wrong(factor, decimals) and decimals < MOST_DECIMALS:
         decimals += 1
     low, high = f"{factor.low:.{decimals}f}", f"{factor.high:.{decimals}f}"

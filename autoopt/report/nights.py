@@ -67,7 +67,7 @@ def models_table(history: History) -> Table:
 
 
 def _gain_range(past: ModelHistory) -> str:
-    ratios = [night.ratio for night in past.nights if night.ratio is not None]
+    ratios = [night.ratio for night in past.nights if night.ratio is not None and night.ratio.decided]
     if not ratios:
         return "-"
     gains = [improvement(past.metric, ratio).value for ratio in ratios]

@@ -152,7 +152,7 @@ def _heat_cell(metric: str, night: ModelNight | None, relative: float | None, ru
     title = f"{estimate_text(metric, night.ratio)}, {night.verdict}, run {night.run[:12]}"
     gain = improvement(metric, night.ratio)
     bounds = f'data-low="{gain.low:.6g}" data-high="{gain.high:.6g}" data-night="{text_html(night.sweep)}"'
-    text = f"{gain.value:.2f}x"
+    text = f"{gain.value:.2f}x" if gain.decided else "undecided"
     if runs:
         text = f'<a href="{runs}{night.run}">{text}</a>'
     return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{text}</td>'

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate, headline_metrics
+from autoopt.metrics import Estimate, headline_metrics, is_ratio_metric
 from autoopt.report.bisection import remarks, sentence
 from autoopt.report.change import estimate_text, ratio_change, value_text
 from autoopt.report.figures import chain_text, is_quality, model_estimate
@@ -87,6 +87,8 @@ def _change_text(change: MetricChange, estimate: Estimate | None) -> str:
     value = metric_text(change.metric, estimate.value)
     if estimate.low == estimate.high:
         return value
+    if is_ratio_metric(change.metric) and not estimate.decided:
+        return "undecided"
     return f"{value} ({metric_text(change.metric, estimate.low)}..{metric_text(change.metric, estimate.high)})"
 
 

@@ -147,6 +147,8 @@ def heat_map(chains: Mapping[str, Mapping[str, Estimate]]) -> str:
 def _heat_cell(ratio: Estimate | None) -> str:
     if ratio is None or ratio.value <= 0:
         return "<td></td>"
+    if not ratio.decided:
+        return "<td>undecided</td>"
     style = heat_style(ratio.value, SATURATED)
     title = f"{1 / ratio.high:.2f}x to {1 / max(ratio.low, TINY):.2f}x"
     return f'<td class="right" style="{style}" title="{title}">{1 / ratio.value:.2f}x</td>'

@@ -63,6 +63,16 @@ def test_a_ratio_of_microseconds_is_less_certain_than_one_of_milliseconds(simula
     assert long.estimate(key, "latency_p50").high == pytest.approx(ratio.high, rel=1e-6)
 
 
+def test_the_heap_makes_no_start_up_time_less_certain(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 9.0, rounds=3)
+    start_up = Estimate(0.9, 0.85, 0.95)
+    records = [replace(record, ratios={"cold_start": start_up}) for record in evidence.records(key)]
+    evidence.rounds.records[key] = records
+    short = Evidence(evidence.rounds, {"latency_p50": Estimate.exact(0.001)})
+    long = Evidence(evidence.rounds, {"latency_p50": Estimate.exact(10.0)})
+    assert short.estimate(key, "cold_start") == long.estimate(key, "cold_start")
+
+
 def test_a_cautious_ratio_is_the_worse_one(simulation: Simulation) -> None:
     evidence, key = measured(simulation, 5.0, rounds=2)
     assert 0.5 < evidence.cautious_ratio(key, LATENCY) < 0.52

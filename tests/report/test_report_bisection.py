@@ -81,6 +81,14 @@ def test_a_pair_is_named_together() -> None:
             "Measured in turns, cnn is as fast as on the earlier night (1.00x, 0.99 to 1.01), but its source is 1.25x",
         ),
         (
+            replace(FOUND, cause=(), variants=(Variant(("onnxruntime", "onnxslim"), Estimate(1.1, 0.6, 1.9)),)),
+            "Measured in turns, the ratio of cnn to the earlier night is undecided",
+        ),
+        (
+            replace(FOUND, cause=(), variants=(Variant(("onnxruntime", "onnxslim"), Estimate(1.9, 1.1, 3.2)),)),
+            "cnn is slower by an undecided factor",
+        ),
+        (
             replace(FOUND, cause=(), variants=(Variant(("onnxruntime",), reason="does not run: too old"),)),
             "cnn cannot be compared with the earlier night: does not run: too old.",
         ),

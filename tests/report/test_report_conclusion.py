@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from test_report_run import single_of, targets_of
 
 from autoopt.metrics import Estimate
 from autoopt.report.conclusion import short_table, write_conclusion
+from autoopt.report.run import run_tables
+from autoopt.report.run_page import html_report
+from autoopt.report.table import markdown
+from autoopt.report.verdict import verdict
 from autoopt.results import MeasurementSummary, PartResult, RunResult
 
 
@@ -181,5 +187,20 @@ def test_several_targets_have_a_table_and_an_answer_each(data: dict[str, Any]) -
 def test_an_undecided_change_is_called_so(data: dict[str, Any]) -> None:
     wide = {**data["best"]["ratios"], "latency_p50": {"value": 0.8, "low": 0.5, "high": 1.5}}
     table = short_table(RunResult.from_json({**data, "best": {**data["best"], "ratios": wide}, "pareto": []}))
-    assert table.rows[1][2] == "speed undecided (0.67x to 2.00x)"
+    assert table.rows[1][2] == "speed undecided"
     assert Estimate(0.8, 0.5, 1.5).decided is False
+
+
+@pytest.mark.parametrize(("high", "text"), [(0.377, "faster by an undecided factor"), (1.777, "speed undecided")])
+def test_no_page_has_a_number_for_a_factor_that_is_not_known_within_two(
+    data: dict[str, Any], high: float, text: str
+) -> None:
+    wide = {**data["best"]["ratios"], "latency_p50": {"value": 0.123, "low": 0.0777, "high": high}}
+    best = {**data["best"], "ratios": wide}
+    result = RunResult.from_json({**data, "best": best, "pareto": [best]})
+    page = re.sub(r"<svg.*?</svg>|<[^>]+>", " ", html_report(result), flags=re.DOTALL)
+    tables = "".join(markdown(table) for table in run_tables(result))
+    for shown_text in ("\n".join(shown(result)), verdict(result), page, tables):
+        assert text in shown_text.lower()
+        for number in ("8.1", "12.", "13x", "2.7", "2.65", "0.56", "0.123", "0.0777", "0.377", "1.777"):
+            assert number not in shown_text

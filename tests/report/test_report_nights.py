@@ -39,6 +39,18 @@ def test_text_shows_the_newest_night_first_and_losses_before_gains() -> None:
     assert notable(history_of("production", nights[:1])) == ["no lasting change over the nights"]
 
 
+def test_a_gain_that_is_not_known_within_a_factor_of_two_is_no_number() -> None:
+    nights = nights_of({"cnn": [0.5, 0.4]})
+    (model,) = nights[-1].result.models
+    assert model.result is not None
+    assert model.result.best is not None
+    best = replace(model.result.best, ratios={"latency_p50": Estimate(0.4, 0.2, 0.8)})
+    wide = replace(model, result=replace(model.result, best=best))
+    nights[-1] = replace(nights[-1], result=replace(nights[-1].result, models=(wide,)))
+    (row,) = models_table(history_of("production", nights)).rows
+    assert row[4:6] == ("faster by an undecided factor", "2.00x in 1 night")
+
+
 def test_the_page_says_for_how_many_models_a_night_had_no_time() -> None:
     nights = nights_of(SERIES)
     assert "No time for" not in nights_html(history_of("production", nights))

@@ -81,6 +81,9 @@ def test_changes_of_values_have_their_intervals() -> None:
     rows = changes_table(replace(SWEEP, models=(entry,))).rows
     assert rows[0][3:] == ("-", "2.00 ms", "worse")
     assert rows[1][3:] == ("1.00 ms (0.9000 ms..1.10 ms)", "2.00 ms (1.90 ms..2.10 ms)", "worse")
+    wide = replace(moved, after=Estimate(2.0, 1.2, 4.1))
+    entry = replace(ENTRY, compared=EntryComparison("worse", changes=(wide,)))
+    assert changes_table(replace(SWEEP, models=(entry,))).rows[0][4] == "undecided"
 
 
 def test_the_summary_names_regressions_and_possible_causes() -> None:

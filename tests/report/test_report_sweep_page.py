@@ -49,6 +49,12 @@ def test_cells_of_the_heat_map_are_coloured_by_gain_and_loss() -> None:
     assert html.count("<td></td>") == 2, "a chain without a trial has an empty cell"
 
 
+def test_a_gain_that_is_not_known_within_a_factor_of_two_is_no_number() -> None:
+    html = heat_map({"one": {"fold": Estimate(0.5, 0.3, 0.9)}, "two": {"fold": Estimate(0.5, 0.4, 0.6)}})
+    assert "<td>undecided</td>" in html
+    assert html.count("2.00x") == 1
+
+
 def test_many_chains_are_cut_to_the_most_common() -> None:
     chains = {f"chain {number}": Estimate.exact(1.0) for number in range(20)}
     html = heat_map({"one": chains, "two": {"chain 19": Estimate.exact(0.5)}})

@@ -17,7 +17,16 @@ from autoopt.measure.contention import DETAIL as CONTENTION
 from autoopt.measure.contention import error_of
 from autoopt.measure.request import EXECUTED_GRAPH
 from autoopt.measure.two_ratios import COMMON, DETAIL, TwoRatios
-from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, NORMAL, STEADY_STATE, TOKEN_RATE, Estimate, Objective
+from autoopt.metrics import (
+    FIRST_TOKEN,
+    MEDIAN_LATENCY,
+    NORMAL,
+    PER_INFERENCE,
+    STEADY_STATE,
+    TOKEN_RATE,
+    Estimate,
+    Objective,
+)
 from autoopt.model.candidate import Candidate
 from autoopt.store import EvaluationRecord
 
@@ -122,7 +131,7 @@ class Evidence:
         from autoopt.measure.intervals.pooling import BEYOND  # imports numpy
 
         beyond = BEYOND
-        if MEDIAN_LATENCY in self.baseline:
+        if metric in PER_INFERENCE and MEDIAN_LATENCY in self.baseline:
             beyond = math.hypot(BEYOND, NORMAL * HEAP_MS / self.baseline[MEDIAN_LATENCY].value)
         return self._pool(metric).estimate(self._subject(candidate), beyond)
 

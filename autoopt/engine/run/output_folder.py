@@ -99,7 +99,7 @@ def replaced_note(out: Path, run: str) -> str:
     description = one_line(str(recipe.get("chain")))
     with suppress(JsonTypeError):  # anyone may have written the file
         ratio = from_json(dict[str, Estimate], recipe.get("ratios") or {}).get(MEDIAN_LATENCY)
-        if ratio is not None and ratio.value > 0:
+        if ratio is not None and ratio.value > 0 and ratio.decided:
             description += f", {1 / ratio.value:.2f}x faster"
     other = short(one_line(other))
     return (
