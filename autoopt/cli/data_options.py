@@ -13,6 +13,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
+    from autoopt.data.folder import FolderLoader
     from autoopt.json_codec import JsonValue
 
 Layout = Literal["NCHW", "NHWC"]
@@ -111,17 +112,26 @@ class DataOptions:
         options = [field.name for field in fields(self) if getattr(self, field.name) is not None]
         if not options:
             return path
+        from autoopt.data.csv_files import loader_of_list
+        from autoopt.data.folder import folder_loader
+
         if path is None:
             raise InputError("needs --data", where=f"--{options[0].replace('_', '-')}")
         config: dict[str, JsonValue] = {"path": path}
-        if self.inputs is not None:
-            config["input_cols"] = [name.strip() for name in self.inputs.split(",")]
-        if Path(path).is_dir():
-            return {**config, **self._folder(Path(path))}
-        self._refuse(IMAGE_OPTIONS, path, "a folder of images")
-        self._refuse(["sample_rate"], path, "a folder of WAV files")
+        columns = self._input_columns()
+        if columns is not None:
+            config["input_cols"] = [*columns]
+        folder = Path(path)
+        if folder.is_dir():
+            labels: dict[str, JsonValue] = without_nulls({"labels": self.label})
+            return {**config, **self._files(path, folder_loader(folder), labels)}
         if self.label is not None:
             config["label_col"] = self.label
+        loader = loader_of_list(folder, columns)
+        if loader is not None:
+            return {**config, **self._files(path, loader, {})}
+        self._refuse(IMAGE_OPTIONS, path, "images")
+        self._refuse(["sample_rate"], path, "WAV files")
         values = self._values()
         if values:
             config["pre_process"] = {"type": "normalize", "params": values}
@@ -144,28 +154,27 @@ class DataOptions:
                 raise InputError("no such data file or folder", where=path)
             raise InputError(f"applies to {kind}", where=f"--{name.replace('_', '-')}")
 
-    def _folder(self, path: Path) -> dict[str, JsonValue]:
-        """The loader of a folder with its parameters; empty without any.
+    def _input_columns(self) -> list[str] | None:
+        return None if self.inputs is None else [name.strip() for name in self.inputs.split(",")]
+
+    def _files(self, path: str, loader: FolderLoader, labels: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """The loader of a folder or list with its parameters; empty without any.
 
         Raises:
-            InputError: An option is malformed or is for another kind of folder.
+            InputError: An option is malformed or is for another kind of files.
         """
-        from autoopt.data.folder import folder_loader
-
-        loader = folder_loader(path)
         if loader == "sounds":
-            self._refuse((*IMAGE_OPTIONS, "mean", "std"), str(path), "images, not to a folder of WAV files")
-            sounds: dict[str, JsonValue] = {"labels": self.label, "scale": self.scale, "sample_rate": self.sample_rate}
-            params: dict[str, JsonValue] = without_nulls(sounds)
+            self._refuse((*IMAGE_OPTIONS, "mean", "std"), path, "images, not to WAV files")
+            sounds: dict[str, JsonValue] = {"scale": self.scale, "sample_rate": self.sample_rate}
+            params: dict[str, JsonValue] = labels | without_nulls(sounds)
         else:
-            self._refuse(["sample_rate"], str(path), "a folder of WAV files")
-            params = self._images()
+            self._refuse(["sample_rate"], path, "WAV files")
+            params = labels | self._images()
         return {"load_dataset": {"type": loader, "params": params}} if params else {}
 
     def _images(self) -> dict[str, JsonValue]:
         """Parameters of the loader of images."""
         params: dict[str, JsonValue] = {
-            "labels": self.label,
             "size": _size(self.image_size),
             "scale": self.scale,
             "mean": _numbers("--mean", self.mean),

@@ -88,7 +88,7 @@ class DataSet:
         return columns, self.labels[items]
 
 
-def check_columns(columns: Mapping[str, Array], names: Iterable[str], where: str) -> None:
+def check_columns(columns: Mapping[str, object], names: Iterable[str], where: str) -> None:
     """Check that columns exist.
 
     Raises:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from autoopt.data.config import DataConfig, map_texts
+from autoopt.data.csv_files import listed_files
 from autoopt.errors import InputError
 from autoopt.model.external_data import external_files
 
@@ -35,7 +36,7 @@ def digest(config: object, root: str | Path = ".") -> str:
 def digest_path(path: Path) -> str:
     """The sha256 of a file, or of the sorted names and sha256 of all files below a folder.
 
-    A model counts with its external data, as a folder with these files would.
+    A model counts with its external data, as a folder with these files would; a list of files, with these.
 
     Raises:
         InputError: There is no such file or folder, or it cannot be read.
@@ -43,7 +44,10 @@ def digest_path(path: Path) -> str:
     try:
         if path.is_file():
             external = external_files(path) if path.suffix == ".onnx" else []
-            return _digest_files(path.parent, [path, *external]) if external else _digest_file(path)
+            if external:
+                return _digest_files(path.parent, [path, *external])
+            listed = listed_files(path)
+            return _digest_list(path, listed) if listed else _digest_file(path)
         if path.is_dir():
             return _digest_files(path, sorted(path.rglob("*")))
     except OSError as error:
@@ -58,6 +62,12 @@ def _digest_files(folder: Path, files: Iterable[Path]) -> str:
             line = f"{file.relative_to(folder).as_posix()}\0{_digest_file(file)}\n"
             total.update(line.encode(errors="surrogateescape"))  # names need not be UTF-8
     return total.hexdigest()
+
+
+def _digest_list(path: Path, files: Iterable[Path]) -> str:
+    """The sha256 of a list and of the files that it names, in its order; their names are in the list."""
+    digests = [_digest_file(file) for file in (path, *files)]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def _digest_file(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final, Literal, TypeAlias
 
 FolderLoader: TypeAlias = Literal["images", "sounds"]
@@ -14,12 +14,18 @@ SOUNDS: Final = (".wav",)
 def folder_loader(path: Path) -> FolderLoader:
     """The loader for the first image or sound below a folder; the loader of images if there is neither."""
     for file in path.rglob("*"):
-        suffix = file.suffix.lower()
-        if suffix in SOUNDS:
-            return "sounds"
-        if suffix in IMAGES:
-            return "images"
+        loader = loader_of_suffix(file.name)
+        if loader is not None:
+            return loader
     return "images"
+
+
+def loader_of_suffix(name: str) -> FolderLoader | None:
+    """The loader for a file with this name; None if it is neither an image nor a sound."""
+    suffix = PurePath(name).suffix.lower()
+    if suffix in SOUNDS:
+        return "sounds"
+    return "images" if suffix in IMAGES else None
 
 
 def files_below(root: Path, suffixes: Sequence[str]) -> list[Path]:

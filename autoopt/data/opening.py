@@ -16,6 +16,7 @@ import numpy as np
 
 from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
+from autoopt.data.csv_files import loader_of_list
 from autoopt.data.dataset import IGNORED, Array, Choose, DataSet
 from autoopt.data.decoder import TOKENS
 from autoopt.data.folder import folder_loader
@@ -37,7 +38,7 @@ _LOADERS: Final[Mapping[str, str]] = {
 """Loaders by the suffix of a file."""
 
 
-WITH_COLUMNS: Final = ("npz", "csv", "parquet")
+WITH_COLUMNS: Final = ("npz", "csv", "parquet", "images", "sounds")
 """Loaders that take `label_col` and `input_cols`."""
 
 
@@ -168,7 +169,7 @@ def _default_loader(config: DataConfig) -> ComponentConfig:
             where=str(path),
             remedy=f"name it with load_dataset, or use one of {', '.join(_LOADERS)} or a folder",
         )
-    return ComponentConfig(_LOADERS[suffix])
+    return ComponentConfig(loader_of_list(path, config.input_cols) or _LOADERS[suffix])
 
 
 def _call(function: Component, config: ComponentConfig, *arguments: object) -> object:

@@ -40,8 +40,23 @@ def test_a_folder_of_wav_files_is_one_of_sounds(tmp_path: Path) -> None:
     params = {"labels": "labels.csv", "scale": 32768.0, "sample_rate": 16000}
     assert config["load_dataset"] == {"type": "sounds", "params": params}
     for options in (DataOptions(image_size="8"), DataOptions(mean="1"), DataOptions(grayscale=True)):
-        with pytest.raises(InputError, match="applies to images, not to a folder of WAV files"):
+        with pytest.raises(InputError, match="applies to images, not to WAV files"):
             options.apply(str(tmp_path))
+
+
+def test_a_list_of_images_takes_their_options_and_the_names_of_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(b"")
+    (tmp_path / "list.csv").write_text("image_path,category,width\n1.png,cat,640\n")
+    path = str(tmp_path / "list.csv")
+    config: Any = DataOptions(label="category", image_size="8", scale=1.0).apply(path)
+    assert config == {
+        "path": path,
+        "label_col": "category",
+        "load_dataset": {"type": "images", "params": {"size": [8, 8], "scale": 1.0}},
+    }
+    assert DataOptions(label="category").apply(path) == {"path": path, "label_col": "category"}
+    with pytest.raises(InputError, match="--image-size: applies to images"):
+        DataOptions(image_size="8", inputs="width").apply(path)
 
 
 def test_values_of_arrays_are_scaled_as_those_of_images() -> None:
@@ -56,8 +71,8 @@ def test_values_of_arrays_are_scaled_as_those_of_images() -> None:
     [
         (DataOptions(label="y"), None, "--label: needs --data"),
         (DataOptions(image_size="3x4"), None, "--image-size: needs --data"),
-        (DataOptions(layout="NHWC"), __file__, "--layout: applies to a folder of images"),
-        (DataOptions(sample_rate=8000), ".", "--sample-rate: applies to a folder of WAV files"),
+        (DataOptions(layout="NHWC"), __file__, "--layout: applies to images"),
+        (DataOptions(sample_rate=8000), ".", "--sample-rate: applies to WAV files"),
         (DataOptions(grayscale=True), "missing/", "missing/: no such data file or folder"),
         (DataOptions(image_size="big"), ".", "--image-size: must be HEIGHTxWIDTH, not 'big'; write 224x224"),
         (DataOptions(mean="a"), "x.npz", "--mean: must be numbers, not 'a'"),

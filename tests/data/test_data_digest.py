@@ -131,3 +131,13 @@ def test_no_other_file_counts_as_external_data(location: str, tmp_path: Path) ->
     model = tmp_path / "folder" / "model.onnx"
     write_weight(model, location)
     assert digest_path(model) == hashlib.sha256(model.read_bytes()).hexdigest()
+
+
+def test_the_images_that_a_table_lists_are_part_of_the_datas_identity(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"1")
+    (tmp_path / "list.csv").write_text("image,label\na.png,0\nmissing.png,1\n")
+    before = digest("list.csv", tmp_path)
+    (tmp_path / "other.png").write_bytes(b"2")
+    assert digest("list.csv", tmp_path) == before
+    (tmp_path / "a.png").write_bytes(b"23")
+    assert digest("list.csv", tmp_path) != before

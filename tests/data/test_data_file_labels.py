@@ -1,13 +1,15 @@
-"""Labels of files: their folders, or the rows of a file."""
+"""Labels of files: their folders, or the rows of a file, which may list the files too."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from autoopt.data.sources.file_labels import classes_by_folder, labels_by_name
+from autoopt.data.folder import IMAGES
+from autoopt.data.sources.file_labels import LabelledFiles, classes_by_folder, find_files, labels_by_name
 from autoopt.errors import InputError
 
 ROOT = Path("/data")
@@ -65,3 +67,64 @@ def test_a_byte_order_mark_belongs_to_no_name(tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text("\ufeffa.png,3\n", encoding="utf-8")
     assert labels_by_name(ROOT, paths("a.png"), str(file)) == ["3"]
+
+
+def test_rows_may_name_files_from_the_folder_of_the_labels(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("images/a.png,3\n")
+    files = [tmp_path / "images" / "a.png"]
+    assert labels_by_name(tmp_path / "images", files, str(tmp_path / "labels.csv")) == ["3"]
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    for name in ("b", "a"):
+        (tmp_path / "images" / f"{name}.png").touch()
+    return tmp_path
+
+
+def listed(folder: Path, text: str, **options: Any) -> LabelledFiles:
+    (folder / "list.csv").write_text(text)
+    return find_files(str(folder / "list.csv"), IMAGES, **options)
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "labels"),
+    [
+        ("path,label,width", {}, ["cat", "dog"]),
+        ("path,kind", {}, ["cat", "dog"]),
+        ("path,kind,width", {"label_col": "kind"}, ["cat", "dog"]),
+        ("path,kind,width", {}, None),
+        ("path", {}, None),
+    ],
+    ids=["named", "the only other", "chosen", "none", "no other"],
+)
+def test_a_list_names_files_in_its_order_and_their_labels(
+    images: Path, header: str, options: dict[str, Any], labels: list[str] | None
+) -> None:
+    columns = header.count(",") + 1
+    rows = [["images/b.png", "cat", "640"], ["images/a.png", "dog", "480"]]
+    text = "\n".join([header, *(",".join(row[:columns]) for row in rows)])
+    found = listed(images, text, **options)
+    assert [file.name for file in found.files] == ["b.png", "a.png"]
+    assert found.texts == labels
+    assert ("add --label" in found.reading) == (labels is None and columns > 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "reason"),
+    [
+        ("path,label\nimages/b.png,1\nimages/c.png,2\n", {}, r"list.csv:3: no such file: images/c.png"),
+        ("images/b.png,1\nimages/a.png,2\n", {}, "lists files without a header; begin it with a line: file,label"),
+        ("path,label\nimages/b.png,1\n", {"label_col": "lable"}, "no column 'lable'; did you mean 'label'"),
+        ("path,label\nimages/b.png,1\n", {"labels": "other.csv"}, "labels applies to a folder"),
+    ],
+)
+def test_a_list_that_does_not_fit_is_refused(images: Path, text: str, options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        listed(images, text, **options)
+
+
+def test_columns_are_not_those_of_a_folder(images: Path) -> None:
+    with pytest.raises(InputError, match="label_col and input_cols apply to a table"):
+        find_files(str(images), IMAGES, label_col="label")

@@ -42,6 +42,19 @@ def test_classes_come_from_folders_or_a_file_of_labels(tmp_path):
     assert other.columns["image"][0, 0, 0].tolist() == [0.5, -0.5, -0.5]
 
 
+def test_a_table_may_list_the_images(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for name, colour in (("1.png", (255, 0, 0)), ("2.jpg", (0, 0, 255))):
+        image.new("RGB", (4, 6), colour).save(tmp_path / name)
+    (tmp_path / "list.csv").write_text("image_path,category,width\n2.jpg,cat,4\n1.png,dog,4\n2.jpg,ant,4\n")
+    data = open_data({"path": str(tmp_path / "list.csv"), "label_col": "category", "limit": 2})
+    assert data.columns["image"].shape == (2, 3, 6, 4)
+    assert data.columns["image"][1, :, 0, 0].tolist() == [1.0, 0.0, 0.0]
+    assert data.labels.tolist() == [1, 2]
+    widths = open_data({"path": str(tmp_path / "list.csv"), "label_col": "category", "input_cols": ["width"]})
+    assert widths.columns["input"].shape == (3, 1)
+
+
 def test_only_the_formats_of_the_suffixes_are_opened_and_only_files(tmp_path):
     image = pytest.importorskip("PIL.Image")
     image.new("L", (4, 4)).save(tmp_path / "a.png")

@@ -107,7 +107,7 @@ def test_tabs_separate_columns_of_tsv_files(tmp_path):
         ("a, b,a\n1,2,3\n", {}, "several columns named 'a'"),
         ("a,b\n1,2\n", {"label_col": "c"}, "no column 'c'"),
         ("age,b\n1,2\n", {"input_cols": ["agee"]}, "did you mean 'age'"),
-        ("a,b\n1,x\n", {}, "column 'b' holds text among numbers; is it the label. Use --label b"),
+        ("a,b\n1,x\n", {}, "column 'b' holds text among numbers; name the label with --label b"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(tmp_path, text, params, words):

@@ -1,15 +1,100 @@
-"""Labels of files in a folder: the sub-folders, or a CSV file of name and label."""
+"""Images or sounds with their labels: a folder with sub-folders or a file of labels, or a CSV file that lists them."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from autoopt.data.dataset import Array
+from autoopt.data.csv_files import listed_path, read_columns
+from autoopt.data.dataset import LABELS, Array, check_columns
+from autoopt.data.folder import files_below, loader_of_suffix
 from autoopt.errors import InputError
+
+
+@dataclass(frozen=True)
+class LabelledFiles:
+    """Files with their labels, in one of two forms, or without."""
+
+    files: list[Path]
+    texts: list[str] | None = None
+    """Labels as they are written in a file."""
+    classes: Array | None = None
+    """Class ids by sub-folder."""
+    reading: str = ""
+    """The choice of columns, in words."""
+
+
+def find_files(
+    path: str,
+    suffixes: Sequence[str],
+    *,
+    labels: str | None = None,
+    label_col: str | None = None,
+    input_cols: Sequence[str] | None = None,
+) -> LabelledFiles:
+    """Find the files of a folder, in the order of their paths, or those that a CSV file lists.
+
+    Args:
+        path: The folder, or the list; the paths in a list start from its folder.
+        suffixes: Suffixes of the files in a folder.
+        labels: For a folder, a CSV file of name and label; by default the sub-folders are the classes, sorted by name.
+        label_col: For a list, the column with the labels; by default one called as in `LABELS`, or the only other one.
+        input_cols: For a list, the column with the files; by default the first one with such names.
+
+    Raises:
+        InputError: An option that does not apply, a file of labels or a list that cannot be read, a column, file or
+            label that does not exist.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        if labels is not None:
+            raise InputError("labels applies to a folder", where=path, remedy="name the column with label_col")
+        return _read_list(root, label_col, input_cols)
+    if label_col is not None or input_cols is not None:
+        reason = "label_col and input_cols apply to a table, an .npz file or a list of files, not to a folder"
+        raise InputError(reason, where=path)
+    files = files_below(root, suffixes)
+    if labels is not None:
+        return LabelledFiles(files, texts=labels_by_name(root, files, labels))
+    return LabelledFiles(files, classes=classes_by_folder(root, files) if files else None)
+
+
+def _read_list(path: Path, label_col: str | None, input_cols: Sequence[str] | None) -> LabelledFiles:
+    where = str(path)
+    _, columns = read_columns(where)
+    if any(map(loader_of_suffix, columns)):
+        raise InputError("lists files without a header", where=where, remedy="begin it with a line: file,label")
+    chosen = list(input_cols or [])
+    chosen += [name for name, cells in columns.items() if loader_of_suffix(cells[0].strip())][:1]
+    check_columns(columns, [*chosen, *([label_col] if label_col else [])], where)
+    files = [listed_path(path, cell) for cell in columns[chosen[0]]]
+    for line, file in enumerate(files, 2):
+        if not os.path.isfile(file):
+            name = columns[chosen[0]][line - 2]
+            raise InputError(f"no such file: {name}", where=f"{where}:{line}", remedy="paths start from its folder")
+    label = label_col or _label_column(columns, chosen[0])
+    if label is not None:
+        reading = f"files of column {chosen[0]!r}, labels of column {label!r}"
+        return LabelledFiles(files, texts=[text.strip() for text in columns[label]], reading=reading)
+    reading = f"files of column {chosen[0]!r}, no labels"
+    others = [repr(name) for name in columns if name != chosen[0]]
+    if others:
+        reading += f"; if they are in {' or '.join(others)}, add --label NAME"
+    return LabelledFiles(files, reading=reading)
+
+
+def _label_column(columns: Iterable[str], files: str) -> str | None:
+    """The column of the labels: one called as in `LABELS`, else the only one beside that of the files."""
+    others = [name for name in columns if name != files]
+    for name in others:
+        if name.lower() in LABELS:
+            return name
+    return others[0] if len(others) == 1 else None
 
 
 def classes_by_folder(root: Path, files: Sequence[Path]) -> Array | None:
@@ -20,7 +105,7 @@ def classes_by_folder(root: Path, files: Sequence[Path]) -> Array | None:
 
 
 def labels_by_name(root: Path, files: Sequence[Path], labels: str) -> list[str]:
-    """The second cell of the row that begins with each file's name.
+    """The second cell of the row that begins with each file's path, from the folder `root` or that of the labels.
 
     Raises:
         InputError: The file of labels cannot be read, or a file has no row.
@@ -34,7 +119,8 @@ def labels_by_name(root: Path, files: Sequence[Path], labels: str) -> list[str]:
     texts = []
     for file in files:
         name = file.relative_to(root).as_posix()
-        if name not in by_name:
+        from_labels = Path(os.path.relpath(file, Path(labels).parent)).as_posix()
+        if name not in by_name and from_labels not in by_name:
             raise InputError(f"no label for {name}", where=labels)
-        texts.append(by_name[name])
+        texts.append(by_name[name] if name in by_name else by_name[from_labels])
     return texts

@@ -1,4 +1,4 @@
-"""A folder of images: classes by sub-folder, by a file of labels, or none. Needs Pillow."""
+"""Images of a folder or a list: classes by sub-folder, by a file of labels, by a column, or none. Needs Pillow."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from autoopt.data.dataset import Array, Choose, DataSet, class_ids
-from autoopt.data.folder import IMAGES, files_below
-from autoopt.data.sources.file_labels import classes_by_folder, labels_by_name
+from autoopt.data.folder import IMAGES
+from autoopt.data.sources.file_labels import find_files
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,22 +83,21 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     mean: Values = 0.0,
     std: Values = 1.0,
     labels: str | None = None,
+    label_col: str | None = None,
+    input_cols: Sequence[str] | None = None,
     choose: Choose | None = None,
 ) -> DataSet:
-    """Load the images below a folder, in the order of their paths; `ImageOptions` explains size to std.
-
-    `labels` is a CSV file of name and class; by default the sub-folders are the classes, sorted by name.
+    """Load images; `ImageOptions` explains size to std, `find_files` the path and its labels.
 
     Raises:
         InputError: Pillow is missing, there are no images, an image cannot be read or has no label.
     """
-    root = Path(path)
-    files = files_below(root, IMAGES)
-    if not files:
+    found = find_files(path, IMAGES, labels=labels, label_col=label_col, input_cols=input_cols)
+    if not found.files:
         remedy = "convert other sounds: ffmpeg -i a.flac a.wav"
         raise InputError(f"holds no images ({', '.join(IMAGES)}) and no sounds (.wav)", where=path, remedy=remedy)
-    truth = classes_by_folder(root, files) if labels is None else class_ids(labels_by_name(root, files, labels))
-    data = DataSet({"file": np.array(files, object)}, truth, name=path)
+    truth = found.classes if found.texts is None else class_ids(found.texts)
+    data = DataSet({"file": np.array(found.files, object)}, truth, name=path, reading=found.reading)
     if choose is not None:
         data = data.take(choose(len(data)))
     options = ImageOptions(size, mode, layout, scale, mean, std)

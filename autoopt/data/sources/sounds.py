@@ -1,4 +1,4 @@
-"""A folder of WAV files: a waveform for each item; labels by sub-folder, by a file of labels, or none."""
+"""WAV files of a folder or a list: a waveform for each item; labels by sub-folder, file or column, or none."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from autoopt.data.dataset import Array, Choose, DataSet, class_ids, text_array
 from autoopt.data.fit import InputSpec
-from autoopt.data.folder import SOUNDS, files_below
-from autoopt.data.sources.file_labels import classes_by_folder, labels_by_name
+from autoopt.data.folder import SOUNDS
+from autoopt.data.sources.file_labels import LabelledFiles, find_files
 from autoopt.data.sources.signals import SHORTEST_PIECE, is_length, is_rate, sound_axes, state_names
 from autoopt.errors import InputError, one_line
 
@@ -68,17 +68,21 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     samples: int | None = None,
     scale: float = 1.0,
     labels: str | None = None,
+    label_col: str | None = None,
+    input_cols: Sequence[str] | None = None,
     model: str | None = None,
     choose: Choose | None = None,
 ) -> DataSet:
-    """Load the WAV files below a folder, in the order of their paths: values from -1 to 1, times `scale`.
+    """Load the WAV files of a folder or a list: values from -1 to 1, times `scale`. `find_files` explains the labels.
 
     Args:
-        path: The folder.
+        path: The folder, or a CSV file that lists them.
         sample_rate: Rate in Hz that files of another rate are resampled to; without it they must have one rate.
         samples: Length to cut or pad to; by default that of the model's input, or each file's own if that is open.
         scale: Factor on the values; 32768 for a model that takes 16-bit samples.
-        labels: A CSV file of name and label; by default the sub-folders are the classes, sorted by name.
+        labels: A CSV file of name and label, for a folder.
+        label_col: The column with the labels, for a list.
+        input_cols: The column with the names of the files, for a list.
         model: The model whose input decides on the channels and the name; without one, mono as `audio`.
         choose: Selects the files to read.
 
@@ -87,7 +91,8 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     """
     if sample_rate is not None and not 0 < sample_rate <= HIGHEST_RATE:
         raise InputError(f"sample_rate must be 1 to {HIGHEST_RATE} Hz, not {sample_rate}", where=path)
-    data = _files(path, labels)
+    found = find_files(path, SOUNDS, labels=labels, label_col=label_col, input_cols=input_cols)
+    data = _files(path, found)
     if choose is not None:
         data = data.take(choose(len(data)))
     specs = _specs(model)
@@ -99,18 +104,19 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     if target.samples is not None:
         sounds = [_of_length(sound, target.samples) for sound in sounds]
     items = [target.item(sound * np.float32(scale)) for sound in sounds]
-    data = replace(data, columns={}, reading=_reading(target, lengths, rate, is_resampled=sample_rate is not None))
+    reading = _reading(target, lengths, rate, is_resampled=sample_rate is not None)
+    if found.reading:
+        reading = f"{found.reading}; {reading}"
+    data = replace(data, columns={}, reading=reading)
     return _with_other_inputs(_with_items(data, target, items), specs, list(map(len, sounds)), rate)
 
 
-def _files(path: str, labels: str | None) -> DataSet:
-    """The WAV files below a folder as a column `file`, with their labels."""
-    root = Path(path)
-    files = files_below(root, SOUNDS)
-    if not files:
+def _files(path: str, found: LabelledFiles) -> DataSet:
+    """WAV files as a column `file`, with their labels."""
+    if not found.files:
         raise InputError("holds no WAV files", where=path, remedy="convert others: ffmpeg -i a.flac a.wav")
-    truth = classes_by_folder(root, files) if labels is None else _labels(labels_by_name(root, files, labels))
-    return DataSet({"file": np.array(files, object)}, truth, name=path)
+    truth = found.classes if found.texts is None else _labels(found.texts)
+    return DataSet({"file": np.array(found.files, object)}, truth, name=path)
 
 
 def _specs(model: str | None) -> tuple[InputSpec, ...]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from autoopt.data.csv_files import read_columns
 from autoopt.data.dataset import LABELS, Array, Choose, DataSet, check_columns, text_array
+from autoopt.data.folder import loader_of_suffix
 from autoopt.errors import InputError
 
 Inputs: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
@@ -23,54 +23,16 @@ def load_csv(
 ) -> DataSet:
     """Load a CSV file with a header; see `to_dataset`.
 
-    Fields are separated by commas, or by semicolons or tabs if the header has these and no comma.
-
     Raises:
         InputError: There are no rows, rows differ in length, or a column does not exist.
     """
-    if delimiter is None and path.lower().endswith(".tsv"):
-        delimiter = "\t"
-    delimiter, (header, *body) = _read_rows(path, delimiter)
-    header = list(map(str.strip, header))
-    _check_table(header, body, delimiter, path)
-    columns = {name: _parse(texts) for name, texts in zip(header, zip(*body, strict=True), strict=True)}
+    delimiter, texts = read_columns(path, delimiter)
+    columns = {name: _parse(cells) for name, cells in texts.items()}
     for name, values in columns.items():
         if values.dtype == object and all(map(_DECIMAL_COMMA.fullmatch, values)):
             reason = f"column {name!r} holds numbers with a decimal comma, such as {values[0].strip()}"
             raise InputError(reason, where=path, remedy="write them with a point")
     return to_dataset(columns, path, label_col, input_cols)
-
-
-def _read_rows(path: str, delimiter: str | None) -> tuple[str, list[list[str]]]:
-    """Read the separator of the fields, the header and at least one row of a CSV file."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as stream:
-            delimiter = delimiter or _separator(stream.readline())
-            stream.seek(0)
-            rows = list(csv.reader(stream, delimiter=delimiter))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"not a readable table ({error})", where=path) from error
-    if len(rows) < 2:
-        raise InputError("has no rows below its header", where=path)
-    return delimiter, rows
-
-
-def _separator(header: str) -> str:
-    for separator in (",", ";", "\t"):
-        if separator in header:
-            return separator
-    return ","
-
-
-def _check_table(header: Sequence[str], body: Sequence[Sequence[str]], delimiter: str, path: str) -> None:
-    """Refuse columns of the same name, and rows of another length than the header."""
-    for name, count in Counter(header).items():
-        if count > 1:
-            raise InputError(f"has several columns named {name!r}", where=path)
-    for line, row in enumerate(body, 2):
-        if len(row) != len(header):
-            fields = f"{len(row)} fields separated by {delimiter!r}"
-            raise InputError(f"line {line} has {fields}, the header {len(header)}", where=path)
 
 
 def load_parquet(
@@ -129,7 +91,12 @@ def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
     if 0 < len(texts) < len(arrays):
         noun, verb = ("column", "holds") if len(texts) == 1 else ("columns", "hold")
         quoted = ", ".join(map(repr, texts))
-        remedy = f"is it the label? Use --label {texts[0]}; or choose columns with --inputs A,B,..."
+        remedy = f"name the label with --label {texts[0]}, or choose columns with --inputs A,B,..."
+        file = next((columns[name][0] for name in texts if loader_of_suffix(columns[name][0])), None)
+        if file is not None:
+            remedy = f"paths start from the folder of this file, where there is no {file}"
+        elif len(texts) > 1:
+            remedy = "name the label with --label NAME, and choose columns with --inputs A,B,..."
         raise InputError(f"{noun} {quoted} {verb} text among numbers", where=path, remedy=remedy)
     return np.column_stack(arrays)
 

@@ -1,0 +1,93 @@
+"""CSV files: their columns, and those that list images or sounds, one in each row."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from autoopt.data.folder import FolderLoader, loader_of_suffix
+from autoopt.errors import InputError
+
+
+def read_columns(path: str, delimiter: str | None = None) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """Read the separator of the fields, and the texts of each column by its name in the header.
+
+    Fields are separated by commas, or by semicolons or tabs if the header has these and no comma.
+
+    Raises:
+        InputError: The file cannot be read, there are no rows, rows differ in length, or two columns have one name.
+    """
+    if delimiter is None and path.lower().endswith(".tsv"):
+        delimiter = "\t"
+    delimiter, rows = _read_rows(path, delimiter)
+    if len(rows) < 2:
+        raise InputError("has no rows below its header", where=path)
+    header, *body = rows
+    names = [name.strip() for name in header]
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(f"has several columns named {name!r}", where=path)
+    for line, row in enumerate(body, 2):
+        if len(row) != len(header):
+            fields = f"{len(row)} fields separated by {delimiter!r}"
+            raise InputError(f"line {line} has {fields}, the header {len(header)}", where=path)
+    return delimiter, dict(zip(names, zip(*body, strict=True), strict=True))
+
+
+def loader_of_list(path: Path, inputs: Sequence[str] | None = None) -> FolderLoader | None:
+    """The loader for the images or sounds that a CSV file lists; None for any other file.
+
+    The first two lines decide: the first one shows a list without a header. A list names files that are there. `inputs`
+    are the columns that the user chose; a choice of others makes the file a table.
+    """
+    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+        return None
+    try:
+        _, rows = _read_rows(str(path), "\t" if path.suffix.lower() == ".tsv" else None, most=2)
+    except InputError:
+        return None  # the loader of tables says what is wrong
+    for row in rows:
+        for name, cell in zip(rows[0], row, strict=False):
+            is_chosen = inputs is None or list(inputs) == [name.strip()]
+            if is_chosen and os.path.isfile(listed_path(path, cell)):
+                loader = loader_of_suffix(cell.strip())
+                if loader is not None:
+                    return loader
+    return None
+
+
+def listed_path(path: Path, cell: str) -> Path:
+    """The file that a cell names, from the folder of the list."""
+    return path.parent / os.path.expanduser(cell.strip())
+
+
+def listed_files(path: Path) -> list[Path]:
+    """All images and sounds that a list names and that are there; none for any other file."""
+    if loader_of_list(path) is None:
+        return []
+    _, rows = _read_rows(str(path), "\t" if path.suffix.lower() == ".tsv" else None)
+    files = []
+    for row in rows:
+        files += [listed_path(path, cell) for cell in row if loader_of_suffix(cell.strip()) is not None]
+    return list(filter(os.path.isfile, files))
+
+
+def _read_rows(path: str, delimiter: str | None, most: int | None = None) -> tuple[str, list[list[str]]]:
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            delimiter = delimiter or _separator(stream.readline())
+            stream.seek(0)
+            return delimiter, list(islice(csv.reader(stream, delimiter=delimiter), most))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"not a readable table ({error})", where=path) from error
+
+
+def _separator(header: str) -> str:
+    for separator in (",", ";", "\t"):
+        if separator in header:
+            return separator
+    return ","
