@@ -143,10 +143,13 @@ def write_optimized(
     session_options: JsonObject,
     entries: Mapping[str, str] | None = None,
     execution_provider: str = "CPUExecutionProvider",
+    *,
+    as_stored: bool = False,
 ) -> None:
     """Write the model at `path` to `target` as the runtime optimizes it with these options.
 
-    `entries` are configuration entries beside those that candidates may have.
+    `entries` are configuration entries beside those that candidates may have. With `as_stored`, the new file of a split
+    model refers to its weights, as if it were in the same folder.
 
     Raises:
         InputError: as `check_session_options`.
@@ -161,7 +164,7 @@ def write_optimized(
         options.add_session_config_entry(key, value)
     disabled = from_json(SessionConfig, session_options).disabled_optimizers
     opened: AbstractContextManager[Path] = nullcontext(Path(path))
-    if OPTIMIZED_WEIGHTS not in (entries or {}):  # the new file would refer to shared weights
+    if not as_stored and OPTIMIZED_WEIGHTS not in (entries or {}):  # the new file would refer to shared weights
         opened = as_deployed(Path(path))
     with opened as file:
         ort.InferenceSession(str(file), options, providers=[execution_provider], disabled_optimizers=disabled)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from micro_models import MODELS
 
-from autoopt.model import io
+from autoopt.model import io, split_model
 from autoopt.passes.base import Refused
 from autoopt.passes.execution.current_model import CurrentModel, opened
 
@@ -75,3 +75,17 @@ def test_a_model_in_ort_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.ort").write_bytes(b"ort")
     with opened(tmp_path / "model.ort", "") as current, pytest.raises(Refused, match="ORT format"):
         _ = current.model
+
+
+def test_a_pass_that_takes_an_outline_of_a_split_model_gets_no_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split_model, "SPLIT_ABOVE", 0)
+    monkeypatch.setattr(split_model, "LEAST_WEIGHT", 16)
+    monkeypatch.setattr(split_model, "LARGEST_GRAPH_SHARE", 1)
+    draft = io.save_split(MODELS["mlp"](), tmp_path / split_model.FOLDER)
+    assert draft is not None
+    current = CurrentModel(draft.draft.publish(draft.digest), is_small=True)
+    current.model.graph.name = "with weights"
+    assert any(io.external_tensors(current.copy("outline")))
+    assert not any(io.external_tensors(current.copy("proto")))

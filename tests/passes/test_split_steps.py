@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from micro_models import made, normal
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from autoopt.model import io, split_model
 from autoopt.model.files import bytes_in, digest_folder
 from autoopt.passes.execution import current_model
 from autoopt.passes.onnx_tools import graphs
+from autoopt.passes.quantize.pre_process import QuantPreProcess
 from autoopt.passes.runner import run
 from autoopt.passes.verification.equivalence import run_once
 
@@ -88,9 +90,11 @@ def calibration(folder: Path) -> Path:
     return path
 
 
-def source(folder: Path, split_folder: Path, external: bool = False) -> tuple[Path, Path]:
-    """The model as files and split."""
-    path = io.save(layers(), folder, external=external)
+def source(
+    folder: Path, split_folder: Path, external: bool = False, model: ModelProto | None = None
+) -> tuple[Path, Path]:
+    """A model, that of `layers` by default, as files and split."""
+    path = io.save(model or layers(), folder, external=external)
     draft = split_model.split_folder(folder, split_folder)
     assert draft is not None
     return path, draft.publish(digest_folder(folder))
@@ -139,6 +143,50 @@ def test_parameters_make_the_same_of_a_split_model(name: str, params: dict[str, 
     (split,) = steps(graph, tmp_path / "out", name, split_folder=shared, params=params)
     assert facts(split) == facts(whole)
     assert whole["outcome"] == "ok"
+
+
+TEXTS = {
+    "GELU": """
+        m = MatMul (x, w)
+        d = Div (m, root)
+        e = Erf (d)
+        a = Add (e, one)
+        p = Mul (m, a)
+        h = Mul (p, half)
+        y = MatMul (h, v)""",
+    "no ranks by ONNX alone": """
+        m = MatMul (x, w)
+        h = com.microsoft.Gelu (m)
+        y = MatMul (h, v)""",
+    "symbolic inference fails": """
+        m = MatMul (x, w)
+        g = com.microsoft.Gelu (m)
+        h = ai.onnx.ml.Scaler <offset = [0.5], scale = [2.0]> (g)
+        y = MatMul (h, v)""",
+    "a constant that the runtime folds": """
+        t = Transpose <perm = [1, 0]> (w)
+        h = MatMul (x, t)
+        y = MatMul (h, v)""",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_split_model_is_prepared_as_the_tool_prepares_files(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = {"w": normal(WIDTH, WIDTH), "v": normal(WIDTH, WIDTH)}
+    scalars = {name: np.array(value, np.float32) for name, value in (("root", 2**0.5), ("one", 1), ("half", 0.5))}
+    signature = f"g (float[N, {WIDTH}] x) => (float[N, {WIDTH}] y)"
+    model = made(
+        f"{signature} {{{TEXTS[text]}}}", domains=', "com.microsoft": 1, "ai.onnx.ml": 3', **weights, **scalars
+    )
+    shared = tmp_path / split_model.FOLDER
+    path, graph = source(tmp_path / "source", shared, model=model)
+    (whole,) = steps(path, tmp_path / "whole", "quant_pre_process")
+    monkeypatch.setattr(QuantPreProcess, "_run_tool", None)  # it would load the weights
+    (split,) = steps(graph, tmp_path / "out", "quant_pre_process", split_folder=shared)
+    assert facts(split) == facts(whole)
+    assert whole["outcome"] == "ok", whole["message"]
 
 
 def test_a_model_above_two_gigabytes_is_prepared_without_its_weights(

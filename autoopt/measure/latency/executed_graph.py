@@ -19,6 +19,7 @@ from autoopt.model import io
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import plain_options
+from autoopt.model.split_model import is_split, weight_at
 from autoopt.model.storage import size_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ GRAPH_OPTIONS: Final = ("disabled_optimizers", "graph_optimization_level")
 """Session options whose effect the executed graph shows."""
 EXPORT_CONFIG: Final = {OPTIMIZED_WEIGHTS: "weights"}
 """Configuration of a session that only writes its graph: weights of 1 kB or more go to a file of their own, which is
-much cheaper to write and read than a protobuf."""
+much cheaper to write and read than a protobuf. The graph of a split model refers to the weights that are stored."""
 
 
 def executed_graphs(request: MeasureRequest) -> tuple[str, str]:
@@ -64,7 +65,10 @@ def _executed_graph(path: str, session_options: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "model.onnx")
         try:
-            write_optimized(path, target, options, EXPORT_CONFIG)
+            if is_split(path):
+                write_optimized(path, target, options, as_stored=True)
+            else:
+                write_optimized(path, target, options, EXPORT_CONFIG)
             model = io.parse(target)
         except Exception:  # onnxruntime's exceptions share no class; opening the model again says what is wrong
             return ""
@@ -86,8 +90,8 @@ def _graph_digest(graph: GraphProto, outer: Mapping[str, str], folder: Path) -> 
         sizes = [str(dimension.dim_value) for dimension in tensor_type.shape.dim]
         values[value.name] = _digest("input", str(index), f"{tensor_type.elem_type} {' '.join(sizes)}")
     for tensor in graph.initializer:
-        content = hashlib.sha256(_content(tensor, folder))
-        values[tensor.name] = _digest(str(tensor.data_type), str(list(tensor.dims)), content.hexdigest())
+        content = _content_digest(tensor, folder)
+        values[tensor.name] = _digest(str(tensor.data_type), str(list(tensor.dims)), content)
     for node in graph.node:
         digest = _node_digest(node, values, folder)
         for index, name in enumerate(node.output):
@@ -108,18 +112,20 @@ def _node_digest(node: NodeProto, values: Mapping[str, str], folder: Path) -> st
     return _digest(*parts)
 
 
-def _content(tensor: TensorProto, folder: Path) -> bytes:
-    """The values of a tensor, wherever they are stored."""
+def _content_digest(tensor: TensorProto, folder: Path) -> str:
+    """The SHA-256 of the values of a tensor, wherever they are stored. Weights of split models are named by it."""
     from onnx import numpy_helper
     from onnx.external_data_helper import ExternalDataInfo
 
-    if tensor.data_location == tensor.EXTERNAL:
-        place = ExternalDataInfo(tensor)
-        with Path(folder, place.location).open("rb") as file:
-            file.seek(place.offset or 0)
-            return file.read(place.length)
-    content: bytes = tensor.raw_data or numpy_helper.to_array(tensor).tobytes()
-    return content
+    if tensor.data_location != tensor.EXTERNAL:
+        return hashlib.sha256(tensor.raw_data or numpy_helper.to_array(tensor).tobytes()).hexdigest()
+    place = ExternalDataInfo(tensor)
+    stored = weight_at(place.location)
+    if stored:
+        return stored
+    with Path(folder, place.location).open("rb") as file:
+        file.seek(place.offset or 0)
+        return hashlib.sha256(file.read(place.length)).hexdigest()
 
 
 def _digest(*parts: str) -> str:

@@ -74,10 +74,12 @@ class CurrentModel:
 
     def copy(self, takes: Takes = "proto") -> ModelProto:
         """A copy for a pass to change, the only one in memory if the model is not small; an outline if it takes one."""
+        if takes == "outline" and is_split(self.path):
+            return self._load(weights=False)
         if self.is_small:
             return deepcopy(self.model)
         self.release()
-        return self._load(weights=takes != "outline" or not is_split(self.path))
+        return self._load()
 
     def release(self) -> None:
         """Forget the model and its reference, which holds it too, unless the model is small."""

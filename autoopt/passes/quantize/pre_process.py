@@ -11,7 +11,7 @@ from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
 from autoopt.model.session_options import OPTIMIZERS
-from autoopt.model.split_model import came_with_external_data
+from autoopt.model.split_model import beside_weights, came_with_external_data, is_split
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN, drop_metadata, is_large, replace_items
@@ -58,8 +58,11 @@ class QuantPreProcess(Pass):
         target = self.context.work / "model.onnx"
         source = io.parse(model)  # without external data, which would stay in memory while the tool runs
         large = is_large(source)
-        if large and came_with_external_data(model) and opset(source) >= LOWEST_OPSET:
-            return self._outline(model, source)
+        if is_split(model) and opset(source) >= LOWEST_OPSET:
+            if not large:
+                return self._outline(model, source)
+            if came_with_external_data(model):
+                return self._large_outline(model, source)
         if 0 < opset(source) < LOWEST_OPSET:
             # onnxruntime's optimizer turns old operators into ones that no converter knows at their opset.
             model = io.save(at_least_opset(io.load(model), LOWEST_OPSET), self.context.work / "converted")
@@ -81,8 +84,42 @@ class QuantPreProcess(Pass):
 
     def _outline(self, model: Path, source: ModelProto) -> ModelProto | Retry:
         """The prepared form of a split model, which still refers to its weights: what the tool does, without them."""
+        prepared = onnx.shape_inference.infer_shapes(self._basic(source, model.parent))
+        if not self.skip_symbolic_shape and _is_incomplete(prepared, model.parent):
+            try:
+                with_shapes = self._with_symbolic_shapes(source)
+            except Exception as error:  # symbolic shape inference raises bare exceptions
+                return Retry(f"symbolic shape inference failed: {error}", {"skip_symbolic_shape": True})
+            prepared = onnx.shape_inference.infer_shapes(self._basic(with_shapes, model.parent))
+        prepared = _without_size_names(prepared)
+        if not self.skip_optimization:
+            prepared = self._with_joined_activations(prepared, model.parent)
+        return drop_metadata(prepared, *_MARKS)
+
+    def _basic(self, model: ModelProto, folder: Path) -> ModelProto:
+        """A model in a folder of split models after basic optimization; as it is where the runtime refuses it."""
+        if self.skip_optimization:
+            return model
+        try:
+            return self._optimized_outline(model, folder, {"graph_optimization_level": "basic"})
+        except Exception:  # onnxruntime's exceptions share no class; its tool goes on, too
+            return model
+
+    def _optimized_outline(self, model: ModelProto, folder: Path, options: JsonObject) -> ModelProto:
+        """A model in a folder of split models as the runtime optimizes it, with the same references to weights."""
+        target = self.context.work / "optimized.onnx"
+        with quiet(), beside_weights(model.SerializeToString(), folder) as graph:
+            write_optimized(graph, target, options, as_stored=True)
+        return io.parse(target)
+
+    def _with_symbolic_shapes(self, model: ModelProto) -> ModelProto:
         from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
+        with quiet(), chdir(self.context.work):  # it writes a file into the working directory if it fails
+            return SymbolicShapeInference.infer_shapes(model, auto_merge=True)
+
+    def _large_outline(self, model: Path, source: ModelProto) -> ModelProto | Retry:
+        """The prepared form of a large split model, which still refers to its weights."""
         optimized = self.context.work / "optimized.onnx"
         if not self.skip_optimization:
             try:
@@ -93,8 +130,7 @@ class QuantPreProcess(Pass):
             source = io.parse(optimized)
         if not self.skip_symbolic_shape:
             try:
-                with quiet(), chdir(self.context.work):
-                    source = SymbolicShapeInference.infer_shapes(source, auto_merge=True)
+                source = self._with_symbolic_shapes(source)
             except Exception as error:  # symbolic shape inference raises bare exceptions
                 return Retry(f"symbolic shape inference failed: {error}", {"skip_symbolic_shape": True})
         return _without_size_names(onnx.shape_inference.infer_shapes(source))
@@ -124,8 +160,11 @@ class QuantPreProcess(Pass):
             write_optimized(model, target, {"graph_optimization_level": "basic"}, {OPTIMIZED_WEIGHTS: io.EXTERNAL_NAME})
         return target
 
-    def _with_joined_activations(self, model: ModelProto) -> ModelProto:
-        """The model with GELU and SiLU as onnxruntime's operators; the same model if it has none."""
+    def _with_joined_activations(self, model: ModelProto, folder: Path | None = None) -> ModelProto:
+        """The model with GELU and SiLU as onnxruntime's operators; the same model if it has none.
+
+        `folder` is that of the weights which an outline refers to.
+        """
         if self.context.accelerator.execution_provider != DEFAULT_EP["cpu"]:
             return model
         if not any(node.op_type in PARTS_OF_ACTIVATIONS for node in model.graph.node):
@@ -133,9 +172,12 @@ class QuantPreProcess(Pass):
         target = self.context.work / "joined.onnx"
         others = sorted(OPTIMIZERS.difference(JOINING_OPTIMIZERS))
         options: JsonObject = {"graph_optimization_level": "extended", "disabled_optimizers": others}
-        with quiet():
-            write_optimized(io.save(model, self.context.work / "apart"), target, options)
-        joined = onnx.load(target)
+        if folder is not None:
+            joined = self._optimized_outline(model, folder, options)
+        else:
+            with quiet():
+                write_optimized(io.save(model, self.context.work / "apart"), target, options)
+            joined = onnx.load(target)
         if not any(node.domain == ORT_DOMAIN and node.op_type in JOINED for node in joined.graph.node):
             return model
         values = {name for node in joined.graph.node for name in node.output}
@@ -169,6 +211,16 @@ def _without_size_names(model: ModelProto) -> ModelProto:
             if dimension.HasField("dim_param"):
                 dimension.Clear()
     return model
+
+
+def _is_incomplete(model: ModelProto, folder: Path) -> bool:
+    """True if a model in a folder of split models lacks ranks, or has shapes that contradict each other."""
+    from autoopt.passes.verification.checker import find_defect  # late: planning does not need it
+
+    if _lacks_ranks(model):
+        return True
+    with beside_weights(model.SerializeToString(), folder) as graph:
+        return bool(find_defect(graph))
 
 
 def _lacks_ranks(model: ModelProto) -> bool:
