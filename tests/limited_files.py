@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def limited_files(size: int) -> Iterator[None]:
-    """Let this process write no file beyond so many bytes."""
+    """Let this process write no file larger than this many bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -139,12 +139,12 @@ def run(  # noqa: PLR0913  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
-    from autoopt.engine.work.answers import Command, look_up_answer
+    from autoopt.engine.work.answers import CommandLine, look_up_answer
     from autoopt.settings import settings, without_passwords
 
     began = time.monotonic()
     options = (dag, model, data, calibration, reading, goal, data_root, out, search, workers, proposal)
-    command = Command.of(dag[0], options)
+    command = CommandLine.of(dag[0], options)
     if not (retry_failed or fresh or remeasure or profile):
         document = look_up_answer(settings().home, command)
         if document is not None:

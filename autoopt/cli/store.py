@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autoopt.store.maintenance.backup import CopyResult
     from autoopt.store.maintenance.gc import CollectionResult
     from autoopt.store.maintenance.quota import EvictionResult
-    from autoopt.store.maintenance.verify import Problem
+    from autoopt.store.maintenance.verify import ArtifactProblem
 
 UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -58,7 +58,7 @@ def verify(
     return exit_code(result.ok)
 
 
-def _problem_line(problem: Problem) -> str:
+def _problem_line(problem: ArtifactProblem) -> str:
     if problem.repaired:
         return f"{problem.kind}, repaired: {problem.digest}"
     line = f"{problem.kind}: {problem.digest}"

@@ -71,7 +71,7 @@ class PassRequest:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class FailedAttempt:
     """Parameters that a pass gave up in favour of others."""
 
     params: JsonObject
@@ -101,7 +101,7 @@ class StepReply:
     """Size of its files."""
     reports: JsonObject = field(default_factory=dict)
     """Reports that the pass left, by name."""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[FailedAttempt, ...] = ()
     equivalence: JsonObject = field(default_factory=dict)
     """Findings of the checks; see `verification.checker.Verdict`."""
 

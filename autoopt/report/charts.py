@@ -26,7 +26,7 @@ from autoopt.report.figures import (
     trial_title,
 )
 from autoopt.report.run import labelled_models
-from autoopt.report.run_facts import Measurement
+from autoopt.report.run_facts import PairedMeasurement
 from autoopt.results import RunResult, Trial
 
 if TYPE_CHECKING:
@@ -163,7 +163,9 @@ def _best_steps(points: Iterable[Point], objective: Objective) -> list[dict[str,
     return steps
 
 
-def measurements_chart(metric: str, measurements: Sequence[Measurement], pooled: Estimate) -> alt.LayerChart | None:
+def measurements_chart(
+    metric: str, measurements: Sequence[PairedMeasurement], pooled: Estimate
+) -> alt.LayerChart | None:
     """Chart the change of a metric in each measurement of one model with its interval, and the pooled one as a band."""
     if not measurements:
         return None

@@ -30,7 +30,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Two runs compared."""
 
     first: str
@@ -44,14 +44,14 @@ class Comparison:
     """True if both runs started from the same model."""
 
 
-def compare(first: RunResult, second: RunResult) -> Comparison:
+def compare(first: RunResult, second: RunResult) -> RunComparison:
     """Compare the best models of two runs; unknown metrics are assumed to be better when lower."""
     metrics: dict[str, None] = {}
     if first.best is not None or second.best is not None:
         metrics = dict.fromkeys((*metrics_of(first), *metrics_of(second)))
     differences = tuple(_difference(name, first.best, second.best) for name in metrics)
     lost = first.best is not None and second.best is None
-    return Comparison(
+    return RunComparison(
         first=first.run,
         second=second.run,
         differences=differences,
@@ -83,7 +83,7 @@ def _verdict(metric: str, before: Estimate | None, after: Estimate | None) -> Ve
     return "worse"
 
 
-def write_comparison(comparison: Comparison, stream: TextIO) -> None:
+def write_comparison(comparison: RunComparison, stream: TextIO) -> None:
     """Write the comparison for people."""
     rows = []
     for difference in comparison.differences:

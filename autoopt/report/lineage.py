@@ -9,7 +9,7 @@ from autoopt.errors import one_line
 from autoopt.metrics import is_ratio_metric
 from autoopt.report.figures import is_quality
 from autoopt.report.formatting import bytes_text, metric_text, settings_text, short, value_text
-from autoopt.report.run_facts import ModelFacts
+from autoopt.report.run_facts import ModelContent
 from autoopt.report.table import Table, write_lines
 
 
@@ -86,7 +86,7 @@ def _environment_text(environment: object) -> str:
     return ", ".join(parts)
 
 
-def lineage_table(document: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Table:
+def lineage_table(document: Mapping[str, Any], models: Mapping[str, ModelContent]) -> Table:
     """The steps from the source model on, each with what it changed in the model.
 
     `models` holds the models on the way, by digest; some may be unknown.
@@ -104,7 +104,7 @@ def lineage_table(document: Mapping[str, Any], models: Mapping[str, ModelFacts])
     return Table(columns, tuple(rows), right=frozenset({0, 2, 3, 6}))
 
 
-def _content_cells(artifact: str, before: str, models: Mapping[str, ModelFacts]) -> tuple[str, str, str]:
+def _content_cells(artifact: str, before: str, models: Mapping[str, ModelContent]) -> tuple[str, str, str]:
     """Nodes and size of a model, and the change of its operators."""
     facts, earlier = models.get(artifact), models.get(before)
     if facts is None:

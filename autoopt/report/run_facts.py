@@ -12,7 +12,7 @@ from autoopt.results.operator_times import OperatorTimes
 
 
 @dataclass(frozen=True)
-class Measurement:
+class PairedMeasurement:
     """One latency measurement of a model, paired with the source."""
 
     ratio: Estimate
@@ -24,7 +24,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class ModelFacts:
+class ModelContent:
     """The content of a model file."""
 
     bytes: int
@@ -57,9 +57,9 @@ class RunFacts:
     """The lineage document of the best model; empty for several models."""
     part_lineages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of several models, the lineage documents by name."""
-    models: Mapping[str, ModelFacts] = field(default_factory=dict)
+    models: Mapping[str, ModelContent] = field(default_factory=dict)
     """The models of the lineage, by digest."""
-    measurements: Sequence[Measurement] = ()
+    measurements: Sequence[PairedMeasurement] = ()
     """All measurements of the best model, oldest first."""
     operator_times: OperatorTimes | None = None
     """The times of the operators of source and best model; None if they were not profiled."""

@@ -34,7 +34,7 @@ from autoopt.report.html import figure as figure_html
 from autoopt.report.lineage import lineage_lines, lineage_table
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.run import caveats, run_table, single_verdict, target_table, time_line, trials_line
-from autoopt.report.run_facts import ModelFacts, RunFacts
+from autoopt.report.run_facts import ModelContent, RunFacts
 from autoopt.report.table import Table
 from autoopt.report.verdict import lossy_steps, verdict, verdict_lines
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial
@@ -331,7 +331,7 @@ def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
     return Table(columns, tuple(rows), right=right)
 
 
-def _lineage(document: Mapping[str, Any], models: Mapping[str, ModelFacts], part: str = "") -> str:
+def _lineage(document: Mapping[str, Any], models: Mapping[str, ModelContent], part: str = "") -> str:
     """The steps as a row of boxes with their nodes and bytes, each linked to its row of the table below."""
     if not document.get("steps"):  # the source model stays
         return ""

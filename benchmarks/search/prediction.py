@@ -19,8 +19,8 @@ from autoopt.search.surrogates.multitask import (
     RATIOS,
     Array,
     MultitaskProcess,
-    Observation,
     Scales,
+    TriedConfiguration,
 )
 from benchmarks.search.lessons import Task, configuration_of, distinct, factors_of, relatives
 from benchmarks.search.table import Table
@@ -79,11 +79,11 @@ def multitask(scales: Scales) -> Predictor:
     """A Gaussian process over features of models (`autoopt/search/surrogates/multitask.py`)."""
 
     def predict(table: Table, others: Sequence[Table]) -> tuple[Array, Array]:
-        observations: list[Observation] = []
+        observations: list[TriedConfiguration] = []
         for other in others:
             model = features(other.inspection)
             for task, ratio in _measured(other):
-                observations.append(Observation(model, configuration_of(task), ratio, rejected=False))
+                observations.append(TriedConfiguration(model, configuration_of(task), ratio, rejected=False))
         process = MultitaskProcess(observations)
         configurations = [configuration_of(task) for task, _ in _measured(table)]
         means, covariance = process.predict(features(table.inspection), configurations, scales)

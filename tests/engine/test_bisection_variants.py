@@ -14,7 +14,15 @@ from builders import mlp, write
 
 from autoopt.engine.sweeps.bisection.environments import Environments
 from autoopt.engine.sweeps.bisection.factors import changes_between
-from autoopt.engine.sweeps.bisection.variants import CHOICE, Budget, Night, NotMade, VariantModel, Variants, mixed_dag
+from autoopt.engine.sweeps.bisection.variants import (
+    CHOICE,
+    Budget,
+    NightModel,
+    NotMade,
+    VariantModel,
+    Variants,
+    mixed_dag,
+)
 from autoopt.engine.sweeps.entry import CALIBRATION, DAG, EVALUATION, GOAL, LATENCY
 from autoopt.engine.work.environment import versions
 from autoopt.errors import InputError
@@ -93,9 +101,9 @@ class Nights:
         model = None if best is None else ModelResult(artifact=best, chain="fold")
         return SweepEntry("cnn", "ok", result=RunResult(run, "finished", best=model), **fields)
 
-    def night(self, sweep: str, seed: int) -> Night:
+    def night(self, sweep: str, seed: int) -> NightModel:
         run = self.store.runs.create(RunRecord(id="", name="cnn", identity=sweep, model=self.source))
-        return Night(sweep, self.entry(run.id, self._put(seed)), run)
+        return NightModel(sweep, self.entry(run.id, self._put(seed)), run)
 
     def variants(self, before: SweepEntry, after: SweepEntry) -> Variants:
         return Variants(
@@ -111,7 +119,7 @@ def nights(tmp_path: Path) -> Nights:
 
 
 def test_a_night_has_the_run_behind_its_entry(nights: Nights) -> None:
-    night = Night.of(nights.store, "1", nights.before.entry)
+    night = NightModel.of(nights.store, "1", nights.before.entry)
     assert (night.run.id, night.candidate.artifact) == (nights.before.run.id, nights.before.candidate.artifact)
 
 
@@ -128,7 +136,7 @@ def test_nights_that_cannot_be_bisected_are_refused(nights: Nights) -> None:
     }
     for reason, entry in refused.items():
         with pytest.raises(InputError, match=reason):
-            Night.of(nights.store, "1", entry)
+            NightModel.of(nights.store, "1", entry)
 
 
 def test_the_choice_is_a_factor_where_nothing_that_makes_models_changed(nights: Nights) -> None:

@@ -12,7 +12,7 @@ import pytest
 from simulation import Simulation, failing, faster, unchanged
 
 from autoopt.engine.run.executor import InlineExecutor
-from autoopt.engine.run.loop import TIME_SPENT, SearchLoop, Source, time_spent
+from autoopt.engine.run.loop import TIME_SPENT, MeasuredSource, SearchLoop, time_spent
 from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
 from autoopt.errors import InputError
 from autoopt.observer import Observer
@@ -77,7 +77,7 @@ def make_loop(
     config = SearchConfig.model_validate({"trials": trials})
     study = create_study(config, spaces, simulation.objectives, source=simulation.candidate.key)
     baseline = evaluate(ctx, simulation.candidate, EvaluationOptions(judged=False))
-    return SearchLoop(ctx, study, simulation.chains, lambda: Source(baseline.metrics), until)
+    return SearchLoop(ctx, study, simulation.chains, lambda: MeasuredSource(baseline.metrics), until)
 
 
 def test_every_chain_gets_its_trial(simulation: Simulation) -> None:
@@ -99,11 +99,11 @@ def test_passes_of_the_first_trial_run_while_the_source_is_measured(simulation: 
     loop = make_loop(simulation, workers=2)
     measured_before = []
 
-    def measure_source() -> Source:
+    def measure_source() -> MeasuredSource:
         assert has_run.wait(30)
         measured_before.append(len(simulation.store.trials.all(loop.ctx.run)))
         assert all(trial.status != "done" for trial in simulation.store.trials.all(loop.ctx.run))
-        return Source({})
+        return MeasuredSource({})
 
     loop.measure_source = measure_source
     with InlineExecutor(2, lambda: None) as executor:
@@ -114,7 +114,7 @@ def test_passes_of_the_first_trial_run_while_the_source_is_measured(simulation: 
 def test_an_error_of_the_source_ends_the_first_trial_too(simulation: Simulation) -> None:
     loop = make_loop(simulation, workers=2)
 
-    def fail() -> Source:
+    def fail() -> MeasuredSource:
         raise InputError("the source model cannot be measured")
 
     loop.measure_source = fail
@@ -126,7 +126,7 @@ def test_an_error_of_the_source_ends_the_first_trial_too(simulation: Simulation)
 def test_a_search_in_which_nothing_runs_ends_early(simulation: Simulation) -> None:
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, failing)
     loop = make_loop(simulation)
-    loop.measure_source = lambda: Source({}, patience=2)
+    loop.measure_source = lambda: MeasuredSource({}, patience=2)
     assert len(loop.run(AtOnce())) == 2
     assert loop.stopped == "the first 2 candidates failed"
 
@@ -134,7 +134,7 @@ def test_a_search_in_which_nothing_runs_ends_early(simulation: Simulation) -> No
 def test_one_success_is_reason_enough_to_go_on(simulation: Simulation) -> None:
     simulation.pool.passes |= {"identity_elimination": failing, "name_fix": failing}
     loop = make_loop(simulation)
-    loop.measure_source = lambda: Source({}, patience=3)
+    loop.measure_source = lambda: MeasuredSource({}, patience=3)
     loop.run(AtOnce())
     assert "failed" not in loop.stopped
 
@@ -270,7 +270,7 @@ def test_the_first_candidate_has_to_beat_the_source_if_that_is_an_answer(
 ) -> None:
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, faster(factor))
     loop = make_loop(simulation)
-    loop.measure_source = lambda: Source({}, is_rival)
+    loop.measure_source = lambda: MeasuredSource({}, is_rival)
     loop.run(AtOnce())
     first, *_, last = simulation.store.trials.all(loop.ctx.run)
     assert first.details["incumbent"] == expected

@@ -8,7 +8,7 @@ from pathlib import Path
 from builders import mlp, write
 
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.engine.sweeps.entry import ModelRunner
+from autoopt.engine.sweeps.entry import EntryRunner
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, items
 from autoopt.errors import SystemFailure
@@ -34,7 +34,7 @@ def run(
     request = SweepRequest(zoo={}, home=folder / "store", out=folder / "out", accept=accept)
     with open_store(home=folder / "store") as store:
         sweep = store.sweeps.create(SweepRecord(id="", name="z")).id
-    return ModelRunner(request, search, sweep, sweep).run(item, load_dag(DAG), [EarlierEntry("s", e) for e in earlier])  # type: ignore[arg-type]
+    return EntryRunner(request, search, sweep, sweep).run(item, load_dag(DAG), [EarlierEntry("s", e) for e in earlier])  # type: ignore[arg-type]
 
 
 def item_of(folder: Path, path: Path) -> ZooItem:

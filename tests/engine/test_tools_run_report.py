@@ -13,7 +13,7 @@ from autoopt.engine.work.environment import environment
 from autoopt.metrics import Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.report.run_facts import Measurement
+from autoopt.report.run_facts import PairedMeasurement
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import EvaluationRecord, ModelRecord, RunRecord, Store
 from autoopt.store.memory import MemoryStore
@@ -74,7 +74,7 @@ def test_all_good_measurements_of_the_best_model_are_shown(store: Store, tmp_pat
     run = stored_run(store, digest)
     result = RunResult(run.id, "finished", best=best, objectives=(Objective("latency_p50", "minimize"),))
     facts = run_facts(store, run, result)
-    assert facts.measurements == [Measurement(ratio, True, 1.5), Measurement(ratio, False, 1.5)]
+    assert facts.measurements == [PairedMeasurement(ratio, True, 1.5), PairedMeasurement(ratio, False, 1.5)]
     assert run_facts(store, run, RunResult(run.id, "finished")).measurements == []
     assert store.results.evaluations_of(Candidate(digest)) == ()
 

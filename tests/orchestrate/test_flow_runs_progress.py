@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from autoopt.metrics import Estimate, Objective
-from autoopt.orchestrate.flow_runs.progress import Progress, SweepProgress, TrialProgress, entry_row
+from autoopt.orchestrate.flow_runs.progress import ProgressArtifact, SweepProgress, TrialProgress, entry_row
 from autoopt.outcome import Outcome
 from autoopt.results import EntryComparison, ModelResult, RunResult, SweepEntry, Trial, TrialResult
 
 
-class Shown(Progress):
+class Shown(ProgressArtifact):
     """Progress that keeps the percentages."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ def test_a_sweep_shows_each_model_from_waiting_to_finished(monkeypatch: pytest.M
 
 def test_a_model_that_is_measured_again_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[float] = []
-    monkeypatch.setattr(Progress, "show", lambda progress, percent: shares.append(percent))
+    monkeypatch.setattr(ProgressArtifact, "show", lambda progress, percent: shares.append(percent))
     monkeypatch.setattr("autoopt.orchestrate.flow_runs.progress.create_table_artifact", lambda **fields: None)
     sweep = SweepProgress("night")
     sweep.on_sweep_start(["cnn"])

@@ -10,7 +10,7 @@ import pytest
 from autoopt.json_codec import JsonTypeError, from_json, to_json
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
-from autoopt.passes.request import Attempt, PassReply, PassRequest, PassStep, StepReply
+from autoopt.passes.request import FailedAttempt, PassReply, PassRequest, PassStep, StepReply
 from autoopt.target import Accelerator
 
 REQUEST = PassRequest(
@@ -34,7 +34,7 @@ REPLY = PassReply(
             path=Path("/out/0"),
             digest="abc",
             bytes=12,
-            attempts=(Attempt({"engine": "onnxslim"}, "too small"),),
+            attempts=(FailedAttempt({"engine": "onnxslim"}, "too small"),),
             equivalence={"status": "same", "max_abs_error": 0.0},
         ),
         StepReply("float16", Outcome.REFUSED, message="no floats"),

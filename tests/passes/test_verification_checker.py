@@ -11,7 +11,7 @@ from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.passes.base import Pass
-from autoopt.passes.verification.checker import Verdict, find_defect, verify
+from autoopt.passes.verification.checker import CheckResult, find_defect, verify
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.registry import Tolerance
 
@@ -39,7 +39,7 @@ class Widening(Pass):
 
 def verdict(
     folder: Path, before: onnx.ModelProto, after: onnx.ModelProto, pass_: Pass, elsewhere: bool = False
-) -> Verdict:
+) -> CheckResult:
     reference = Reference(io.save(before, folder / "before"), before)
     return verify(reference, io.save(after, folder / "after"), after, pass_, elsewhere)[0]
 

@@ -45,7 +45,7 @@ RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline")
 
 
 def _naive_put(files: ArtifactFiles, source: Path, digest: str | None, consume: bool) -> str:
-    """Straight to its place, in two halves; what is there is taken for whole."""
+    """Straight to its place, in two halves, and accept any file there as whole."""
     content = (source / "model.onnx").read_bytes()
     assert digest is not None  # workers always say it
     if not files.folder(digest).exists():

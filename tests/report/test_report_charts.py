@@ -19,7 +19,7 @@ from autoopt.report.charts import (
     trade_offs,
 )
 from autoopt.report.effects import Effect
-from autoopt.report.run_facts import Measurement
+from autoopt.report.run_facts import PairedMeasurement
 from autoopt.results import RunResult, Trial
 
 LATENCY = Objective("latency_p50", "minimize")
@@ -88,7 +88,10 @@ def test_a_constraint_is_a_line_on_the_scale_of_the_figures(
 
 
 def test_measurements_say_whether_the_machine_was_busy() -> None:
-    measurements = [Measurement(Estimate(0.5, 0.4, 0.6), False), Measurement(Estimate(0.5, 0.01, 9.0), True)]
+    measurements = [
+        PairedMeasurement(Estimate(0.5, 0.4, 0.6), False),
+        PairedMeasurement(Estimate(0.5, 0.01, 9.0), True),
+    ]
     rows = rows_of(measurements_chart("latency_p50", measurements, Estimate(0.5, 0.45, 0.55)))
     assert [row["state"] for row in rows] == ["the machine was quiet", "the machine was busy or unsteady"]
     assert rows[1]["high"] < 1, "a wide interval does not hide the others"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from autoopt.json_codec import to_json
-from autoopt.report.compare import Comparison, compare, write_comparison
+from autoopt.report.compare import RunComparison, compare, write_comparison
 from autoopt.results import RunResult
 
 
-def against(data: dict[str, Any], **changes: Any) -> Comparison:
+def against(data: dict[str, Any], **changes: Any) -> RunComparison:
     """The run compared with one whose best model differs."""
     other = copy.deepcopy(data)
     other["best"].update({name: value for name, value in changes.items() if name in other["best"]})
@@ -22,7 +22,7 @@ def against(data: dict[str, Any], **changes: Any) -> Comparison:
     return compare(RunResult.from_json(data), RunResult.from_json(other))
 
 
-def verdicts(comparison: Comparison) -> dict[str, str]:
+def verdicts(comparison: RunComparison) -> dict[str, str]:
     return {difference.metric: difference.verdict for difference in comparison.differences}
 
 

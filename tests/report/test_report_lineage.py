@@ -2,7 +2,7 @@ import io
 from typing import Any
 
 from autoopt.report.lineage import lineage_lines, lineage_table, operator_changes, write_lineage
-from autoopt.report.run_facts import ModelFacts
+from autoopt.report.run_facts import ModelContent
 
 
 def step(name: str, before: str, after: str, **values: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def test_operators_that_stay_are_no_change() -> None:
 
 
 def test_the_table_shows_what_each_step_changed_in_the_model() -> None:
-    models = {"a" * 64: ModelFacts(2000, {"Conv": 2, "Relu": 1}), "b" * 64: ModelFacts(1000, {"Conv": 2})}
+    models = {"a" * 64: ModelContent(2000, {"Conv": 2, "Relu": 1}), "b" * 64: ModelContent(1000, {"Conv": 2})}
     options = step("session", "c" * 64, "c" * 64, session_options={"io_binding": True})
     table = lineage_table({**DOCUMENT, "steps": [*DOCUMENT["steps"], options]}, models)
     assert [row[:5] for row in table.rows] == [

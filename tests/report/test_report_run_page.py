@@ -9,7 +9,7 @@ from page_checks import is_balanced, needs_nothing_else
 
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.report import html
-from autoopt.report.run_facts import Measurement, ModelFacts, RunFacts
+from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
 from autoopt.report.run_page import SECTIONS, html_report, trials_table
 from autoopt.results import RunResult, TargetResult, Trial
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
@@ -22,8 +22,8 @@ FACTS = RunFacts(
     environment={"cpu": {"model": "Fast CPU", "cores": 4}, "os": "Linux", "libraries": {"onnxruntime": "1.31"}},
     command="autoopt run models/cnn.onnx",
     lineage={"artifact": "a" * 64, "source": "b" * 64, "steps": [STEP]},
-    models={"b" * 64: ModelFacts(4000, {"Conv": 3, "Relu": 2}), "a" * 64: ModelFacts(1200, {"Conv": 3, "Clip": 1})},
-    measurements=[Measurement(Estimate(0.3, 0.2, 0.4), busy) for busy in (True, False)],
+    models={"b" * 64: ModelContent(4000, {"Conv": 3, "Relu": 2}), "a" * 64: ModelContent(1200, {"Conv": 3, "Clip": 1})},
+    measurements=[PairedMeasurement(Estimate(0.3, 0.2, 0.4), busy) for busy in (True, False)],
 )
 GOAL = {
     "objectives": (Objective("latency_p50", "minimize"),),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import optuna
 
-from autoopt.search.optuna_study.export import Study, StudyTrial, write_studies
+from autoopt.search.optuna_study.export import ExportedStudy, StudyTrial, write_studies
 
 GOALS = (("latency", "minimize"), ("accuracy", "maximize"))
 
@@ -16,7 +16,7 @@ def trial(chain: str, values: tuple[float, ...] = (1.0, 0.5), violation: float =
 
 
 def written(file: Path, *trials: StudyTrial) -> optuna.Study:
-    write_studies(file, [Study("s", GOALS, trials, {"run": "r"})])  # type: ignore[arg-type]
+    write_studies(file, [ExportedStudy("s", GOALS, trials, {"run": "r"})])  # type: ignore[arg-type]
     return optuna.load_study(study_name="s", storage=f"sqlite:///{file}")
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from autoopt.search.surrogates.multitask import Configuration, MultitaskProcess, Observation
+from autoopt.search.surrogates.multitask import Configuration, MultitaskProcess, TriedConfiguration
 
 CONVOLUTIONAL, DENSE = (2.0, 0.0), (0.0, 2.0)
 
@@ -17,14 +17,16 @@ def static(**values: object) -> Configuration:
 
 def seen(
     features: tuple[float, ...], configuration: Configuration, ratio: float | None, weight: float = 1.0
-) -> Observation:
-    return Observation(features, configuration, ratio and math.log(ratio), rejected=ratio is None, weight=weight)
+) -> TriedConfiguration:
+    return TriedConfiguration(features, configuration, ratio and math.log(ratio), rejected=ratio is None, weight=weight)
 
 
 FAST = [seen(CONVOLUTIONAL, static(per_channel=True), 0.5), seen(CONVOLUTIONAL, {"dynamic": {}}, 1.3)]
 
 
-def ratios(observations: list[Observation], model: tuple[float, ...], *configurations: Configuration) -> list[float]:
+def ratios(
+    observations: list[TriedConfiguration], model: tuple[float, ...], *configurations: Configuration
+) -> list[float]:
     return MultitaskProcess(observations).expect(model, configurations).means.tolist()  # type: ignore[no-any-return]
 
 
@@ -60,7 +62,7 @@ def test_a_parameter_counts_once_two_of_its_values_were_compared() -> None:
 
 def test_what_failed_on_like_models_comes_late_however_fast_it_is() -> None:
     observations = [seen(CONVOLUTIONAL, {"dynamic": {}}, 0.8)]
-    observations += 4 * [Observation(CONVOLUTIONAL, {"static": {}}, math.log(0.5), rejected=True)]
+    observations += 4 * [TriedConfiguration(CONVOLUTIONAL, {"static": {}}, math.log(0.5), rejected=True)]
     expectation = MultitaskProcess(observations).expect(CONVOLUTIONAL, [{"static": {}}, {"dynamic": {}}])
     assert expectation.chances[0] < 0.5 < expectation.chances[1]
     assert expectation.order([1, 1], 1) == [1]

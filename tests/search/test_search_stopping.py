@@ -17,7 +17,7 @@ from autoopt.search.surrogates.stopping import (
     MANY_WITHOUT_GAIN,
     MIN_CANDIDATES,
     Outlook,
-    Progress,
+    SearchState,
     reason_to_stop,
 )
 from autoopt.search.trial import Trial
@@ -31,7 +31,7 @@ def progress(
     artifacts: Sequence[str | None] = (),
     violation: float = 0.0,
     seconds: Sequence[float] = (),
-) -> Progress:
+) -> SearchState:
     trials = []
     for number, loss in enumerate(losses):
         artifact = artifacts[number] if artifacts else f"c{number}"
@@ -39,7 +39,7 @@ def progress(
         result = Feedback({"latency_p50": loss}, violation, artifact=artifact, seconds=took)
         trials.append(Trial(Proposal(number, "c", {}), result))
     trials.append(Trial(Proposal(len(trials), "c", {})))
-    return Progress.of(trials, Single([*losses, math.nan]))
+    return SearchState.of(trials, Single([*losses, math.nan]))
 
 
 def test_a_search_may_stop_after_enough_distinct_candidates_that_meet_the_constraints() -> None:
@@ -77,7 +77,7 @@ def test_one_gain_in_fifty_exceeds_the_bound(gains: list[float], unit: float) ->
 
 def test_without_any_results_everything_is_possible() -> None:
     assert Outlook.of([], 0.0, 1.0) == Outlook(math.inf, math.inf)
-    assert not reason_to_stop(Outlook.of([], 0.0, 1.0), Progress(12, 0, True, 60.0), 0.5)
+    assert not reason_to_stop(Outlook.of([], 0.0, 1.0), SearchState(12, 0, True, 60.0), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_without_any_results_everything_is_possible() -> None:
 def test_a_search_stops_where_little_is_left_or_takes_too_long(
     outlook: Outlook, without_gain: int, seconds: float, reason: str
 ) -> None:
-    assert reason_to_stop(outlook, Progress(20, without_gain, True, seconds), 0.005) == reason
+    assert reason_to_stop(outlook, SearchState(20, without_gain, True, seconds), 0.005) == reason
 
 
 def plain(proposal: Proposal) -> Feedback:

@@ -27,7 +27,7 @@ from autoopt.space import Point, Value
 from autoopt.target import ALL_THREADS, Target
 
 if TYPE_CHECKING:
-    from autoopt.search.surrogates.multitask import Effect, MultitaskProcess, Observation
+    from autoopt.search.surrogates.multitask import Effect, MultitaskProcess, TriedConfiguration
 
 Configuration: TypeAlias = Mapping[str, Mapping[str, Value]]
 """Pass -> parameter -> value."""
@@ -78,7 +78,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Source:
+class RelevantLesson:
     """A lesson that tells something about a question."""
 
     named: NamedLesson
@@ -109,20 +109,20 @@ class Source:
 class Sources:
     """The lessons about a question, the most similar models first, and what is to be said about them."""
 
-    used: tuple[Source, ...]
+    used: tuple[RelevantLesson, ...]
     text: str
 
-    def observations(self) -> list[Observation]:
+    def observations(self) -> list[TriedConfiguration]:
         """The observations of the process."""
-        from autoopt.search.surrogates.multitask import Observation
+        from autoopt.search.surrogates.multitask import TriedConfiguration
 
-        observations: list[Observation] = []
+        observations: list[TriedConfiguration] = []
         for source in self.used:
             for tried in source.tried():
                 if not tried.configuration:
                     continue
                 log_ratio = None if tried.ratio is None else math.log(tried.ratio)
-                observation = Observation(
+                observation = TriedConfiguration(
                     source.features, tried.configuration, log_ratio, tried.rejected, source.weight
                 )
                 observations.append(observation)
@@ -136,7 +136,7 @@ def sources_for(question: Question, lessons: Iterable[NamedLesson]) -> Sources:
     """
     model = features(question.inspection)
     kernels = int8_kernels(question.isa)
-    used: list[Source] = []
+    used: list[RelevantLesson] = []
     left_out: dict[str, int] = {}
     for named in lessons:
         goal, machine = named.lesson.goal, named.lesson.machine
@@ -151,12 +151,12 @@ def sources_for(question: Question, lessons: Iterable[NamedLesson]) -> Sources:
         differences = machine_differences(Machine(machine.cpu or "", machine.runtime or ""), question.machine)
         if goal.threads != question.target.threads:
             differences.append(threads_text(goal.threads))
-        used.append(Source(named, features(named.lesson.model.inspection), tuple(differences)))
+        used.append(RelevantLesson(named, features(named.lesson.model.inspection), tuple(differences)))
     used.sort(key=lambda source: source.distance(model))
     return Sources(tuple(used), "; ".join(_texts(used, left_out)))
 
 
-def _texts(used: Sequence[Source], left_out: Mapping[str, int]) -> Iterator[str]:
+def _texts(used: Sequence[RelevantLesson], left_out: Mapping[str, int]) -> Iterator[str]:
     """The lessons by origin and by what differs."""
     counts: dict[tuple[str, tuple[str, ...]], int] = {}
     for source in used:
@@ -224,7 +224,7 @@ class _Candidates:
 
     process: MultitaskProcess
     model: tuple[float, ...]
-    sources: Sequence[Source]
+    sources: Sequence[RelevantLesson]
 
     def of(self, plan: Plan) -> list[tuple[Chain, Point]]:
         """The prior points of a plan, else one point of each chain; each of them different for the process.
@@ -314,7 +314,7 @@ def _audible(configuration: Configuration) -> Configuration:
     return {name: values for name, values in configuration.items() if name not in SILENT}
 
 
-def _evidence(chain: Chain, point: Point, configuration: Configuration, sources: Sequence[Source]) -> str:
+def _evidence(chain: Chain, point: Point, configuration: Configuration, sources: Sequence[RelevantLesson]) -> str:
     """`static_quantization (...) gave 0.45 to 0.60 of the source's latency on the 4 most similar of 20 models`."""
     lossy = lossy_passes(chain)
     models = _similar_results(configuration, lossy, sources)
@@ -336,7 +336,7 @@ def _evidence(chain: Chain, point: Point, configuration: Configuration, sources:
 
 
 def _similar_results(
-    configuration: Configuration, lossy: Collection[str], sources: Sequence[Source]
+    configuration: Configuration, lossy: Collection[str], sources: Sequence[RelevantLesson]
 ) -> list[tuple[str, Tried]]:
     """The result on each model that a configuration like this one was tried on, the longest if there are several."""
     models: list[tuple[str, Tried]] = []

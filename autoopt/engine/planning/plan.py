@@ -198,7 +198,7 @@ def plans_json(plans: Mapping[str, Plan], limit: int | None, key: str = "targets
 
 
 @dataclass(frozen=True)
-class Draft:
+class ProposedPlan:
     """A proposed DAG with its plan and the goal that the user asked for."""
 
     proposal: Proposal
@@ -208,7 +208,7 @@ class Draft:
     """None for the default ones."""
 
 
-def propose_for_set(request: PlanRequest) -> Draft:
+def propose_for_set(request: PlanRequest) -> ProposedPlan:
     """Propose a DAG for the models of a set, to be written: the one for the largest model.
 
     Its minutes are for each model and for all together.
@@ -237,7 +237,7 @@ def largest_part(parts: Mapping[str, str]) -> str:
     return max(sizes, key=sizes.__getitem__)
 
 
-def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool = False) -> Draft:
+def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool = False) -> ProposedPlan:
     """Propose a DAG for the model in the place of the DAG, and plan it. Writes nothing. Errors as for `make_plan`.
 
     With `anywhere`, plan as on a machine with the target's execution provider. With `in_set`, the model is one of a
@@ -275,7 +275,7 @@ def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool 
     filled, _ = make_goal(replace(goal, objectives=objectives), descriptions.get("evaluation"))
     plan = _taught(proposal.plan(infos, anywhere=anywhere), inspection, target.target(), objectives[0])
     plan = replace(plan, goal=_goal_texts(objectives, filled.constraints))
-    return Draft(proposal, plan, objectives, goal.constraints)
+    return ProposedPlan(proposal, plan, objectives, goal.constraints)
 
 
 def _goal_texts(objectives: Iterable[Objective], constraints: Iterable[Constraint]) -> tuple[str, ...]:

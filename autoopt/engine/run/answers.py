@@ -13,8 +13,8 @@ from autoopt.engine.run.output_folder import PACKAGE_FILES
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.answers import (
     PATIENCE,
-    Answer,
-    Command,
+    CommandLine,
+    StoredAnswer,
     content_digest,
     store_answer,
     surroundings,
@@ -51,7 +51,7 @@ def record_answer(session: Session, request: RunRequest, result: RunResult) -> N
         if not all(inputs.values()) or any(Path(path).is_relative_to(home / "downloads") for path in inputs):
             return
         outputs = {path: content_digest(path) for path in package}
-    answer = Answer(identity, digest_json(stored), surroundings(), {**inputs, **outputs}, document)
+    answer = StoredAnswer(identity, digest_json(stored), surroundings(), {**inputs, **outputs}, document)
     store_answer(home, command, answer)
 
 
@@ -61,7 +61,7 @@ def _is_local(session: Session) -> bool:
     return all(host.type == "local" for host in [session.ctx.problem.host, *hosts])
 
 
-def _inputs(session: Session, request: RunRequest, command: Command) -> dict[str, str]:
+def _inputs(session: Session, request: RunRequest, command: CommandLine) -> dict[str, str]:
     """Digests of all that the command read, by absolute path; empty for what has changed since, or may be anything."""
     problem = session.ctx.problem
     read = {session.model: problem.source.artifact}

@@ -48,7 +48,7 @@ def time_spent(store: Store, run: str) -> float:
 
 
 @dataclass(frozen=True)
-class Source:
+class MeasuredSource:
     """The source model as measured, and what that says about the search."""
 
     metrics: Mapping[str, Estimate]
@@ -65,7 +65,7 @@ class SearchLoop:
     ctx: RunContext
     study: Study
     chains: Mapping[str, Chain]
-    measure_source: Callable[[], Source]
+    measure_source: Callable[[], MeasuredSource]
     """Called once. Passes of the first trial run meanwhile; its candidate is measured afterwards."""
     until: float = float("inf")
     """Time on the attempt's clock by which trials should have ended: none starts that usually would not."""
@@ -80,7 +80,7 @@ class SearchLoop:
     """Seconds that each completed trial took."""
     _told_at: float = 0.0
     """Time on the attempt's clock of the study's latest `tell`."""
-    _source: Source = field(default_factory=lambda: Source({}, is_rival=True))
+    _source: MeasuredSource = field(default_factory=lambda: MeasuredSource({}, is_rival=True))
     """Until it is measured, the source counts as a rival."""
     _source_measured: threading.Event = field(default_factory=threading.Event)
 

@@ -17,7 +17,7 @@ from autoopt.engine.run.early_warnings import source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import SPECIALIZE, export_best
 from autoopt.engine.run.interim_package import InterimPackage
-from autoopt.engine.run.loop import Confirmation, SearchLoop, Source
+from autoopt.engine.run.loop import Confirmation, MeasuredSource, SearchLoop
 from autoopt.engine.run.race import Race, measure_exactly, race_seconds
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import (
@@ -191,10 +191,10 @@ class Session:
             self.interim_package.update(self.ctx, self._record_interim(trials), always=True)
         return self.conclude(trials, loop.stopped)
 
-    def _measure_source(self) -> Source:
+    def _measure_source(self) -> MeasuredSource:
         baseline = self.baseline()
         patience = None if baseline.outcome.good else FAILED_REPAIRS
-        return Source(baseline.metrics, self.ranking.source_meets, patience)
+        return MeasuredSource(baseline.metrics, self.ranking.source_meets, patience)
 
     def conclude(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
         """Decide which of these trials is the best and record the result.

@@ -27,7 +27,7 @@ EVALUATION, CALIBRATION, LATENCY = "evaluation data", "calibration data", "laten
 
 
 @dataclass(frozen=True)
-class ModelRunner:
+class EntryRunner:
     """Runs the models of one sweep."""
 
     request: SweepRequest

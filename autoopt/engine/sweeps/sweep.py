@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoopt.engine.run.session import search_inline
-from autoopt.engine.sweeps.entry import ModelRunner
+from autoopt.engine.sweeps.entry import EntryRunner
 from autoopt.engine.sweeps.history import SweepHistory
 from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
@@ -91,7 +91,7 @@ class Sweep:
     ) -> None:
         self._request, self._store, self._history = request, store, history
         self._id, self._name = record.id, record.name
-        self._runner = ModelRunner(request, search, record.id, f"sweep {record.id}")
+        self._runner = EntryRunner(request, search, record.id, f"sweep {record.id}")
         self._began = time.monotonic()
         self._bisected_seconds = 0.0
 
@@ -193,7 +193,7 @@ class Sweep:
         write_report(result, self._request.out, replace(facts, pages=pages))
 
     def _run_model(
-        self, runner: ModelRunner, item: ZooItem, spec: DagSpec, earlier: Sequence[EarlierEntry]
+        self, runner: EntryRunner, item: ZooItem, spec: DagSpec, earlier: Sequence[EarlierEntry]
     ) -> SweepEntry:
         """Run a model and record its entry.
 

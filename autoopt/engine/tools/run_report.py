@@ -19,7 +19,7 @@ from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
 from autoopt.model.model_file import ModelFile
 from autoopt.report.figures import first_objective, kind
-from autoopt.report.run_facts import Measurement, ModelFacts, RunFacts
+from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
 from autoopt.report.run_page import html_report
 from autoopt.results import RunResult
 from autoopt.results.operator_times import OperatorTimes
@@ -119,7 +119,7 @@ def _data_text(config: object) -> str:
     return "" if config is None else str(config)
 
 
-def _measurements(store: Store, result: RunResult) -> list[Measurement]:
+def _measurements(store: Store, result: RunResult) -> list[PairedMeasurement]:
     """All latency measurements of the best model."""
     metric = first_objective(result).metric
     best = result.better_model
@@ -130,7 +130,7 @@ def _measurements(store: Store, result: RunResult) -> list[Measurement]:
         ratio = evaluation.ratios.get(metric)
         if evaluation.outcome.good and ratio is not None and ratio.low > 0:
             load = _section(evaluation.details, "machine").get("load")
-            measurements.append(Measurement(ratio, evaluation.disturbed, load))
+            measurements.append(PairedMeasurement(ratio, evaluation.disturbed, load))
     return measurements
 
 
@@ -165,7 +165,7 @@ def _measured_here(store: Store, candidate: Candidate) -> bool:
     return set(map(Machine.that_measured, evaluations)) == {Machine.of({})}
 
 
-def _model_facts(store: Store, lineages: Sequence[Json]) -> dict[str, ModelFacts]:
+def _model_facts(store: Store, lineages: Sequence[Json]) -> dict[str, ModelContent]:
     """Size and operators of the models of lineages with a step that made a model."""
     digests: dict[str, None] = {}
     for lineage in lineages:
@@ -178,7 +178,7 @@ def _model_facts(store: Store, lineages: Sequence[Json]) -> dict[str, ModelFacts
     facts = {}
     with Probe() as probe:
         for digest in digests:
-            facts[digest] = ModelFacts(store.artifacts.get(digest).bytes, _op_counts(store, probe, digest))
+            facts[digest] = ModelContent(store.artifacts.get(digest).bytes, _op_counts(store, probe, digest))
     return facts
 
 

@@ -37,7 +37,7 @@ PATIENCE: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Command:
+class CommandLine:
     """A command line that is being executed."""
 
     digest: str
@@ -46,17 +46,17 @@ class Command:
     """Digest of its DAG before that was read; empty for a file that is too large to be one."""
 
     @staticmethod
-    def of(dag: str, options: Sequence[object]) -> Command:
+    def of(dag: str, options: Sequence[object]) -> CommandLine:
         """The command for a DAG, or for a model in its place, with these options."""
         variables = {name: value for name, value in os.environ.items() if name.startswith("AUTOOPT_")}
         digest = digest_json([FORMAT, dag, repr(options), os.getcwd(), variables])
         is_model = dag.endswith((".onnx", ".ort"))  # its external data may have any size
         may_be_dag = not is_model and os.path.isfile(dag) and os.path.getsize(dag) <= MAX_DAG_BYTES
-        return Command(digest, content_digest(dag) if may_be_dag else "")
+        return CommandLine(digest, content_digest(dag) if may_be_dag else "")
 
 
 @dataclass(frozen=True)
-class Answer:
+class StoredAnswer:
     """The result of a command, and what it follows from."""
 
     identity: str
@@ -70,11 +70,11 @@ class Answer:
     """The document that the command prints."""
 
 
-def look_up_answer(home: Path, command: Command) -> Mapping[str, object] | None:
+def look_up_answer(home: Path, command: CommandLine) -> Mapping[str, object] | None:
     """The result of the same command; None if there is none that still holds."""
     folder = _folder(home, command)
     try:
-        answer = from_json(Answer, read_object(folder / ANSWER_FILE))
+        answer = from_json(StoredAnswer, read_object(folder / ANSWER_FILE))
     except JsonTypeError:
         return None
     stored = finished_search(home, answer.identity)
@@ -88,7 +88,7 @@ def look_up_answer(home: Path, command: Command) -> Mapping[str, object] | None:
     return answer.result
 
 
-def store_answer(home: Path, command: Command, answer: Answer) -> None:
+def store_answer(home: Path, command: CommandLine, answer: StoredAnswer) -> None:
     """Store the answer of a command. A disk that is full or read-only only costs the look-up."""
     folder = _folder(home, command)
     with suppress(OSError):
@@ -97,7 +97,7 @@ def store_answer(home: Path, command: Command, answer: Answer) -> None:
             file.write_text(json.dumps(to_json(answer)), encoding="utf-8")
 
 
-def _folder(home: Path, command: Command) -> Path:
+def _folder(home: Path, command: CommandLine) -> Path:
     return home / READINGS / command.digest
 
 

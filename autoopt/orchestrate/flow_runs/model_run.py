@@ -20,7 +20,7 @@ from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.artifacts import show_result
 from autoopt.orchestrate.flow_runs.chain_executor import search_deployed
 from autoopt.orchestrate.flow_runs.naming import artifact_key, final_state, session_run_name, tags_of
-from autoopt.orchestrate.flow_runs.progress import Progress, TrialProgress
+from autoopt.orchestrate.flow_runs.progress import ProgressArtifact, TrialProgress
 from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result, run_logger
 from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
@@ -63,7 +63,7 @@ def search_and_show(session: Session) -> RunResult:
     budget = session.search_config.trials or session.ctx.problem.plan.point_count
     _add_tags(tags_of(session))
     name = session_run_name(session)
-    progress = Progress(artifact_key("progress", name), f"Trials of run {session.ctx.run}")
+    progress = ProgressArtifact(artifact_key("progress", name), f"Trials of run {session.ctx.run}")
     progress.show(0.0)
     session.observe_with(ObserverGroup(session.ctx.attempt.observer, TrialProgress(progress, budget)))
     result = search_deployed(session)

@@ -28,7 +28,7 @@ UPDATE_SECONDS = 2.0
 Row: TypeAlias = dict[str, object]
 
 
-class Progress:
+class ProgressArtifact:
     """The share of finished work as an artifact of the current flow run."""
 
     def __init__(self, key: str, description: str) -> None:
@@ -51,7 +51,7 @@ class Progress:
 class TrialProgress(Observer):
     """Shows the share of a run's trials that have ended."""
 
-    def __init__(self, progress: Progress, budget: int) -> None:
+    def __init__(self, progress: ProgressArtifact, budget: int) -> None:
         self._progress = progress
         self._budget = budget
         self._trials = 0
@@ -67,14 +67,16 @@ class SweepProgress(Observer):
     def __init__(self, zoo: str) -> None:
         self._zoo = zoo
         self._rows: dict[str, Row] = {}
-        self._progress = Progress("", "")
+        self._progress = ProgressArtifact("", "")
         self._table: UUID | None = None
         self._updated = 0.0
         self._finished: set[str] = set()
 
     def on_sweep_start(self, models: Sequence[str]) -> None:
         self._rows = {name: {"model": name, "state": "waiting"} for name in models}
-        self._progress = Progress(artifact_key("progress", self._zoo), f"{plural(len(models), 'model')} of the sweep")
+        self._progress = ProgressArtifact(
+            artifact_key("progress", self._zoo), f"{plural(len(models), 'model')} of the sweep"
+        )
         self._update()
 
     def on_model_start(self, name: str) -> None:

@@ -27,7 +27,7 @@ SQLITE_NOTE = "Prefect's database: SQLite ({reason}); use PostgreSQL for more th
 
 
 @dataclass(frozen=True)
-class Database:
+class ServerDatabase:
     """The database of a Prefect server."""
 
     description: str
@@ -43,7 +43,7 @@ class Database:
         return not self.url or self.url.startswith("sqlite")
 
 
-def choose_database(home: Path, choice: str | None) -> Database:
+def choose_database(home: Path, choice: str | None) -> ServerDatabase:
     """Choose Prefect's database.
 
     Args:
@@ -61,9 +61,9 @@ def choose_database(home: Path, choice: str | None) -> Database:
             if url:
                 return _named(url, variable, f" (from {variable})")
         if _sqlite_file(home).exists():
-            return Database(SQLITE_NOTE.format(reason="as before; --database postgresql begins an empty one"))
+            return ServerDatabase(SQLITE_NOTE.format(reason="as before; --database postgresql begins an empty one"))
     elif choice == SQLITE:
-        return Database(SQLITE_NOTE.format(reason="as chosen"))
+        return ServerDatabase(SQLITE_NOTE.format(reason="as chosen"))
     elif choice != POSTGRESQL:
         return _named(choice, "--database")
     try:
@@ -71,15 +71,15 @@ def choose_database(home: Path, choice: str | None) -> Database:
     except PostgresUnavailable as error:
         if choice == POSTGRESQL:
             raise SystemFailure(str(error), where="--database", remedy=error.remedy) from None
-        return Database(f"{SQLITE_NOTE.format(reason=str(error))}; {error.remedy}")
+        return ServerDatabase(f"{SQLITE_NOTE.format(reason=str(error))}; {error.remedy}")
     description = f"Prefect's database: PostgreSQL {postgres.version}, started for it, data in {postgres.folder}"
-    return Database(description, postgres.url, postgres)
+    return ServerDatabase(description, postgres.url, postgres)
 
 
-def _named(url: str, where: str, origin: str = "") -> Database:
+def _named(url: str, where: str, origin: str = "") -> ServerDatabase:
     """The database at a URL, which `where` states."""
     shown = f"{without_password(url)}{origin}"
-    database = Database(f"Prefect's database: {shown}", _with_driver(url, where))
+    database = ServerDatabase(f"Prefect's database: {shown}", _with_driver(url, where))
     if database.is_sqlite:
         return replace(database, description=SQLITE_NOTE.format(reason=shown))
     if _encoding(database.url) == "SQL_ASCII":

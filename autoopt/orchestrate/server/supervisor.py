@@ -41,7 +41,7 @@ from autoopt.orchestrate.server.connection import (
     without_userinfo,
     write_note,
 )
-from autoopt.orchestrate.server.database import CONNECTION_URL, FORMER_CONNECTION_URL, Database, choose_database
+from autoopt.orchestrate.server.database import CONNECTION_URL, FORMER_CONNECTION_URL, ServerDatabase, choose_database
 from autoopt.orchestrate.server.postgres import LocalPostgres
 from autoopt.orchestrate.server.process_reaper import ProcessReaper, end_groups
 
@@ -200,7 +200,7 @@ class Supervisor:
                 raise SystemFailure("PostgreSQL does not start", where=str(self.log(DATABASE_NAME)))
             time.sleep(0.1)
 
-    def _start_server(self, database: Database) -> None:
+    def _start_server(self, database: ServerDatabase) -> None:
         os.environ["PREFECT_API_URL"] = self.api
         pages = self.api.removesuffix("/api")
         os.environ.setdefault("PREFECT_SERVER_UI_API_URL", self.api)

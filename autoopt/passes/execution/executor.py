@@ -27,7 +27,7 @@ from autoopt.passes.base.lifecycle import LifecycleResult, describe_error, outco
 from autoopt.passes.execution.current_model import CurrentModel
 from autoopt.passes.execution.memory_need import refuse_too_large
 from autoopt.passes.execution.user_code import UserCode
-from autoopt.passes.request import Attempt, PassStep, StepReply
+from autoopt.passes.request import FailedAttempt, PassStep, StepReply
 from autoopt.passes.verification.checker import verify
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import allow_constants, strip_notes
@@ -54,7 +54,7 @@ class _PassRun:
     context: PassContext
     result: LifecycleResult
     params: JsonObject
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[FailedAttempt, ...]
 
 
 @dataclass
@@ -120,7 +120,7 @@ class PassExecutor:
             self._run_and_accept(info, config, folder)
 
     def _run_and_accept(self, info: PassInfo, config: JsonObject, folder: Path) -> None:
-        attempts: tuple[Attempt, ...] = ()
+        attempts: tuple[FailedAttempt, ...] = ()
         while True:
             run = self._run_with_retries(info, config, attempts)
             self._update_reply(
@@ -135,7 +135,7 @@ class PassExecutor:
             if retry is None:
                 return
             shutil.rmtree(folder, ignore_errors=True)
-            attempts = (*run.attempts, Attempt(run.params, retry.reason))
+            attempts = (*run.attempts, FailedAttempt(run.params, retry.reason))
             config = full_config(info, {**run.params, **retry.params})
 
     def _update_reply(self, **changes: object) -> None:
@@ -176,7 +176,7 @@ class PassExecutor:
             self.reports.update(run.context.reports)
 
     def _run_with_retries(
-        self, info: PassInfo, params: JsonObject, earlier_attempts: Sequence[Attempt] = ()
+        self, info: PassInfo, params: JsonObject, earlier_attempts: Sequence[FailedAttempt] = ()
     ) -> _PassRun:
         """Run a pass, again with other parameters each time it asks for them."""
         attempts = list(earlier_attempts)
@@ -200,7 +200,7 @@ class PassExecutor:
                 result = run_lifecycle(pass_, model)
             if result.retry is None:
                 return _PassRun(pass_, context, result, params, tuple(attempts))
-            attempts.append(Attempt(params, result.retry.reason))
+            attempts.append(FailedAttempt(params, result.retry.reason))
             params = full_config(info, {**params, **result.retry.params})
             failure = ""
             if any(params == attempt.params for attempt in attempts):

@@ -23,7 +23,7 @@ RUNTIME_OPS: Final = ("LayerNormalization", "SimplifiedLayerNormalization")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """The result of all checks on a new model."""
 
     problem: str
@@ -71,7 +71,7 @@ def _complaint_besides_runtime_ops(path: Path) -> str:
 
 def verify(
     before: Reference, after: Path, model: ModelProto | None, pass_: Pass, off_cpu: bool = False
-) -> tuple[Verdict, Reference]:
+) -> tuple[CheckResult, Reference]:
     """Check the new model of a pass; the arguments and the reference that it returns are those of `compare`.
 
     A complaint of the checker counts only if the input model does not give one too.
@@ -81,10 +81,10 @@ def verify(
     if defect:
         details["checker"] = defect
         if pass_.makes_model or not find_defect(before.path):
-            return Verdict(f"the checker rejects the new model: {defect}", details), before
+            return CheckResult(f"the checker rejects the new model: {defect}", details), before
     equivalence, reference = compare(before, after, model, pass_, off_cpu)
     details.update(equivalence.to_json())
     problem = ""
     if equivalence.status == "different":
         problem = f"not equivalent to its input: {equivalence.reason}"
-    return Verdict(problem, details), reference
+    return CheckResult(problem, details), reference

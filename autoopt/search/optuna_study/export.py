@@ -46,7 +46,7 @@ class StudyTrial:
 
 
 @dataclass(frozen=True)
-class Study:
+class ExportedStudy:
     """A study to write; `objectives` are names with directions."""
 
     name: str
@@ -55,7 +55,7 @@ class Study:
     attributes: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
-def write_studies(file: Path, studies: Sequence[Study]) -> None:
+def write_studies(file: Path, studies: Sequence[ExportedStudy]) -> None:
     """Write studies into an SQLite file; studies of the same names are replaced, others stay.
 
     Raises:
@@ -89,7 +89,7 @@ def _quiet() -> Iterator[None]:
         optuna.logging.set_verbosity(level)
 
 
-def _write(storage: optuna.storages.RDBStorage, content: Study) -> None:
+def _write(storage: optuna.storages.RDBStorage, content: ExportedStudy) -> None:
     directions = [direction for _, direction in content.objectives]
     study = optuna.create_study(study_name=content.name, storage=storage, directions=directions)
     study.set_metric_names([name for name, _ in content.objectives])

@@ -68,5 +68,5 @@ CreateSampler: TypeAlias = Callable[[SamplerInputs], Sampler]
 
 
 def exhausted(points: int) -> Stop:
-    """Stop because all of so many points were asked."""
+    """Stop because all points were asked."""
     return Stop("the only point tried" if points == 1 else f"all {points} points tried")

@@ -17,7 +17,7 @@ from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
 from autoopt.search.surrogates.scalarization import Single, improvement_below, may_stop, single_losses
 from autoopt.search.surrogates.slack import scaled_violations
-from autoopt.search.surrogates.stopping import Outlook, Progress, reason_to_stop
+from autoopt.search.surrogates.stopping import Outlook, SearchState, reason_to_stop
 from autoopt.search.trial import UNASKED, Proposal, Trial
 from autoopt.space import Point
 
@@ -89,7 +89,7 @@ class SurrogateSampler:
         if self._promises_too_little(expected, single, trials):
             return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
         if self._stops_early and len(history.objectives) == 1:
-            progress = Progress.of(trials, single)
+            progress = SearchState.of(trials, single)
             if progress.may_stop(len(self._initial), len(pool.points)):
                 gains = possible_gains(observations, pool.rows, seed=len(trials))
                 outlook = Outlook.of(gains.drawn.tolist(), gains.noise, single.unit)

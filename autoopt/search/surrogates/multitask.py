@@ -54,7 +54,7 @@ LABELS: Final = Scales(of_pass=0.35)
 
 
 @dataclass(frozen=True)
-class Observation:
+class TriedConfiguration:
     """A configuration that was tried on a model."""
 
     features: tuple[float, ...]
@@ -102,7 +102,7 @@ class Expectation:
 class MultitaskProcess:
     """Expects log ratios and P(feasible) of configurations on a model from observations of others."""
 
-    def __init__(self, observations: Sequence[Observation]) -> None:
+    def __init__(self, observations: Sequence[TriedConfiguration]) -> None:
         self._observations = observations
         values: dict[tuple[str, str], set[str]] = {}
         for observation in observations:
@@ -132,7 +132,7 @@ class MultitaskProcess:
         self, features: tuple[float, ...], configurations: Sequence[Configuration], scales: Scales
     ) -> tuple[Array, Array]:
         """Means and covariance of the log ratios with `RATIOS` or others, or of the labels with `LABELS`."""
-        known: list[Observation] = []
+        known: list[TriedConfiguration] = []
         values: list[float] = []
         for observation in self._observations:
             if scales is LABELS:

@@ -57,7 +57,7 @@ class Outlook:
 
 
 @dataclass(frozen=True)
-class Progress:
+class SearchState:
     """The progress of a search."""
 
     candidates: int
@@ -70,7 +70,7 @@ class Progress:
     """The median time of the trials whose time is known; 0 without any."""
 
     @staticmethod
-    def of(asked: Sequence[Trial], single: Single) -> Progress:
+    def of(asked: Sequence[Trial], single: Single) -> SearchState:
         """Sum up trials in the order asked, to which the first losses of `single` belong."""
         artifacts: set[str] = set()
         seconds: list[float] = []
@@ -88,7 +88,7 @@ class Progress:
                 if loss < best + math.log(1 - LITTLE) * single.unit:
                     without_gain = 0
                 best = loss
-        return Progress(candidates, without_gain, math.isfinite(best), median(seconds) if seconds else 0.0)
+        return SearchState(candidates, without_gain, math.isfinite(best), median(seconds) if seconds else 0.0)
 
     def may_stop(self, initial: int, left: int) -> bool:
         """Tell if enough was tried in a search that begins with `initial` points and has `left` points to try."""
@@ -97,7 +97,7 @@ class Progress:
         return self.succeeded and self.candidates >= max(enough, initial)
 
 
-def reason_to_stop(outlook: Outlook, progress: Progress, min_rate: float) -> str:
+def reason_to_stop(outlook: Outlook, progress: SearchState, min_rate: float) -> str:
     """Say why a search should stop; empty if it should not.
 
     An expected gain that is lost in the noise of measurements is no reason to search on.

@@ -14,7 +14,7 @@ from autoopt.store.sql.store import SqlStore, require_sql
 
 
 @dataclass(frozen=True)
-class Problem:
+class ArtifactProblem:
     """An artifact that is missing or damaged."""
 
     digest: str
@@ -29,7 +29,7 @@ class Verification:
     """The findings of a verification."""
 
     checked: int
-    problems: tuple[Problem, ...]
+    problems: tuple[ArtifactProblem, ...]
     orphans: tuple[str, ...]
     """Artifact folders without a row, and leftovers of killed writers: harmless, garbage collection removes them."""
 
@@ -56,7 +56,7 @@ def verify(store: Store, repair: Restorer | None = None) -> Verification:
     for record in present:
         if not _is_whole(sql, record):
             kind: Literal["missing", "damaged"] = "damaged" if sql.files.exists(record.digest) else "missing"
-            problems.append(Problem(record.digest, kind))
+            problems.append(ArtifactProblem(record.digest, kind))
     if repair is not None:
         # The nearest to the source first: the others are made from them.
         problems.sort(key=lambda problem: len(sql.lineage.trace(problem.digest).steps))
@@ -82,7 +82,7 @@ def _is_whole(store: SqlStore, record: ArtifactRecord) -> bool:
     return True
 
 
-def _repaired(store: SqlStore, problem: Problem, repair: Restorer) -> Problem:
+def _repaired(store: SqlStore, problem: ArtifactProblem, repair: Restorer) -> ArtifactProblem:
     try:
         if store.files.heal(problem.digest):
             return replace(problem, repaired=True)

@@ -12,7 +12,7 @@ from typing import Final
 from autoopt.engine.sweeps.bisection.environments import Environments
 from autoopt.engine.sweeps.bisection.factors import changes_between
 from autoopt.engine.sweeps.bisection.timing import Stopwatch
-from autoopt.engine.sweeps.bisection.variants import Budget, Night, NotMade, VariantModel, Variants
+from autoopt.engine.sweeps.bisection.variants import Budget, NightModel, NotMade, VariantModel, Variants
 from autoopt.engine.sweeps.releases import release_histories
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
@@ -52,7 +52,7 @@ def bisect(store: Store, sweep: str, model: str, budget: Budget) -> Bisection:
 def bisect_entry(store: Store, sweep: str, entry: SweepEntry, earlier: EarlierEntry, budget: Budget) -> Bisection:
     """Bisect the entry of a model against an earlier one; errors as of `bisect`."""
     began = time.monotonic()
-    before, after = Night.of(store, earlier.sweep, earlier.entry), Night.of(store, sweep, entry)
+    before, after = NightModel.of(store, earlier.sweep, earlier.entry), NightModel.of(store, sweep, entry)
     with working_folder(store.home / STORE_WORK) as scratch:
         variants = Variants(
             store=store,
@@ -116,7 +116,7 @@ def _reference(store: Store, zoo: str, entry: SweepEntry) -> EarlierEntry:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BisectionOutcome:
     """The outcome of a search; see `Bisection`."""
 
     variants: tuple[Variant, ...]
@@ -140,7 +140,7 @@ class CauseSearch:
     _measured: dict[frozenset[str], Variant] = field(default_factory=dict)
     _busy: bool = False
 
-    def run(self, until: float) -> Outcome:
+    def run(self, until: float) -> BisectionOutcome:
         """Measure the later night and each factor alone, then pairs if no factor explains it.
 
         `until` is the end of the budget on `time.monotonic`.
@@ -159,9 +159,9 @@ class CauseSearch:
                 tried += pairs
         variants = tuple(self._measured[changed] for changed in dict.fromkeys(tried))
         if not cause:
-            return Outcome(variants, busy=self._busy)
+            return BisectionOutcome(variants, busy=self._busy)
         operators = self.timer.profiles(self.models.model(frozenset()), self.models.model(every))
-        return Outcome(variants, tuple(name for name in names if name in cause), operators, self._busy)
+        return BisectionOutcome(variants, tuple(name for name in names if name in cause), operators, self._busy)
 
     def _is_changed(self, every: frozenset[str]) -> bool:
         total = self._measured[every].ratio

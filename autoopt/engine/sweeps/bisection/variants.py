@@ -61,7 +61,7 @@ class NotMade(AutooptError):
 
 
 @dataclass(frozen=True)
-class Night:
+class NightModel:
     """The best model of one night."""
 
     sweep: str
@@ -70,7 +70,7 @@ class Night:
     run: RunRecord
 
     @staticmethod
-    def of(store: Store, sweep: str, entry: SweepEntry) -> Night:
+    def of(store: Store, sweep: str, entry: SweepEntry) -> NightModel:
         """Read the run behind an entry.
 
         Raises:
@@ -86,7 +86,7 @@ class Night:
             raise InputError(f"{entry.name} was measured on another host than this machine", where="MODEL")
         run = store.runs.get(entry.run)
         refuse_imported(run)
-        return Night(sweep, entry, run)
+        return NightModel(sweep, entry, run)
 
     @property
     def candidate(self) -> Candidate:
@@ -113,8 +113,8 @@ class Variants:
     """Makes the model of each combination of factors; each at most once."""
 
     store: Store
-    before: Night
-    after: Night
+    before: NightModel
+    after: NightModel
     changes: Changes
     scratch: Path
     environments: Environments
@@ -156,7 +156,7 @@ class Variants:
         """
         return self._in_runtime(self._file(changed), changed)
 
-    def source(self, night: Night) -> VariantModel:
+    def source(self, night: NightModel) -> VariantModel:
         """The source of a night, in the runtime of that night."""
         changed: frozenset[str] = frozenset()
         if night is self.after:

@@ -17,7 +17,7 @@ def export_optuna(store: Store, record: RunRecord, file: Path) -> list[str]:
     Raises:
         InputError: the run has no trial yet, or the file cannot be written.
     """
-    from autoopt.search.optuna_study.export import Study, StudyTrial, write_studies
+    from autoopt.search.optuna_study.export import ExportedStudy, StudyTrial, write_studies
 
     studies = []
     for part in parts_of(store, record):
@@ -38,7 +38,7 @@ def export_optuna(store: Store, record: RunRecord, file: Path) -> list[str]:
         if part.result.best is not None:
             attributes["best"] = part.result.best.chain
         name = f"{part.name}-{part.record.id}"
-        studies.append(Study(name, tuple(columns.items()), tuple(trials), attributes))
+        studies.append(ExportedStudy(name, tuple(columns.items()), tuple(trials), attributes))
     write_studies(file, studies)
     return [study.name for study in studies]
 
