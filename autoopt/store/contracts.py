@@ -304,7 +304,7 @@ class EventStore(ABC):
 
     @abstractmethod
     def add(self, record: EventRecord, once: str = "") -> bool:
-        """Add an event; the store sets its time.
+        """Add an event; the store sets its time, and stores the subject as one line.
 
         No two events have the same text `once`, unless it is empty.
 
