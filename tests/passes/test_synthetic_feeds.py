@@ -57,6 +57,11 @@ def test_dimensions_are_tried_until_the_model_runs(tmp_path: Path) -> None:
     assert reference.feeds["x"].shape == (1, 1, 64, 64)
 
 
+def test_images_have_the_channels_of_the_convolution_that_reads_them() -> None:
+    model = made("g (float[N, C, H, W] x) => (float[N, P, Q, R] y) { y = Conv (x, w) }", w=normal(4, 3, 3, 3))
+    assert {feed["x"].shape[1] for feed in synthetic_feeds(model)} == {3}
+
+
 def test_feeds_are_cast_to_another_signature() -> None:
     model = made("g (int32[2] x) => (int32[2] y) { y = Identity (x) }")
     cast = cast_feeds({"x": np.array([1, 2], np.int64)}, model)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from autoopt.data.fit import Dimension, InputSpec
+from autoopt.data.sources.weight_sizes import sides_by_positions
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -54,6 +55,7 @@ def image_axes(shape: Sequence[Dimension] | None) -> tuple[int, int] | None:
 def open_sizes(model: ModelProto, inputs: Sequence[InputSpec]) -> dict[str, OpenSizes]:
     """Size the open dimensions of inputs, by the input's name; inputs that no rule knows are left out."""
     sizes_of = {}
+    by_positions = sides_by_positions(model.graph)
     for spec in inputs:
         axes = image_axes(spec.shape)
         if axes is None or spec.shape is None:
@@ -61,7 +63,10 @@ def open_sizes(model: ModelProto, inputs: Sequence[InputSpec]) -> dict[str, Open
         sides = [spec.shape[axis] for axis in axes]
         if all(isinstance(side, int) for side in sides):
             continue
-        sizes, reason = _image_size(model, sides)
+        if spec.name in by_positions:
+            sizes, reason = (by_positions[spec.name],) * 2, "its table of positions"
+        else:
+            sizes, reason = _image_size(model, sides)
         by_axis = {axis: size for axis, size in zip(axes, sizes, strict=True) if not isinstance(spec.shape[axis], int)}
         sizes_of[spec.name] = OpenSizes(by_axis, reason)
     return sizes_of

@@ -47,7 +47,7 @@ HARMONICS: Final = 12
 LONGEST_VOICE: Final = 317_011
 """Samples; no multiple of usual sizes, so that items differ."""
 
-_SOUND: Final = re.compile(r"audio|wave|wav$|speech|sound|pcm|signal")
+_SOUND: Final = re.compile(r"audio|wave|wav$|speech|sound|pcm|signal|^input_values$")
 _SPECTRUM: Final = re.compile(r"audio|feat|fbank|mel|spec|speech|signal")
 _FRAMES: Final = re.compile(r"frame|time")
 _PIECES: Final = re.compile(r"seq|len|frame|time")

@@ -13,6 +13,7 @@ from autoopt.data.decoder import Decoder, decoder_with
 from autoopt.data.fit import InputSpec, fit, specs_of
 from autoopt.data.sources.open_sizes import OpenSizes, image_axes, open_sizes
 from autoopt.data.sources.signals import carry_states, lengths_of, signal_items, signal_sizes
+from autoopt.data.sources.weight_sizes import with_channels
 from autoopt.errors import InputError, one_line
 from autoopt.model.session import make_session
 from autoopt.model.tables import constant_shapes, one_hot_lengths, table_lengths
@@ -310,7 +311,8 @@ def read_inputs(model: str) -> ModelInputs:
         return ModelInputs(specs_of(make_session(model)))
     proto = onnx.load(model, load_external_data=False)
     constants = constant_shapes(proto.graph)
-    specs = tuple(input_spec(value) for value in proto.graph.input if value.name not in constants)
+    values = [value for value in proto.graph.input if value.name not in constants]
+    specs = with_channels(proto.graph, list(map(input_spec, values)))
     tables = {**one_hot_lengths(proto.graph), **table_lengths(proto.graph)}
     return ModelInputs(specs, tables, {**open_sizes(proto, specs), **signal_sizes(specs, tables)})
 

@@ -11,7 +11,7 @@ from autoopt.model.tables import origins, table_lengths
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
     from autoopt.data.fit import InputSpec
 
@@ -39,21 +39,22 @@ def synthetic_feeds(
 
     Floats are drawn from a normal distribution. Integers stay below the number of rows of the table that they index,
     otherwise they are 0 or 1. Texts are words. Sounds are long enough for their spectrum. Mask and positions of a
-    decoder fit its tokens and its cache, lengths the inputs that they belong to. Dimensions have the sizes that
-    `narrower`, another version of the model, fixes.
+    decoder fit its tokens and its cache, lengths the inputs that they belong to. Images suit the weights. Dimensions
+    have the sizes that `narrower`, another version of the model, fixes.
 
     Raises:
         ValueError: an input is not a tensor, is of an unknown type, or is too large.
     """
     from autoopt.data.sources.signals import lengths_of
     from autoopt.data.sources.synthetic import input_spec
+    from autoopt.data.sources.weight_sizes import with_channels
 
     inputs = caller_inputs(model)
     fixed: dict[str, list[int | str]] = {}
     if narrower is not None:
         fixed = {value.name: _dims(value) for value in caller_inputs(narrower)}
-    specs = list(map(input_spec, inputs))
-    sound_sizes = _sound_sizes(specs)
+    specs = with_channels(model.graph, list(map(input_spec, inputs)))
+    usual_sizes = {**_image_sizes(model.graph, specs), **_sound_sizes(specs)}
     decoder = decoder_of({value.name: _dims(value) for value in inputs})
     limits = _index_limits(model)
     tried: set[tuple[tuple[int, ...], ...]] = set()
@@ -61,7 +62,7 @@ def synthetic_feeds(
         shapes = []
         for value in inputs:
             dims = _narrow(_dims(value), fixed.get(value.name))
-            shapes.append(_shape(dims, first, other, sound_sizes.get(value.name, {})))
+            shapes.append(_shape(dims, first, other, usual_sizes.get(value.name, {})))
         if tuple(shapes) in tried:
             continue
         tried.add(tuple(shapes))
@@ -131,6 +132,20 @@ def _narrow(dims: list[int | str], narrower: list[int | str] | None) -> list[int
         else:
             merged.append(dim)
     return merged
+
+
+def _image_sizes(graph: GraphProto, specs: Sequence[InputSpec]) -> dict[str, dict[int, int]]:
+    """Channels, and sides by the table of positions, of inputs that a convolution reads, by name and axis."""
+    from autoopt.data.sources.weight_sizes import sides_by_positions
+
+    sides = sides_by_positions(graph)
+    sizes: dict[str, dict[int, int]] = {}
+    for spec in specs:
+        by_axis = {axis: size for axis, size in enumerate(spec.shape or ()) if isinstance(size, int)}
+        sizes[spec.name] = by_axis
+        if spec.name in sides:
+            by_axis |= dict.fromkeys((2, 3), sides[spec.name])
+    return sizes
 
 
 def _sound_sizes(specs: Sequence[InputSpec]) -> dict[str, dict[int, int]]:
