@@ -30,6 +30,8 @@ RECORDINGS = "recordings"
 """Name of the folder below the home of a store that holds the recorded inputs of the parts of model sets."""
 READINGS = "readings"
 """Name of the folder below the home of a store that holds what workers read from the user's files."""
+EXPORTED = "exported"
+"""Name of the folder below the home of a store that holds the ONNX models of Hugging Face models."""
 SHARED_FOLDER = "AUTOOPT_SHARED_FOLDER"
 """Variable of a worker: a folder for files that all workers of the same process may read."""
 

@@ -11,12 +11,13 @@ import numpy as np
 import onnxruntime
 import pytest
 from children import HANG_SECONDS
-from interpreters import HERE, ROOT, interpreter
+from interpreters import ROOT, interpreter
 
 pytestmark = [pytest.mark.service, pytest.mark.xdist_group("nncf")]
 PASSES = ["nncf_quantization", "nncf_weight_compression"]
 
 
+HERE = Path(__file__).parent
 MODEL, DATA = ROOT / "dags/digits/model.onnx", ROOT / "dags/digits"
 
 

@@ -14,9 +14,10 @@ import numpy as np
 import onnxruntime
 import pytest
 from children import HANG_SECONDS
-from interpreters import HERE, interpreter
+from interpreters import interpreter
 
 pytestmark = [pytest.mark.service, pytest.mark.xdist_group("torch")]
+HERE = Path(__file__).parent
 SCRIPT = """
 import torch
 
@@ -189,7 +190,13 @@ def test_hqq_keeps_the_pass_contract(python: Path, tmp_path: Path) -> None:
     for seed in ("1", "2"):
         out = tmp_path / f"{seed}.jsonl"
         env = {**os.environ, "PYTHONHASHSEED": seed}
-        subprocess.run([python, HERE / "sweep_torch.py", out], cwd=HERE, env=env, check=True, capture_output=True)
+        subprocess.run(
+            [python, HERE / "sweep_torch.py", out],
+            cwd=HERE,
+            env=env,
+            check=True,
+            capture_output=True,
+        )
         outs.append([json.loads(line) for line in out.read_text().splitlines()])
     assert [r["digest"] for r in outs[0]] == [r["digest"] for r in outs[1]]
     done = [r for r in outs[0] if r["outcome"] == "ok"]

@@ -31,7 +31,14 @@ from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import batches
 from autoopt.store.sql.runs import delete_run
 from autoopt.store.sql.store import SqlStore, require_sql
-from autoopt.working_folder import READINGS, RECORDINGS, STORE_WORK, abandoned_folders, working_folders
+from autoopt.working_folder import (
+    EXPORTED,
+    READINGS,
+    RECORDINGS,
+    STORE_WORK,
+    abandoned_folders,
+    working_folders,
+)
 
 UNTOUCHED_SECONDS: Final = 7 * 86400.0
 """A recording is removed after this time, and a working folder if nobody can tell whether its owner lives."""
@@ -117,9 +124,10 @@ def _old_leftovers(store: SqlStore) -> list[Path]:
     """Files that interrupted work left behind: their owner has ended, or nobody has touched them for a while."""
     work = store.home / STORE_WORK
     abandoned: set[Path] = set()
-    for parent in (work, store.home / "downloads", store.home / "unpacked", Path(tempfile.gettempdir())):
+    sources = [store.home / name for name in ("downloads", "unpacked", EXPORTED)]
+    for parent in (work, *sources, Path(tempfile.gettempdir())):
         abandoned.update(abandoned_folders(parent))
-    cached = [path for name in (RECORDINGS, READINGS) for path in (store.home / name).glob("*")]
+    cached = [path for name in (RECORDINGS, READINGS, EXPORTED) for path in (store.home / name).glob("*")]
     cached.append(store.home / "inspections")  # a cache of earlier versions
     unused = [*store.files.leftovers(), *store.files.copies()]
     for paths, limit in ((unused, GRACE), ([*working_folders(work), *cached], UNTOUCHED_SECONDS)):

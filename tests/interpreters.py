@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[1]
 
 
-def interpreter(folder: Path, library: str) -> Path:
-    """A new one below `folder` with that library, at the version of constraints.txt; everything else is what these
-    tests run with. Skips the test where the package index has none such."""
+def interpreter(folder: Path, library: str, *others: str) -> Path:
+    """A new one below `folder` with these libraries; everything else is what these tests run with.
+
+    The first has the version of constraints.txt. With `others`, which need older libraries, the rest of that file does
+    not count. Skips the test where the package index has none such.
+    """
     venv.create(folder, with_pip=False)
     made, constraints = folder / "bin" / "python", ROOT / "constraints.txt"
     site = next((folder / "lib").glob("python*")) / "site-packages"
@@ -23,8 +25,10 @@ def interpreter(folder: Path, library: str) -> Path:
     (site / "these.pth").write_text("\n".join(here) + "\n")
     version = next(line for line in constraints.read_text().splitlines() if line.startswith(f"{library}=="))
     # Compiling all modules takes longer than installing them, and few are imported.
-    options = ["-q", "--disable-pip-version-check", "--no-compile", "-c", constraints]
-    pip = [made, "-m", "pip", "install", *options, version]
+    options = ["-q", "--disable-pip-version-check", "--no-compile"]
+    if not others:
+        options += ["-c", str(constraints)]
+    pip = [made, "-m", "pip", "install", *options, version, *others]
     done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"no {version} on the package index: {done.stderr[-200:]}")
