@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from autoopt.engine.sweeps.pages import sweep_facts
+from autoopt.engine.sweeps import pages
+from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.metrics import Estimate, Objective
 from autoopt.outcome import Outcome
 from autoopt.report.sweep_comparison import EarlierEntry
@@ -61,3 +63,20 @@ def test_nights_are_in_the_order_of_time_with_this_one_last(store: MemoryStore) 
     nights = sweep_facts(store, sweeps[2], [now], earlier).nights["cnn"]
     assert [night.ratio.value for night in nights] == [0.7, 0.6, 0.5]
     assert sorted(night.time for night in nights) == [night.time for night in nights]
+
+
+def test_the_oldest_pages_of_earlier_sweeps_are_deleted(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "KEPT_PAGES", 2)
+    folder = tmp_path / "out" / "reports"
+    folder.mkdir(parents=True)
+    run = run_of(store, 0.5)
+    others = [f"{number:012x}" for number in range(4)]
+    for age, name in enumerate([*others, run, "notes"]):
+        (folder / f"{name}.html").touch()
+        os.utime(folder / f"{name}.html", (age, age) if name in others else (0, 0))
+    written = write_run_pages(store, [entry("cnn", run, 0.5)], tmp_path / "out")
+    left = {run, "notes", *others[2:]}
+    assert {page.stem for page in folder.iterdir()} == left
+    assert set(written) == left

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import writing
@@ -20,6 +22,9 @@ from autoopt.store.finished import finished_trials
 FOLDER = "reports"
 MOST_PAGES = 100
 """Pages that one sweep adds; each takes 0.4 s of CPU and 80 kB. `autoopt report RUN` writes any other."""
+KEPT_PAGES = 1000
+"""Pages of runs of earlier sweeps that stay: about 80 MB."""
+RUN_ID: Final = re.compile("[0-9a-f]{12}")
 
 
 def sweep_facts(
@@ -61,8 +66,10 @@ def _nights(begun: Callable[[str], float], sweeps: Sequence[tuple[str, SweepEntr
     return nights
 
 
-def write_run_pages(store: Store, entries: Iterable[SweepEntry], out: Path) -> dict[str, str]:
+def write_run_pages(store: Store, entries: Sequence[SweepEntry], out: Path) -> dict[str, str]:
     """Write the pages of runs that have none yet in `out`: at most `MOST_PAGES`, of changed models before others.
+
+    Then delete the oldest pages of earlier sweeps beyond `KEPT_PAGES`.
 
     Returns:
         The path of each page there, relative to `out`, by the run's id.
@@ -80,4 +87,13 @@ def write_run_pages(store: Store, entries: Iterable[SweepEntry], out: Path) -> d
             if record.result is not None:
                 page = run_report(store, record, RunResult.from_json(record.result))
                 write_page(folder / f"{entry.run}.html", page)
+        _prune(folder, {entry.run for entry in entries})
         return {page.stem: f"{FOLDER}/{page.name}" for page in folder.glob("*.html")}
+
+
+def _prune(folder: Path, in_use: Collection[str]) -> None:
+    """Delete the oldest pages of runs that are not in use, so that years of nights do not fill the disk."""
+    others = [page for page in folder.glob("*.html") if page.stem not in in_use and RUN_ID.fullmatch(page.stem)]
+    others.sort(key=lambda page: page.stat().st_mtime)
+    for page in others[:-KEPT_PAGES]:
+        page.unlink()
