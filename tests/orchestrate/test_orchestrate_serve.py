@@ -438,6 +438,14 @@ def test_a_regression_is_told_once_to_slack_teams_a_webhook_and_by_mail(served: 
         assert worse["state"]["message"].startswith("1 of 1 model regressed: wide.\nwide: size of the best model ")
         eventually(lambda: len(bodies) == 3)
         eventually(lambda: mails.kept)
+        served.retry(worse["id"])
+        eventually(lambda: served.get(f"flow_runs/{worse['id']}")["run_count"] == 2)
+        assert served.ended(worse["id"])["state_type"] == "FAILED"
+        another = served.ended(served.start("nightly_sweep/watched"))
+        eventually(lambda: len(bodies) == 6)
+        eventually(lambda: len(mails.kept) == 2)
+    assert all(another["name"] in body for body in bodies[3:]), "the night that failed again sends nothing"
+    del bodies[3:], mails.kept[1:]
     documents = {tuple(document): document for document in map(json.loads, bodies)}
     title = f"{worse['name']} failed"
     text = f"{worse['state']['message']}\n{served.url}/runs/flow-run/{worse['id']}"

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -20,6 +21,8 @@ FAILED, LOST = "autoopt: tell that {} failed", "autoopt: tell that {} does not c
 """Names of the automations of a deployment."""
 LOST_SECONDS = 300
 """A night that has crashed and does not run again within this time does not continue by itself."""
+SAME_NIGHT_HOURS = 12
+"""A flow run that fails again within this time sends no further message, such as a night that two processes end."""
 TITLE, BOTH, BOLD_TITLE_AND_TEXT, PARAGRAPHS = "@title", "@both", "@bold", "@paragraphs"
 """Places in the JSON of a webhook."""
 CARD_SCHEMA: Final = "http://adaptivecards.io/schemas/adaptive-card.json"
@@ -68,6 +71,7 @@ def _failed(runs: dict[str, str]) -> EventTrigger:
         for_each={"prefect.resource.id"},
         posture=Posture.Reactive,
         threshold=1,
+        within=timedelta(hours=SAME_NIGHT_HOURS),
     )
 
 
