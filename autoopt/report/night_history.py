@@ -34,7 +34,7 @@ class StoredNight:
     result: SweepResult
 
 
-_Dated: TypeAlias = tuple[StoredNight, SweepEntry]
+Dated: TypeAlias = tuple[StoredNight, SweepEntry]
 """A model's entry, and the night that it is of."""
 
 
@@ -186,14 +186,20 @@ def history_of(
     """
     if only is not None:
         stored = only.nights(stored)
-    entries: dict[str, list[_Dated]] = {}
-    for night in stored:
-        for entry in night.result.models:
-            entries.setdefault(entry.name, []).append((night, entry))
+    entries = entries_by_model(stored)
     histories = [_model_history(name, dated, releases.get(name, ())) for name, dated in entries.items()]
     if only is not None and only.worse:
         histories = [past for past in histories if past.is_worse]
     return History(zoo, tuple(map(_night, stored)), tuple(histories))
+
+
+def entries_by_model(stored: Sequence[StoredNight]) -> dict[str, list[Dated]]:
+    """The entries of each model in the order of the nights, by its name."""
+    entries: dict[str, list[Dated]] = {}
+    for night in stored:
+        for entry in night.result.models:
+            entries.setdefault(entry.name, []).append((night, entry))
+    return entries
 
 
 def _night(stored: StoredNight) -> Night:
@@ -231,7 +237,7 @@ def _gain(entries: Sequence[SweepEntry]) -> float | None:
     return geometric_mean(factors)
 
 
-def _model_history(name: str, entries: Sequence[_Dated], releases: Sequence[ReleaseMark]) -> ModelHistory:
+def _model_history(name: str, entries: Sequence[Dated], releases: Sequence[ReleaseMark]) -> ModelHistory:
     """The history of a model from its entries, oldest first."""
     metric, goal, quality = _metrics([entry for _, entry in entries])
     nights = [_model_night(night, entry, metric, quality) for night, entry in entries]

@@ -16,6 +16,8 @@ from autoopt.results.sweep import MISSING, OK
 DRIFT: Final = 0.25
 """Relative deviation of the source's own latency from earlier nights that counts as a change. It is large because a
 machine has good and bad nights, and only ratios are paired."""
+SAME: Final = "same"
+"""Verdict on a model without a change."""
 NIGHTS: Final = 7
 """Number of earlier nights that define the usual range."""
 
@@ -45,7 +47,7 @@ def _compare(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryCompari
     last = earlier[0].entry
     works, worked = entry.status == OK, last.status == OK
     changes: list[MetricChange] = []
-    verdict = "same"
+    verdict = SAME
     if works and worked:
         changes = _changes(entry, earlier)
         verdict = _verdict(changes, _objectives(entry))
@@ -53,7 +55,7 @@ def _compare(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryCompari
         verdict = "works again"
     elif worked:
         verdict = "fails"
-    if verdict == "same":
+    if verdict == SAME:
         return EntryComparison(verdict)
     # The release of a run that no sweep made has no environment.
     causes = differences(last.environment, entry.environment) if last.environment else []
@@ -169,4 +171,4 @@ def _verdict(changes: Sequence[MetricChange], objectives: Sequence[str]) -> str:
     for verdict in ("worse", "better"):
         if verdict in verdicts:
             return verdict
-    return "same"
+    return SAME

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.engine.sweeps.zoo import items
 from autoopt.engine.work.attempt import Attempt
 from autoopt.errors import EXIT_INTERRUPTED, ConfigError, InputError
+from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
 from autoopt.observer import CallbackObserver
@@ -31,7 +33,7 @@ from autoopt.report.sweep_comparison import differences
 from autoopt.results import MeasurementSummary, SweepResult
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
-from autoopt.store import open_store
+from autoopt.store import SweepRecord, open_store
 from autoopt.store.maintenance.stats import stats
 
 DAG = """\
@@ -434,3 +436,30 @@ def test_a_sweep_reaches_hosts_behind_work_pools(
     settings.cache_clear()
     entry = models(json.loads(capfd.readouterr().out))["mlp"]
     assert "work pool far needs a permanent Prefect server" in entry["reason"]
+
+
+def test_a_lasting_change_fails_the_night_that_proves_it_and_no_other(folder: Path) -> None:
+    goal = "passes: [dynamic_quantization]\nchains: [[dynamic_quantization]]\nobjectives: [{metric: size}]\n"
+    (folder / "dag.yaml").write_text(f"name: small\n{goal}constraints: []\n")
+    (folder / "zoo.yaml").write_text("name: nightly\ndag: dag.yaml\nmodels: [mlp]\n")
+    tonight = SweepResult.from_json(sweep(folder, nightly=True))
+    smaller = [with_size(tonight, 0.9)] * 12
+    with open_store(None, folder / "home") as store:
+        for night in [*smaller, tonight, tonight]:
+            record = store.sweeps.create(SweepRecord(id="", name="nightly", settings={"only": None}))
+            store.sweeps.finish(record.id, "finished", replace(night, sweep=record.id).to_json())
+    proof = sweep(folder, nightly=True)
+    compared = models(proof)["mlp"]["compared"]
+    assert (proof["regressions"], compared["verdict"]) == (["mlp"], "worse")
+    assert compared["changes"][0]["what"].startswith("best model, for good 11 % larger since ")
+    assert sweep(folder, nightly=True)["regressions"] == []
+
+
+def with_size(result: SweepResult, factor: float) -> SweepResult:
+    """The sweep with another size of its only model's best model."""
+    [entry] = result.models
+    assert entry.result is not None
+    assert entry.best is not None
+    ratios = {**entry.best.ratios, "size": Estimate.exact(factor * entry.best.ratios["size"].value)}
+    best = replace(entry.best, ratios=ratios)
+    return replace(result, models=(replace(entry, result=replace(entry.result, best=best)),))

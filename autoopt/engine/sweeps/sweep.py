@@ -16,6 +16,7 @@ from pathlib import Path
 from autoopt.engine.run.session import search_inline
 from autoopt.engine.sweeps.entry import EntryRunner
 from autoopt.engine.sweeps.history import SweepHistory
+from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights
 from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
@@ -24,6 +25,8 @@ from autoopt.errors import AutooptError, SystemFailure, writing
 from autoopt.report.bisection import sentence
 from autoopt.report.figures import kind
 from autoopt.report.html import write_page
+from autoopt.report.lasting import lasting_regression
+from autoopt.report.night_history import entries_by_model
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry, differences
 from autoopt.report.sweep_page import SweepFacts, sweep_html
 from autoopt.results import SweepEntry, SweepResult
@@ -117,6 +120,8 @@ class Sweep:
                     entries.append(entry)
                     observer.on_model_end(entry)
             entries = self._without_disturbed(entries, models, dags, earlier)
+            if self._request.nightly:
+                entries = self._with_lasting_changes(entries)
             for entry in missing:
                 entries.append(replace(entry, compared=compare_entry(entry, earlier[entry.name])))
                 observer.on_note(f"{entry.name}: {entry.reason}")
@@ -129,7 +134,7 @@ class Sweep:
                     self._write_pages(result, earlier)
             raise
         if self._request.bisect_minutes:
-            entries = [self._with_cause(entry, earlier[entry.name]) for entry in entries]
+            entries = [self._with_cause(entry) for entry in entries]
         result = self._finish("finished", entries, all_models, newest)
         self._write_pages(result, earlier)
         return result
@@ -168,6 +173,19 @@ class Sweep:
                 repeated[entry.name] = replace(again, seconds=entry.seconds + again.seconds)
                 self._request.observer.on_model_end(repeated[entry.name])
         return [repeated.get(entry.name, entry) for entry in entries]
+
+    def _with_lasting_changes(self, entries: Sequence[SweepEntry]) -> list[SweepEntry]:
+        """Judge models as worse whose history has a lasting change for the worse that no night has told of."""
+        past = entries_by_model(stored_nights(self._store, self._name, DEFAULT_NIGHTS))
+        judged = []
+        for entry in entries:
+            comparison = lasting_regression(past.get(entry.name, ()), entry)
+            if comparison is None:
+                judged.append(entry)
+            else:
+                judged.append(replace(entry, compared=comparison))
+                self._request.observer.on_model_end(judged[-1])
+        return judged
 
     def _finish(
         self,
@@ -211,10 +229,10 @@ class Sweep:
         self._store.events.add(event)
         return entry
 
-    def _with_cause(self, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
+    def _with_cause(self, entry: SweepEntry) -> SweepEntry:
         """Bisect a model that became slower, if the night's budget allows."""
         # Imported here: it imports numpy, and most nights have no regression.
-        from autoopt.engine.sweeps.bisection.bisect import bisect_entry
+        from autoopt.engine.sweeps.bisection.bisect import bisect_entry, reference_of
         from autoopt.engine.sweeps.bisection.variants import Budget
 
         minutes = self._request.bisect_minutes - self._bisected_seconds / 60
@@ -225,7 +243,8 @@ class Sweep:
         budget = Budget(minutes, request.home, request.db_url, request.observer)
         began = time.monotonic()
         try:
-            bisection = bisect_entry(self._store, self._id, entry, earlier[0], budget)
+            earlier = reference_of(self._store, self._name, entry)
+            bisection = bisect_entry(self._store, self._id, entry, earlier, budget)
         except AutooptError as error:
             request.observer.on_note(f"{entry.name}: not bisected: {error}")
             return entry

@@ -42,7 +42,7 @@ def bisect(store: Store, sweep: str, model: str, budget: Budget) -> Bisection:
         raise InputError(f"sweep {record.id} has not finished", where="SWEEP", remedy="name another one")
     result = SweepResult.from_json(record.result)
     entry = _entry_named(result, model)
-    earlier = _reference(store, record.name, entry)
+    earlier = reference_of(store, record.name, entry)
     bisection = bisect_entry(store, record.id, entry, earlier, budget)
     models = [replace(one, bisection=bisection) if one.name == model else one for one in result.models]
     store.sweeps.finish(record.id, record.status, replace(result, models=tuple(models)).to_json())
@@ -99,8 +99,12 @@ def _entry_named(result: SweepResult, model: str) -> SweepEntry:
     raise InputError(f"sweep {result.sweep} has no model {model!r}", where="MODEL", remedy=remedy)
 
 
-def _reference(store: Store, zoo: str, entry: SweepEntry) -> EarlierEntry:
-    """The release or the earlier sweep that the entry was compared with."""
+def reference_of(store: Store, zoo: str, entry: SweepEntry) -> EarlierEntry:
+    """Find the release or the earlier sweep that an entry of this zoo was compared with.
+
+    Raises:
+        InputError: It was compared with none, or that sweep no longer has the model.
+    """
     compared = entry.compared
     if compared.release:
         release = release_histories(store, zoo)[entry.name].promoted[compared.release]
