@@ -98,7 +98,7 @@ def gc(
     if as_json:
         print_json({**vars(collected), "evicted": evicted})
     else:
-        _write(_gc_lines(collected, evicted))
+        _write(_gc_lines(collected, evicted, limit))
 
 
 def parse_size(text: str) -> int:
@@ -120,7 +120,7 @@ def parse_size(text: str) -> int:
     return int(value)
 
 
-def _gc_lines(collected: CollectionResult, evicted: EvictionResult | None) -> list[str]:
+def _gc_lines(collected: CollectionResult, evicted: EvictionResult | None, limit: int | None) -> list[str]:
     from autoopt.report.formatting import bytes_text
 
     delete, evict = "deleted", "evicted"
@@ -136,6 +136,9 @@ def _gc_lines(collected: CollectionResult, evicted: EvictionResult | None) -> li
     if evicted:
         size = f"{bytes_text(evicted.bytes)}; {bytes_text(evicted.left)} left"
         lines.append(f"{evict} {len(evicted.artifacts)} intermediate models: {size}")
+    if evicted and limit is not None and evicted.left > limit:
+        kept = "these are sources and results of runs, or in use"
+        lines.append(f"more than --max-size: {kept}; --keep-runs N deletes runs")
     if collected.dry_run:
         lines.append("nothing was deleted; use --yes to delete")
     return lines

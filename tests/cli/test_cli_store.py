@@ -38,6 +38,12 @@ def test_gc_only_talks_until_told_to(call: Callable[..., Any], filled: dict[str,
     assert json.loads(call("runs", "--json").out) == []
 
 
+def test_gc_says_why_it_stays_above_the_limit(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    reason = "more than --max-size: these are sources and results of runs, or in use"
+    assert reason in call("store", "gc", "--max-size", "0").out
+    assert reason not in call("store", "gc", "--max-size", "1G").out
+
+
 def test_stats_counts(call: Callable[..., Any], filled: dict[str, Any]) -> None:
     found = json.loads(call("store", "stats", "--json").out)
     assert (found["rows"]["trial"], found["pass_runs"]) == (2, {"ok": 2})

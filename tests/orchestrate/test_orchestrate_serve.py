@@ -452,7 +452,7 @@ def test_a_regression_is_told_once_to_slack_teams_a_webhook_and_by_mail(served: 
         another = served.ended(served.start("nightly_sweep/watched"))
         eventually(lambda: told_of(served, another["id"]) == 1)
         assert told_of(served, worse["id"]) == 1, "a night that fails again sends nothing"
-    bodies[:] = [body for body in bodies if worse["name"] in body]
+    bodies[:] = [body for body in bodies if worse["id"] in body]
     del mails.kept[1:]
     documents = {tuple(document): document for document in map(json.loads, bodies)}
     title = f"{worse['name']} failed"
