@@ -14,6 +14,7 @@ from autoopt.model.io import external_locations, external_tensors
 from autoopt.model.plain_forms import PLAIN_FORMS
 from autoopt.model.split_model import came_with_external_data, is_split, sizes_of
 from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
+from autoopt.model.tensors import names_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
@@ -108,7 +109,7 @@ def _computed_weights(node: NodeProto) -> int:
 
 def _inputs(model: ModelProto) -> tuple[ValueSpec, ...]:
     """The inputs of the graph that are not weights."""
-    initializers = {tensor.name for tensor in model.graph.initializer}
+    initializers = names_of(model.graph.initializer)
     initializers |= {sparse.values.name for sparse in model.graph.sparse_initializer}
     return tuple(_value(value) for value in model.graph.input if value.name not in initializers)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -20,6 +20,12 @@ BITS = {
     26: 2,
 }
 """Bits per element by ONNX type code."""
+
+
+class _Named(Protocol):
+    """A value, a tensor or a node."""
+
+    name: str
 
 
 def plain_domain(domain: str) -> str:
@@ -108,9 +114,14 @@ def copy_fields(source: Any, target: Any, but: str) -> None:  # noqa: ANN401  an
             setattr(target, field.name, value)
 
 
+def names_of(items: Iterable[_Named]) -> set[str]:
+    """The names of values, tensors or nodes."""
+    return {item.name for item in items}
+
+
 def return_values(graph: GraphProto, names: Iterable[str]) -> None:
     """Let a graph return inner values too, in place. The runtime infers the types of outputs that have none."""
-    outputs = {value.name for value in graph.output}
+    outputs = names_of(graph.output)
     for name in names:
         if name not in outputs:
             graph.output.add(name=name)

@@ -316,7 +316,10 @@ class EventStore(ABC):
     def all(
         self, *, run: str | None = None, kind: str | None = None, subject: str | None = None, under: str | None = None
     ) -> tuple[EventRecord, ...]:
-        """The events that match, oldest first; `under` is the part of a subject before the first slash."""
+        """The events that match, oldest first.
+
+        `under` is the part of a subject before its first slash; a subject without one does not match.
+        """
 
 
 class LineageStore(ABC):

@@ -26,7 +26,7 @@ from autoopt.engine.run.trial import (
 from autoopt.engine.work import equal_graphs
 from autoopt.engine.work.context import RunContext
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
-from autoopt.metrics import START_UP, Estimate, Objective, latency_objective
+from autoopt.metrics import START_UP, Estimate, Objective, headline_metrics, latency_objective
 from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
@@ -207,7 +207,7 @@ class SearchLoop:
     def _twin(self, result: TrialResult) -> str | None:
         """The key of the source or the digest of the graph that the runtime executes, if nothing else counts."""
         goal = self.ctx.problem.goal
-        names = [*(objective.metric for objective in goal.objectives), *(c.metric for c in goal.constraints)]
+        names = headline_metrics(goal.objectives, goal.constraints)
         if set(names) & set(START_UP) or not all(goal.metric(name).kind in equal_graphs.METERS for name in names):
             return None
         for record in self.ctx.store.results.evaluations(result.evaluations).values():

@@ -24,7 +24,7 @@ from autoopt.engine.work.problem import Goal, Problem
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp
 from autoopt.measure.meters import SCREENING_WIDTH
-from autoopt.metrics import STEADY_STATE, Estimate
+from autoopt.metrics import STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate
 from autoopt.report.formatting import plural
 
@@ -252,8 +252,7 @@ def measure_exactly(
 
 def latency_metrics(goal: Goal) -> list[str]:
     """The latency metrics of a run; none if neither an objective nor a constraint is one."""
-    targets = [objective.metric for objective in goal.objectives]
-    targets += [constraint.metric for constraint in goal.constraints]
+    targets = headline_metrics(goal.objectives, goal.constraints)
     if not any(goal.metric(name).kind == "latency" for name in targets):
         return []
     return [metric.name for metric in goal.metrics if metric.kind == "latency"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper
-from autoopt.model.tensors import bodies, walk_graphs
+from autoopt.model.tensors import bodies, names_of, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import (
@@ -116,7 +116,7 @@ class _Loop:
         """Move nodes in front of the loop that read nothing of its body."""
         body = self.body
         inner = defined_names(body)
-        returned = {value.name for value in body.output}
+        returned = names_of(body.output)
         remaining: list[NodeProto] = []
         for node in body.node:
             if not inner.isdisjoint(node.input) or not returned.isdisjoint(node.output) or not _is_movable(node):

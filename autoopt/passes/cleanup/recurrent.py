@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import numpy_helper
-from autoopt.model.tensors import walk_graphs
+from autoopt.model.tensors import names_of, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import constant_tensors, is_standard, producers
@@ -64,7 +64,7 @@ class _Zeros:
     def __init__(self, graph: GraphProto) -> None:
         self._constants = constant_tensors(graph)
         self._producers = producers(graph)
-        self._inputs = {value.name for value in graph.input}  # a caller may replace a weight that is an input too
+        self._inputs = names_of(graph.input)  # a caller may replace a weight that is an input too
 
     def has(self, value: str) -> bool:
         if value in self._inputs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.model.lazy_imports import np, numpy_helper, shape_inference
-from autoopt.model.tensors import op_name
+from autoopt.model.tensors import names_of, op_name
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
@@ -61,7 +61,7 @@ class _Merger:
         self._names = value_names(model)
         self._producers = producers(model.graph)
         self._readers = consumers(model.graph)
-        self._outputs = {value.name for value in model.graph.output}
+        self._outputs = names_of(model.graph.output)
         self._read_in_bodies: set[str] = set()
         for node in model.graph.node:
             self._read_in_bodies |= values_read(node) - set(node.input)

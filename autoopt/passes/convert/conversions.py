@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.lazy_imports import onnx
+from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.casts import cast_input
@@ -183,7 +184,7 @@ def removable_casts(model: ModelProto) -> dict[str, NodeProto]:
     for node in walk_nodes(model.graph):
         for name in node.input:
             readers[name].append(node)
-    outputs = {value.name for value in model.graph.output}
+    outputs = names_of(model.graph.output)
     casts = {}
     for value in model.graph.input:
         if len(readers[value.name]) != 1 or value.name in outputs:

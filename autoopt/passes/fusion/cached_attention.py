@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, numpy_helper, onnx, shape_inference
+from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.folding import fold_known_sizes, value_sizes
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
@@ -148,7 +149,7 @@ class _Matcher:
 
     def cached_products(self) -> Iterator[_Product]:
         """The products with keys or values that are appended to a cache, which the model returns."""
-        outputs = {value.name for value in self._graph.output}
+        outputs = names_of(self._graph.output)
         for node in self._graph.node:
             if node.op_type == "Concat" and node.output[0] in outputs and len(node.input) == 2:
                 product = self._product(node)

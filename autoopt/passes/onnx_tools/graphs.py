@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.tensors import bodies, op_name, walk_graphs, weight_bytes
+from autoopt.model.tensors import bodies, names_of, op_name, walk_graphs, weight_bytes
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def has_more_of(ops: Iterable[str], before: Counter[str], after: ModelProto) -> 
 
 def defined_names(graph: GraphProto) -> set[str]:
     """Names of the values that a graph itself defines: inputs, initializers and results of its nodes."""
-    names = {value.name for value in (*graph.input, *graph.initializer)}
+    names = names_of((*graph.input, *graph.initializer))
     for node in graph.node:
         names.update(node.output)
     return names
@@ -106,12 +106,12 @@ def attribute_values(node: NodeProto) -> dict[str, Any]:
 
 def weight_names(model: ModelProto) -> set[str]:
     """Names of the initializers of the main graph."""
-    return {tensor.name for tensor in model.graph.initializer}
+    return names_of(model.graph.initializer)
 
 
 def constant_names(graph: GraphProto) -> set[str]:
     """Names of a graph's values that are fixed: initializers and outputs of Constant nodes."""
-    names = {tensor.name for tensor in graph.initializer}
+    names = names_of(graph.initializer)
     for node in graph.node:
         if node.op_type == "Constant":
             names.update(node.output)
@@ -172,7 +172,7 @@ def new_name(name: str, names: set[str]) -> str:
 
 def name_nodes(model: ModelProto) -> None:
     """Give every node a unique name, in place. Libraries that identify nodes by name lose unnamed ones."""
-    original = {node.name for node in walk_nodes(model.graph)}
+    original = names_of(walk_nodes(model.graph))
     assigned: set[str] = set()
     for number, node in enumerate(walk_nodes(model.graph)):
         name = node.name or f"{node.op_type}_{number}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, onnx
-from autoopt.model.tensors import copy_fields, packed_bytes, weight_bytes
+from autoopt.model.tensors import copy_fields, names_of, packed_bytes, weight_bytes
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools import graphs
 
@@ -83,12 +83,12 @@ def _largest_initializers(model: ModelProto) -> list[TensorProto]:
 
 def _with_inputs_for(large: Iterable[TensorProto], model: ModelProto) -> ModelProto:
     """A copy of the model with inputs in place of some initializers, made without copying these."""
-    names = {tensor.name for tensor in large}
+    names = names_of(large)
     light = type(model)()
     copy_fields(model, light, but="graph")
     copy_fields(model.graph, light.graph, but="initializer")
     light.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name not in names)
-    inputs = {value.name for value in model.graph.input}
+    inputs = names_of(model.graph.input)
     for tensor in large:
         if tensor.name not in inputs:
             value = helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from autoopt.model.lazy_imports import np, onnx
-from autoopt.model.tensors import tensors, walk_graphs
+from autoopt.model.tensors import names_of, tensors, walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
     drop_weight_types,
@@ -45,7 +45,7 @@ def to_float16(
         options["check_fp16_ready"] = False  # would refuse models that hold any float16 tensor
     float16.convert_np_to_float16 = round_to_float16  # theirs takes four times as long, and six times the memory
     protected = prepare_for_conversion(model)
-    original = {node.name for node in walk_nodes(model.graph)}
+    original = names_of(walk_nodes(model.graph))
     if is_large(model):  # the converters would serialize it
         model = call_without_large_weights(onnx.shape_inference.infer_shapes, model)
         options["disable_shape_infer"] = True
@@ -103,7 +103,7 @@ def prepare_for_conversion(model: ModelProto) -> list[str]:
             protected.append(node.name)
         elif node.op_type == "Constant":
             store_as_tensor(node, FLOAT_ATTRIBUTES)
-    outputs = {value.name for value in model.graph.output}
+    outputs = names_of(model.graph.output)
     inputs = {name for node in model.graph.node for name in node.input}
     for name in sorted(outputs & inputs):
         inner = f"{name}/inner"
@@ -154,7 +154,7 @@ def _remove_round_trips(graph: GraphProto, original: set[str]) -> None:
 
 def _find_unread(graph: GraphProto, original: set[str]) -> list[NodeProto]:
     """Nodes that are not in `original`, by name, and whose outputs have no reader."""
-    names = {value.name for value in graph.output}
+    names = names_of(graph.output)
     for node in walk_nodes(graph):
         names.update(node.input)
     return [node for node in graph.node if node.name not in original and names.isdisjoint(node.output)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from autoopt.model import io
 from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.model.session import make_plain_session
-from autoopt.model.tensors import bodies, walk_graphs
+from autoopt.model.tensors import bodies, names_of, walk_graphs
 from autoopt.passes.base import PassContext, Retry
 from autoopt.passes.onnx_tools.bodies import weighted_nodes
 from autoopt.passes.onnx_tools.graphs import (
@@ -108,11 +108,11 @@ class Body:
     def replace(self, new: GraphProto) -> None:
         """Take over nodes and weights of another form of the `model`, which is changed."""
         weights = [tensor for tensor in new.initializer if tensor != self._weights.get(tensor.name)]
-        own_names = {tensor.name for tensor in weights}
+        own_names = names_of(weights)
         for node in new.node:
             own_names.update(name for name in node.output if name)
         renamed = {name: f"{self._name}/{name}" for name in own_names - defined_names(self._graph)}
-        known_nodes = {node.name for node in self._graph.node}
+        known_nodes = names_of(self._graph.node)
         for tensor in weights:
             tensor.name = renamed.get(tensor.name, tensor.name)
         rename_inputs(walk_nodes(new), renamed)
@@ -178,7 +178,7 @@ def _has_layers(node: NodeProto, layers: Collection[str]) -> bool:
 def _drop_unread_constants(model: ModelProto) -> None:
     """Drop the weights of the main graph that nothing reads."""
     graph = model.graph
-    needed = read_names(graph) | {value.name for value in graph.input}
+    needed = read_names(graph) | names_of(graph.input)
     replace_items(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed])
     replace_items(graph.node, [node for node in graph.node if node.op_type != "Constant" or node.output[0] in needed])
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.lazy_imports import np, numpy_helper, onnx
+from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.graphs import read_names, replace_items
 from autoopt.passes.onnx_tools.opsets import import_ort_domain
@@ -158,7 +159,7 @@ class CalibratedWeightQuantization(Pass):
 
 def float_matrices(model: ModelProto) -> dict[str, np.ndarray]:
     """The float32 matrices of the main graph that callers cannot override, by name."""
-    inputs = {value.name for value in model.graph.input}
+    inputs = names_of(model.graph.input)
     matrices = {}
     for tensor in model.graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) == 2 and tensor.name not in inputs:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import np, numpy_helper, onnx
+from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     consumers,
@@ -55,10 +56,10 @@ class Layers:
         self.graph = graph
         self.consumers = consumers(graph)
         self.producers = producers(graph)
-        self.outputs = {value.name for value in graph.output}
+        self.outputs = names_of(graph.output)
         reads = Counter(name for node in walk_nodes(graph) for name in node.input)
         self._read_in_bodies = reads - Counter(name for node in graph.node for name in node.input)
-        public = self.outputs | {value.name for value in graph.input}
+        public = self.outputs | names_of(graph.input)
         self._tensors: dict[str, TensorProto] = {}
         for tensor in graph.initializer:
             if reads[tensor.name] == 1 and tensor.name not in public:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     constant_tensors,
@@ -32,7 +33,7 @@ ROUNDING: Final = 1e-3
 def saturate_hard_sigmoids(model: ModelProto) -> None:
     """Replace HardSigmoid between DequantizeLinear and QuantizeLinear by Add, in place."""
     graph = model.graph
-    constants, outputs = constant_tensors(graph), {value.name for value in graph.output}
+    constants, outputs = constant_tensors(graph), names_of(graph.output)
     sources, readers = producers(graph), consumers(graph)
     nodes: list[NodeProto] = []
     for node in graph.node:

@@ -12,7 +12,7 @@ import numpy as np
 from autoopt.model import io
 from autoopt.model.lazy_imports import helper, numpy_helper, onnx
 from autoopt.model.session import make_plain_session, make_session
-from autoopt.model.tensors import return_values
+from autoopt.model.tensors import names_of, return_values
 from autoopt.passes.onnx_tools.graphs import attribute_values, replace_items, weight_names
 from autoopt.passes.quantize.calibration import Ranges
 
@@ -197,7 +197,7 @@ def few_items(feeds: Sequence[Mapping[str, np.ndarray]], most: int) -> Sequence[
 def expose(model: ModelProto, values: Iterable[str]) -> tuple[ModelProto, list[str]]:
     """A copy of the model that also returns these values; and the names of those that are not inputs or weights."""
     exposed = deepcopy(model)
-    inputs = weight_names(model) | {value.name for value in model.graph.input}
+    inputs = weight_names(model) | names_of(model.graph.input)
     names = [name for name in dict.fromkeys(values) if name not in inputs]
     return_values(exposed.graph, names)
     return exposed, names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.tensors import walk_graphs
+from autoopt.model.tensors import names_of, walk_graphs
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import (
     constant_names,
@@ -62,7 +62,7 @@ def rename_ambiguous_weights(model: ModelProto) -> None:
     names: set[str] = set()
     for node in model.graph.node:
         names.update(node.input, node.output)
-    ambiguous = _prefixes(names) - {value.name for value in (*model.graph.input, *model.graph.output)}
+    ambiguous = _prefixes(names) - names_of((*model.graph.input, *model.graph.output))
     renamed = {}
     for tensor in model.graph.initializer:
         if tensor.name in ambiguous:
@@ -131,7 +131,7 @@ def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], o
         if is_unknown or is_fine or not ranges.unusable.isdisjoint((*node.input, *node.output)):
             failing.append(node)
     quantized = [node for node in failing if node.op_type in op_types]
-    return sorted({node.name for node in quantized}.difference(excluded))
+    return sorted(names_of(quantized).difference(excluded))
 
 
 def _nodes_with_bias(model: ModelProto) -> list[NodeProto]:

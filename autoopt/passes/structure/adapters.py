@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
@@ -123,7 +124,7 @@ class ExtractAdapters(Pass):
 
 def read_weights_directly(graph: GraphProto) -> None:
     """Take out Identity nodes between weights and their readers, in place: exporters write them for equal weights."""
-    outputs = {value.name for value in graph.output}
+    outputs = names_of(graph.output)
     direct = {tensor.name: tensor.name for tensor in graph.initializer}
     others = []
     for node in graph.node:
@@ -189,7 +190,7 @@ class _Finder:
         self._weights = {tensor.name: tensor for tensor in graph.initializer}
         self._sources = producers(graph)
         self._readers = consumers(graph)
-        self._outputs = {value.name for value in graph.output}
+        self._outputs = names_of(graph.output)
 
     def adapters(self) -> Iterator[list[_Part]]:
         """Yield the weights of each adapter: the two matrices, then what scales or shifts their product."""

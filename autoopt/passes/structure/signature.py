@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from autoopt.errors import did_you_mean
 from autoopt.model.lazy_imports import onnx
+from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.casts import cast_input, cast_output
@@ -47,7 +48,7 @@ class RenameInputsOutputs(Pass):
         values = [*caller_inputs(model), *model.graph.output]
         _check_names(self.names, values)
         graph = model.graph
-        names = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
+        names = names_of((*graph.input, *graph.output, *graph.initializer))
         for node in graph.node:
             names.update((*node.input, *node.output))
         for old, new in self.names.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from autoopt.errors import did_you_mean
 from autoopt.model.lazy_imports import onnx
+from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs, producers, values_read
@@ -120,7 +121,7 @@ def find_cuts(model: ModelProto, stages: int) -> list[list[str]]:
 
 def _crossing_values(graph: GraphProto) -> list[list[str]]:
     """For each place before a node, the values made before it and read at or after it, in order."""
-    outputs = {value.name for value in graph.output}
+    outputs = names_of(graph.output)
     last_reader = dict.fromkeys(outputs, len(graph.node))
     for index, node in enumerate(graph.node):
         for name in values_read(node):
@@ -140,7 +141,7 @@ def check_values_exist(model: ModelProto, names: list[str]) -> None:
     Raises:
         Refused: a name is unknown; the text suggests the nearest.
     """
-    values = {value.name for value in model.graph.input}
+    values = names_of(model.graph.input)
     for node in model.graph.node:
         values.update(name for name in node.output if name)
     for name in names:
@@ -172,7 +173,7 @@ class AddCheckpoints(Pass):
         for node in graph.node:
             if node.op_type in self.op_types:
                 names += [name for name in node.output if name]
-        outputs = {value.name for value in graph.output}
+        outputs = names_of(graph.output)
         for name in dict.fromkeys(names):
             if name in outputs:
                 continue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
 from autoopt.model.split_model import weight_at
-from autoopt.model.tensors import graphs, nodes, plain_domain
+from autoopt.model.tensors import graphs, names_of, nodes, plain_domain
 from autoopt.passes.onnx_tools.graphs import replace_items
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def strip_notes(model: ModelProto, source: ModelProto) -> None:
 
 def allow_constants(model: ModelProto) -> None:
     """Raise the IR version to 4, in place, if a weight is not an input. Earlier versions require all weights to be."""
-    inputs = {value.name for value in model.graph.input}
+    inputs = names_of(model.graph.input)
     if model.ir_version < 4 and any(tensor.name not in inputs for tensor in model.graph.initializer):
         model.ir_version = 4
 

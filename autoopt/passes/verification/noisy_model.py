@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
+from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.graphs import caller_inputs, constant_tensors, replace_items, walk_nodes
 from autoopt.passes.verification.fingerprint import allow_constants
 
@@ -288,7 +289,7 @@ def _computes_inside(model: ModelProto) -> bool:
 
 def _values_from_inputs(model: ModelProto) -> frozenset[str]:
     """The inputs, and all values that depend on more of them than the shape."""
-    varying = {value.name for value in caller_inputs(model)}
+    varying = names_of(caller_inputs(model))
     for node in model.graph.node:
         depends = not varying.isdisjoint(node.input) or any(attribute.HasField("g") for attribute in node.attribute)
         if depends and node.op_type not in ("Shape", "Size"):

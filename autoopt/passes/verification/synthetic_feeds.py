@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.data.decoder import align, decoder_of
 from autoopt.model.lazy_imports import helper, np, onnx
 from autoopt.model.tables import origins, table_lengths
+from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def cast_feeds(feeds: Mapping[str, np.ndarray], model: ModelProto) -> dict[str, 
     from autoopt.data.fit import has_shape
 
     inputs = caller_inputs(model)
-    if {value.name for value in inputs} != set(feeds):
+    if names_of(inputs) != set(feeds):
         return None
     converted = {}
     for value in inputs:
