@@ -72,5 +72,6 @@ def _own_file(name: str) -> Path | None:
         return None
     file = Path(spec.origin)
     is_python = file.is_relative_to(sysconfig.get_path("stdlib"))
-    is_own = not is_python and _INSTALLED.isdisjoint(file.parts) and file.is_file()
-    return file if is_own else None
+    if is_python or not _INSTALLED.isdisjoint(file.parts) or not file.is_file():
+        return None
+    return file

@@ -150,7 +150,9 @@ def _bytes(feed: Feed) -> int:
 
 
 def _labels(data: DataSet, indices: Sequence[int]) -> Feed:
-    return {} if data.labels is None else {"labels": np.asarray(data.labels)[np.asarray(indices)]}
+    if data.labels is None:
+        return {}
+    return {"labels": np.asarray(data.labels)[np.asarray(indices)]}
 
 
 def _store(path: Path, feeds: Sequence[Feed], labels: Feed) -> None:

@@ -94,7 +94,9 @@ def _model(config: OliveConfig, file: Path, folder: Path, remarks: Remarks) -> s
             return path
         return os.path.relpath(file.parent / path, folder)
     if kind == "hfmodel" or section(model.get("hf_config")):
-        name = path if isinstance(path, str) else section(model.get("hf_config")).get("model_name", "MODEL")
+        name = path
+        if not isinstance(path, str):
+            name = section(model.get("hf_config")).get("model_name", "MODEL")
         remedy = f"export it: optimum-cli export onnx --model {name} exported/; then pass --model exported/model.onnx"
         remarks.add(("input_model",), "is not an ONNX model", remedy)
     elif model:

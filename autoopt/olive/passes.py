@@ -193,7 +193,9 @@ def _choose(each: OlivePass, equivalent: Answer, config: OliveConfig) -> tuple[s
             names = (f"{mode}_quantization",)
     precision = each.params.get("precision")
     if precision and "calibrated_weight_quantization" in names and "static_quantization" in names:
-        names = ("calibrated_weight_quantization",) if precision == "int4" else ("static_quantization",)
+        names = ("static_quantization",)
+        if precision == "int4":
+            names = ("calibrated_weight_quantization",)
     if each.params.get("activation_type") in _TYPES_16_BIT:
         return tuple("static_16bit" if name == "static_quantization" else name for name in names)
     return names

@@ -75,8 +75,10 @@ def write_conclusion(
 def short_tables(result: RunResult) -> list[Table]:
     """A short table of the models, and the tables of what else the DAG asks to measure; for each target or model."""
     if result.parts:
-        together = _table(result, labelled(result), "together")
-        return [_parts_table(result), together] if result.baseline.metrics else [_parts_table(result)]
+        tables = [_parts_table(result)]
+        if result.baseline.metrics:
+            tables.append(_table(result, labelled(result), "together"))
+        return tables
     if not result.targets:
         return [short_table(result), *measured_tables(result.best)]
     tables = []

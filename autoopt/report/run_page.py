@@ -151,7 +151,9 @@ def _asked(result: RunResult, facts: RunFacts) -> str:
     cpu = environment.get("cpu") or {}
     machine = [str(cpu.get("model", "")), plural(int(cpu["cores"]), "core") if cpu else "", environment.get("os", "")]
     runtime = (environment.get("libraries") or {}).get("onnxruntime", "")
-    started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(facts.created)) if facts.created else ""
+    started = ""
+    if facts.created:
+        started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(facts.created))
     return definitions(
         {
             "model": facts.model,

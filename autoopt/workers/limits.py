@@ -83,7 +83,9 @@ def memory_cap(memory: int | None) -> Iterator[None]:
 
 def usable_cores() -> frozenset[int]:
     """The cores that this process may use; empty where the system binds no processes to cores."""
-    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
+    if not hasattr(os, "sched_getaffinity"):
+        return frozenset()
+    return frozenset(os.sched_getaffinity(0))
 
 
 @contextmanager

@@ -187,7 +187,9 @@ def _read_all(files: Sequence[Path], sample_rate: int | None, channels: int, pat
         rate, sound = _read(file)
         rates.append(rate)
         sound = _with_channels(sound, channels, file)
-        sounds.append(sound if sample_rate in (None, rate) else _resampled(sound, rate, sample_rate or rate))
+        if sample_rate is not None and sample_rate != rate:
+            sound = _resampled(sound, rate, sample_rate)
+        sounds.append(sound)
     if sample_rate is not None:
         return sounds, sample_rate
     if len(set(rates)) > 1:

@@ -226,7 +226,9 @@ def _range_note(span: tuple[int, int] | None, expected: str, is_float: bool) -> 
             return f"holds integers from {low} to {high}, as images do: they are read as they are; {remedy}"
         return ""
     bits = int(expected.removeprefix("u").removeprefix("int"))
-    smallest, largest = (0, 2**bits - 1) if expected.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    smallest, largest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    if expected.startswith("u"):
+        smallest, largest = 0, 2**bits - 1
     if low < smallest or high > largest:
         return f"holds integers from {low} to {high}, which do not fit into the model's {expected}"
     return ""

@@ -170,7 +170,10 @@ class SweepHistory:
         left_out: set[str] | None = None
         for record in self._with_tag(sweep, only):
             result = self._result(record)
-            left_out = set(result.not_run) if left_out is None else left_out - {entry.name for entry in result.models}
+            if left_out is None:
+                left_out = set(result.not_run)
+            else:
+                left_out = left_out.difference(entry.name for entry in result.models)
             for entry in self._vanished(record, items):
                 if entry.listed in lines:
                     vanished.setdefault((entry.listed, entry.called), entry)

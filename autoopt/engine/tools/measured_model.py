@@ -59,9 +59,9 @@ def _measured(store: Store, run: RunRecord, target: str | None) -> tuple[RunReco
 def _model(store: Store, run: RunRecord, result: RunResult, trial: int | None) -> ModelResult:
     """The best model, or a trial's model."""
     if result.parts and (trial is not None or result.is_interim):
-        reason = (
-            "the trials are those of its models" if trial is not None else "its models are not measured together yet"
-        )
+        reason = "its models are not measured together yet"
+        if trial is not None:
+            reason = "the trials are those of its models"
         runs = ", ".join(f"{part.result.run} ({part.name})" for part in result.parts)
         raise InputError(f"run {run.id}: {reason}", remedy=f"name the run of one: {runs}")
     if trial is None:

@@ -89,7 +89,10 @@ def describe_error(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         return one_line(f"{error.name} is not installed; pip install {error.name.partition('.')[0]}")
     place = script_line(error)
-    text = f"{type(error).__name__} at {place}: {error}" if place else f"{type(error).__name__}: {error}"
+    kind = type(error).__name__
+    if place:
+        kind = f"{kind} at {place}"
+    text = f"{kind}: {error}"
     if isinstance(error, (Refused, InputError)):
         text = str(error)
     return one_line(text)[:500]
