@@ -90,8 +90,8 @@ def _objectives(ranked: list[_Goal], remarks: Remarks) -> list[_Goal]:
         return ranked
     for goal in ranked:
         if goal not in free:
-            what = f"{goal.metric} is a constraint, not an objective too: {free[0].metric} decides among what meets it"
-            remarks.add(goal.place, what, "add it to objectives to rank by it first, as Olive does")
+            what = f"{goal.metric} becomes a constraint only; {free[0].metric} ranks the candidates that meet it"
+            remarks.add(goal.place, what, "to rank by it first, as Olive does, add it to objectives")
     return free
 
 

@@ -160,7 +160,7 @@ def _exact_change(words: Words, better: float) -> str:
     word = words.better
     if better < 1:
         word, better = words.worse, 1 / better
-    if better < SEVERAL:
+    if better < SEVERAL and words in (SIZE, MEMORY):
         # `4 % smaller` is 4 % of the source, not of the candidate.
         share = 1 - 1 / better if word == words.better else better - 1
         return f"{share:.0%} {word}".replace("%", " %")

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 QUALITY_CHARTS = 2
 """Number of quality metrics with a chart of their own, in addition to objectives and constraints."""
+MARGIN = 0.08
+"""Share of an axis that is left free beyond its outermost values."""
 FEASIBLE_KIND, INFEASIBLE_KIND, FRONT_KIND = "meets the constraints", "breaks a constraint", "Pareto front"
 SOURCE_KIND, BEST_KIND = "source", "best"
 KINDS = {
@@ -293,17 +295,29 @@ def _axis(metric: str, important: Sequence[float], values: Sequence[float]) -> A
     """The axis of a metric for the important values and all others near them."""
     important = important or values
     low, high = min(important), max(important)
-    reach = max(high - low, 0.02 * max(abs(low), abs(high)))
-    margin = 0.08 * reach
-    lowest = low - margin if min(values) >= low else max(low - reach, min(values) - margin)
-    highest = high + margin if max(values) <= high else min(high + reach, max(values) + margin)
-    # The margin of positive values must not reach 0, where a logarithmic axis has no place.
-    if low > 0 >= lowest:
-        lowest = min(low / 2, *(value for value in values if value > 0))
+    lowest, highest = _log_ends(low, high, values) if is_log(low, high) else _linear_ends(low, high, values)
     # All values are equal: an axis needs a length.
     if not highest > lowest:
         lowest, highest = lowest - 0.5, highest + 0.5
     return Axis(metric, lowest, highest, metric)
+
+
+def _linear_ends(low: float, high: float, values: Sequence[float]) -> tuple[float, float]:
+    """The ends of a linear axis: a margin, or up to as much again for values beyond the important ones."""
+    reach = max(high - low, 0.02 * max(abs(low), abs(high)))
+    margin = MARGIN * reach
+    lowest = low - margin if min(values) >= low else max(low - reach, min(values) - margin)
+    highest = high + margin if max(values) <= high else min(high + reach, max(values) + margin)
+    # Near 0, an axis of ratios would reach `100x faster` for nothing.
+    return max(lowest, low / 2) if low > 0 else lowest, highest
+
+
+def _log_ends(low: float, high: float, values: Sequence[float]) -> tuple[float, float]:
+    """The ends of a logarithmic axis: a margin, or up to a factor of 2 for values beyond the important ones."""
+    margin = (high / low) ** MARGIN
+    lowest = low / margin if min(values) >= low else max(low / 2, min(values) / margin)
+    highest = high * margin if max(values) <= high else min(2 * high, max(values) * margin)
+    return lowest, highest
 
 
 def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: bool) -> list[alt.Chart]:

@@ -37,7 +37,7 @@ def _read_thread_count(value: object) -> int:
 
 
 def describe_threads(threads: int | Sequence[int]) -> str:
-    """Describe a number of threads, or several to choose from: `1, 2 or the runtime's default threads`."""
+    """Describe a number of threads, or several to choose from: `1, 2 or the default number of threads`."""
     if not isinstance(threads, int):
         words = list(map(_count_word, threads))
         return f"{', '.join(words[:-1])} or {words[-1]} threads"
@@ -48,7 +48,7 @@ def describe_threads(threads: int | Sequence[int]) -> str:
 
 def _count_word(threads: int) -> str:
     if threads == ALL_THREADS:
-        return "the runtime's default"
+        return "the default number of"
     return str(threads)
 
 

@@ -131,11 +131,11 @@ def test_the_measure_of_quality_follows_from_the_data(data: dict[str, Any], qual
     [
         (
             ProposalOptions(),
-            "shown as unverified. --data FILE judges by accuracy",
+            "shown as unverified. To judge by accuracy, add --data FILE",
         ),
         (
             ProposalOptions(fidelity=True),
-            "check the chosen model before you use it. --data FILE judges by accuracy",
+            "check the chosen model before you use it. To judge by accuracy, add --data FILE",
         ),
     ],
 )

@@ -312,7 +312,7 @@ def test_threads_are_searched_in_the_session_and_written_into_the_target() -> No
     assert isinstance(params, dict)
     assert params["intra_op_num_threads"] == {"search": [1, 2, None]}
     assert params["graph_optimization_level"] == {"search": ["all", "extended", "basic"]}
-    assert "trying 1, 2 or the runtime's default threads" in why(plan)
+    assert "trying 1, 2 or the default number of threads" in why(plan)
     text = yaml_text(proposal, plan, "model.onnx", {})
     assert "threads: [1, 2, all]}" in text
     assert "intra_op_num_threads: {search: [1, 2, ~]}" in text

@@ -103,7 +103,7 @@ def test_old_and_new_forms_of_a_configuration_give_the_same_dag(config: Any, tmp
     assert conversion.dag == DAG
     assert load_dag(conversion.dag).search.trials == 7
     texts = "\n".join(conversion.remarks)
-    assert "accuracy is a constraint, not an objective too" in texts
+    assert "accuracy becomes a constraint only" in texts
     assert all(remark.startswith(str(file)) for remark in conversion.remarks)
 
 

@@ -120,7 +120,7 @@ def test_changes_are_sorted_from_faster_to_slower(
     chromium.get(page.as_uri())
     chromium.find_element(By.CSS_SELECTOR, "#all-trials th:nth-child(3)").click()
     cells = chromium.find_elements(By.CSS_SELECTOR, "#all-trials td:nth-child(3)")
-    assert [cell.text for cell in cells] == ["10x faster", "1.4x faster", "5 % faster", "same speed", "1.5x slower"]
+    assert [cell.text for cell in cells] == ["10x faster", "1.4x faster", "1.05x faster", "same speed", "1.5x slower"]
 
 
 def test_models_of_a_zoo_are_filtered_and_two_nights_compared(chromium: webdriver.Chrome, tmp_path: Path) -> None:

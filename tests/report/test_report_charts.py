@@ -52,6 +52,35 @@ def test_an_outlier_is_drawn_at_the_edge(result: RunResult, trials: list[Trial])
     assert outlier["text"].endswith("50x slower, size 3.3x smaller (beyond the edge)")
 
 
+@pytest.mark.parametrize("best", [0.3, 0.125, 0.08, 0.02], ids=["3x", "8x", "12x", "50x"])
+@pytest.mark.parametrize("other", [None, 0.001], ids=["alone", "beside a broken model"])
+def test_the_axis_ends_near_the_best_model(
+    result: RunResult, trials: list[Trial], best: float, other: float | None
+) -> None:
+    fastest = Estimate(best, best * 0.99, best * 1.01)
+    assert result.best is not None
+    faster = replace(result.best, ratios={**result.best.ratios, "latency_p50": fastest})
+    shown = list(trials)
+    if other is not None:
+        ratios = {**trials[2].result.ratios, "latency_p50": Estimate.exact(other)}
+        shown.append(Trial(9, "fast", replace(trials[2].result, ratios=ratios)))
+    chart = trade_off(replace(result, best=faster, front=()), shown, "size")
+    assert chart is not None
+    ends = {tuple(scale["domain"]) for scale in scales_of(chart.to_dict(), "x")}
+    assert len(ends) == 1
+    low, high = ends.pop()
+    assert best / 2.1 < low < best
+    assert 1 < high < 2.1
+
+
+def scales_of(chart: Any, channel: str) -> list[dict[str, Any]]:
+    """The scales of one channel in all layers of a chart."""
+    found = [chart["encoding"][channel]["scale"]] if "scale" in chart.get("encoding", {}).get(channel, {}) else []
+    for layer in chart.get("layer", []):
+        found += scales_of(layer, channel)
+    return found
+
+
 def test_a_metric_that_no_trial_has_is_not_drawn(result: RunResult, trials: list[Trial]) -> None:
     assert trade_off(result, trials, "peak_memory") is None
     assert trade_off(RunResult("r", ""), [], "size") is None

@@ -69,7 +69,7 @@ def test_remote_hosts_are_machines_of_their_own() -> None:
     assert pool.machine == ("work_pool", "gpus", "fast", "")
     assert pool.words == "CPUExecutionProvider, 1 thread, work pool gpus"
     image = target({"threads": 0, "host": {"type": "docker", "image": "img"}})
-    assert image.words == "CPUExecutionProvider, the runtime's default threads, docker image img"
+    assert image.words == "CPUExecutionProvider, the default number of threads, docker image img"
     assert image.machine != pool.machine
 
 
@@ -90,10 +90,10 @@ def test_a_host_needs_what_its_type_is_about(kind: str, field: str) -> None:
     ("threads", "measured", "choices", "words"),
     [
         (2, 2, (), "2 threads"),
-        ("all", 0, (), "the runtime's default threads"),
+        ("all", 0, (), "the default number of threads"),
         ([2], 2, (), "2 threads"),
         ([2, 2, 1], 0, (2, 1), "2 or 1 threads"),
-        ([1, 2, "all"], 0, (1, 2, 0), "1, 2 or the runtime's default threads"),
+        ([1, 2, "all"], 0, (1, 2, 0), "1, 2 or the default number of threads"),
     ],
 )
 def test_several_threads_are_searched_and_the_source_gets_the_default(

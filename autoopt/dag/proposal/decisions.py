@@ -114,7 +114,7 @@ def _without_data(
     result = "shown as unverified"
     if options.accepts_unverified:
         result = "check the chosen model before you use it"
-    yield Decision("no data", f"{judged}: {result}. --data FILE judges by accuracy")
+    yield Decision("no data", f"{judged}: {result}. To judge by accuracy, add --data FILE")
 
 
 def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:

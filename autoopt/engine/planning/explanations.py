@@ -34,4 +34,4 @@ def _lesson(learned: Sequence[Learned]) -> str:
     teachers = "other models"
     if learned[0].expected is not None:
         teachers = "an earlier run of the same graph"
-    return f"learned from {teachers}: {first} first ('autoopt plan' says why)"
+    return f"starting with {first}, as {teachers} taught ('autoopt plan' says why)"
