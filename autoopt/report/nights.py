@@ -34,13 +34,16 @@ def nights_table(history: History) -> Table:
 def _night_row(night: Night) -> tuple[str, ...]:
     gain = f"{night.gain:.2f}x" if night.gain is not None else "-"
     machine = f"busy for {plural(night.busy, 'model')}" if night.busy else "quiet"
+    models = str(night.models)
+    if night.left_out:
+        models += f" of {night.models + night.left_out}"
     regressions = ", ".join(night.regressions) or "-"
     if night.accepted and night.regressions:
         regressions += " (accepted)"
     return (
         day_text(night.time),
         short(night.sweep),
-        str(night.models),
+        models,
         str(night.ok),
         regressions,
         ", ".join(night.improvements) or "-",

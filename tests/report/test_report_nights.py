@@ -51,12 +51,14 @@ def test_a_gain_that_is_not_known_within_a_factor_of_two_is_no_number() -> None:
     assert row[4:6] == ("faster by an undecided factor", "2.00x in 1 night")
 
 
-def test_the_page_says_for_how_many_models_a_night_had_no_time() -> None:
+def test_page_and_table_say_for_how_many_models_a_night_had_no_time() -> None:
     nights = nights_of(SERIES)
     assert "No time for" not in nights_html(history_of("production", nights))
     result = replace(nights[-1].result, not_run=("a", "b"), improvements=tuple(f"m{number}" for number in range(9)))
     page = nights_html(history_of("production", [*nights[:-1], replace(nights[-1], result=result)]))
     assert "No time for 2 models; the next night begins with them." in page
+    (row,) = nights_table(history_of("production", [replace(nights[-1], result=result)])).rows
+    assert row[2] == "3 of 5"
     assert "Better: m0, m1, m2, m3, m4 and 4 more." in page
 
 
