@@ -26,7 +26,7 @@ def lasting_regression(past: Sequence[Dated], entry: SweepEntry) -> EntryCompari
     metric = _metric(entry)
     if entry.compared.verdict != SAME or _ratio(entry, metric) is None:
         return None
-    comparable = [dated for dated in past if _is_comparable(dated[1], entry, metric)]
+    comparable = [dated for dated in past if _is_comparable(dated, entry, metric)]
     entries = [*(one for _, one in comparable), entry]
     ratios = [ratio for one in entries if (ratio := _ratio(one, metric)) is not None]
     points = change_points(ratios)
@@ -68,9 +68,10 @@ def _ratio(entry: SweepEntry, metric: str) -> float | None:
     return value if value > 0 else None
 
 
-def _is_comparable(before: SweepEntry, now: SweepEntry, metric: str) -> bool:
-    """True if the same source model was measured by the same metric."""
-    if before.result is None or now.result is None or _ratio(before, metric) is None:
+def _is_comparable(dated: Dated, now: SweepEntry, metric: str) -> bool:
+    """True if that night measured the same source model by the same metric; other sweeps may repeat stored figures."""
+    night, before = dated
+    if not night.result.nightly or before.result is None or now.result is None or _ratio(before, metric) is None:
         return False
     return before.result.baseline.artifact == now.result.baseline.artifact
 

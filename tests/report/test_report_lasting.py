@@ -65,6 +65,12 @@ def test_what_a_night_has_told_or_accepted_is_not_told_again() -> None:
     assert told_on((), nights) == []
 
 
+def test_sweeps_that_are_no_nights_do_not_count() -> None:
+    nights = nights_of({"m": [*[0.5] * 20, *[0.55] * 20]})
+    sweeps = [replace(night, result=replace(night.result, nightly=False)) for night in nights]
+    assert told_on((), sweeps) == []
+
+
 def test_another_source_model_begins_a_new_history() -> None:
     nights = nights_of({"m": [*[0.5] * 20, *[0.55] * 2]})
     past = entries_by_model(nights)["m"]
