@@ -59,10 +59,17 @@ def test_one_wrong_symbol_makes_a_wrong_sequence() -> None:
 
 def test_boxes_agree_where_they_show_the_same_object() -> None:
     source = [yolo() for _ in range(ITEMS)]
-    nudged = [value + np.array([1, 1, 0, 0, 0, 0])[None, :, None] for value in source]
+    nudged = [value + np.array([0.1, 0.1, 0, 0, 0, 0])[None, :, None] for value in source]
     assert agreement(nudged, source) == 1.0
     far = [value + np.array([500, 0, 0, 0, 0, 0])[None, :, None] for value in source]
     assert agreement(far, source) == 0.0
+
+
+def test_boxes_that_overlap_less_agree_less() -> None:
+    source = [np.array([[[0, 0, 100, 100, 0.9, 0]]], np.float32)] * ITEMS
+    assert agreement([value + np.float32([0, 0, 25, 0, 0, 0]) for value in source], source) == pytest.approx(0.7)
+    assert agreement([value + np.float32([0, 0, 70, 0, 0, 0]) for value in source], source) == pytest.approx(0.2)
+    assert agreement([value + np.float32([0, 0, 101, 0, 0, 0]) for value in source], source) == 0.0
 
 
 def test_a_score_near_the_limit_does_not_lose_its_box_and_a_lost_one_costs_its_share() -> None:

@@ -87,13 +87,13 @@ def _match(boxes: Boxes, truth: np.ndarray, thresholds: np.ndarray) -> dict[int,
         if len(true_boxes):
             overlaps = intersection_over_union(boxes.corners[numbers], true_boxes)
             for row, threshold in enumerate(thresholds):
-                hits[row] = _hits(overlaps, threshold)
+                hits[row] = greedy_hits(overlaps, threshold)
         matches[int(label)] = Matches(boxes.scores[numbers], hits, len(true_boxes))
     return matches
 
 
-def _hits(overlaps: np.ndarray, threshold: float) -> np.ndarray:
-    """Assign boxes (rows) to true boxes (columns) greedily; true for each box that gets one."""
+def greedy_hits(overlaps: np.ndarray, threshold: float) -> np.ndarray:
+    """Assign boxes (rows, the best first) to true boxes (columns) greedily; true for each box that gets one."""
     is_free = np.ones(overlaps.shape[1], bool)
     hits = np.zeros(len(overlaps), bool)
     for row, row_overlaps in enumerate(overlaps):
