@@ -51,7 +51,7 @@ def test_the_comparison_is_with_the_last_night_before_the_change() -> None:
     assert comparison is not None
     assert (comparison.verdict, comparison.sweep) == ("worse", nights[19].result.sweep)
     [change] = comparison.changes
-    assert change.what.startswith("best model, for good 10 % slower since ")
+    assert change.what.startswith("best model, for good 1.10x slower since ")
     assert (change.before.value, change.after.value) == pytest.approx((0.5, 0.55))  # type: ignore[union-attr]
 
 
