@@ -9,7 +9,7 @@ from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.report.change import ratio_change
 from autoopt.report.formatting import number_text, short
 from autoopt.report.table import Table, write_lines, write_table
-from autoopt.results.bisection import Bisection, OperatorTime, Variant
+from autoopt.results.bisection import Bisection, OperatorDifference, Variant
 
 MOST_OPERATORS: Final = 8
 SHARE: Final = 0.5
@@ -62,7 +62,7 @@ def _speed(ratio: Estimate) -> str:
     return f"{inverse.value:.2f}x faster ({inverse.low:.2f} to {inverse.high:.2f})"
 
 
-def _place(operators: Sequence[OperatorTime], *, slower: bool) -> str:
+def _place(operators: Sequence[OperatorDifference], *, slower: bool) -> str:
     """The type of operators that most of the change lies in: `, above all its MatMulInteger (520 to 740 us)`."""
     whole = sum(row.after - row.before for row in operators)
     if not operators or (whole > 0) != slower:

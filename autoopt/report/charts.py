@@ -14,7 +14,7 @@ from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics, i
 from autoopt.report.axes import is_log, metric_axis
 from autoopt.report.change import estimate_text
 from autoopt.report.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, require_altair
-from autoopt.report.effects import Effect
+from autoopt.report.effects import FactorEffect
 from autoopt.report.figures import (
     chain_text,
     first_objective,
@@ -206,7 +206,7 @@ def measurements_chart(
     return _layered([drawn, intervals, dots])
 
 
-def effects_chart(effects: Sequence[Effect]) -> alt.LayerChart | None:
+def effects_chart(effects: Sequence[FactorEffect]) -> alt.LayerChart | None:
     """Chart the share of the variance that each pass or parameter explains; None if none explains any."""
     strong = [effect for effect in effects if effect.share >= 0.01]
     if not strong:

@@ -29,7 +29,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Effect:
+class FactorEffect:
     """A pass (levels `with` and `without`) or a parameter of one, with its levels from best to worst."""
 
     factor: str
@@ -38,7 +38,7 @@ class Effect:
     levels: tuple[Level, ...]
 
 
-def effects(trials: Iterable[Trial], objective: Objective) -> list[Effect]:
+def effects(trials: Iterable[Trial], objective: Objective) -> list[FactorEffect]:
     """The effects of all factors that took at least two values, the strongest first.
 
     A parameter is judged among the trials whose chain has its pass. Ratios are judged by their logarithms.
@@ -54,7 +54,7 @@ def effects(trials: Iterable[Trial], objective: Objective) -> list[Effect]:
             groups = list(levels.values())
             if is_ratio_metric(objective.metric) and min(map(min, groups)) > 0:
                 groups = [list(map(math.log, group)) for group in groups]
-            strengths.append(Effect(factor, omega_squared(groups), tuple(_levels(levels, objective))))
+            strengths.append(FactorEffect(factor, omega_squared(groups), tuple(_levels(levels, objective))))
     return sorted(strengths, key=lambda effect: -effect.share)[:MOST]
 
 

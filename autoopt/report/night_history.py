@@ -133,7 +133,7 @@ class ModelHistory:
 
 
 @dataclass(frozen=True)
-class History:
+class ZooHistory:
     """The nights of a zoo and its models, oldest first."""
 
     zoo: str
@@ -179,7 +179,7 @@ def history_of(
     stored: Sequence[StoredNight],
     releases: Mapping[str, Sequence[ReleaseMark]] = MappingProxyType({}),
     only: NightFilter | None = None,
-) -> History:
+) -> ZooHistory:
     """Summarise the nights of a zoo, which are in order, the oldest first; so are the releases of each model.
 
     `only` chooses models. Nights without any of them are left out.
@@ -190,7 +190,7 @@ def history_of(
     histories = [_model_history(name, dated, releases.get(name, ())) for name, dated in entries.items()]
     if only is not None and only.worse:
         histories = [past for past in histories if past.is_worse]
-    return History(zoo, tuple(map(_night, stored)), tuple(histories))
+    return ZooHistory(zoo, tuple(map(_night, stored)), tuple(histories))
 
 
 def entries_by_model(stored: Sequence[StoredNight]) -> dict[str, list[Dated]]:

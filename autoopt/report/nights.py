@@ -7,13 +7,13 @@ from typing import TextIO
 from autoopt.metrics import Estimate
 from autoopt.report.change import improvement, ratio_change
 from autoopt.report.formatting import day_text, metric_text, plural, short
-from autoopt.report.night_history import History, LastingChange, ModelHistory, Night
+from autoopt.report.night_history import LastingChange, ModelHistory, Night, ZooHistory
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.results import EntryComparison, SweepResult
 
 
-def write_nights(history: History, stream: TextIO) -> None:
+def write_nights(history: ZooHistory, stream: TextIO) -> None:
     """Write nights and models as tables, what stands out as lines."""
     write_table(nights_table(history), stream)
     write_table(models_table(history), stream)
@@ -24,7 +24,7 @@ def write_nights(history: History, stream: TextIO) -> None:
         write_lines([f"{past.model}: {line}" for line in releases_of(past)], stream)
 
 
-def nights_table(history: History) -> Table:
+def nights_table(history: ZooHistory) -> Table:
     """One row for each night, newest first."""
     rows = list(map(_night_row, reversed(history.nights)))
     columns = ("night", "sweep", "models", "ok", "regressions", "better", "mean gain", "host", "machine")
@@ -53,7 +53,7 @@ def _night_row(night: Night) -> tuple[str, ...]:
     )
 
 
-def models_table(history: History) -> Table:
+def models_table(history: ZooHistory) -> Table:
     """One row for each model: its last night, and how far its figures range over all nights."""
     rows = []
     for past in history.models:
@@ -88,7 +88,7 @@ def releases_of(past: ModelHistory) -> list[str]:
     return lines
 
 
-def notable(history: History) -> list[str]:
+def notable(history: ZooHistory) -> list[str]:
     """Lasting changes and flaky models, a line each; changes for the worse come first."""
     worse, better, flaky = [], [], []
     for past in history.models:

@@ -12,7 +12,7 @@ from autoopt.report.change import estimate_text, figure_text, improvement
 from autoopt.report.formatting import day_text, first_names, plural, short
 from autoopt.report.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
 from autoopt.report.night_charts import chart_over_nights, heat_style, heat_table
-from autoopt.report.night_history import History, ModelHistory, ModelNight, Night, relative_values
+from autoopt.report.night_history import ModelHistory, ModelNight, Night, ZooHistory, relative_values
 from autoopt.report.nights import change_text, models_table, nights_table, notable, releases_of
 from autoopt.results.sweep import OK
 
@@ -44,7 +44,7 @@ class PageLinks:
         return f"#plots-{name}" if plotted else ""
 
 
-def nights_html(history: History, links: PageLinks = PageLinks()) -> str:
+def nights_html(history: ZooHistory, links: PageLinks = PageLinks()) -> str:
     """Render the page of a zoo's history. It draws the first models, those with lasting changes before all."""
     last = history.nights[-1]
     row_ids = [f"model-{past.model}" for past in history.models]
@@ -90,7 +90,7 @@ def _last_night(night: Night) -> list[str]:
     return lines
 
 
-def _controls(history: History) -> str:
+def _controls(history: ZooHistory) -> str:
     """Fields that choose the models of map, table and plots, and two nights to compare."""
     tags = sorted({tag for past in history.models for tag in past.tags})
     nights = [(night.sweep, f"{day_text(night.time)} {short(night.sweep)}") for night in reversed(_shown(history))]
@@ -109,12 +109,12 @@ def _choice(identity: str, label: str, options: Sequence[tuple[str, str]]) -> st
     return f'<select id="{identity}" aria-label="{label}">{"".join(parts)}</select>'
 
 
-def _shown(history: History) -> Sequence[Night]:
+def _shown(history: ZooHistory) -> Sequence[Night]:
     """The nights of the heat map, oldest first."""
     return history.nights[-MOST_COLUMNS:]
 
 
-def _heat_map(history: History, places: Mapping[str, str], runs: str) -> str:
+def _heat_map(history: ZooHistory, places: Mapping[str, str], runs: str) -> str:
     """A table of models and nights, coloured by the deviation of the ratio from the model's median.
 
     `places` are addresses by the model's name.

@@ -10,7 +10,7 @@ from typing import Any
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate, Objective, headline_metrics
 from autoopt.report.change import estimate_text, figure_text, ratio_change
 from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
-from autoopt.report.effects import Effect, chain_levels, effects
+from autoopt.report.effects import FactorEffect, chain_levels, effects
 from autoopt.report.failures import failure_groups, outcome_text, plain_reason
 from autoopt.report.figures import (
     first_objective,
@@ -274,7 +274,7 @@ def _effects(trials: Sequence[Trial], objective: Objective) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _effects_table(strongest: Sequence[Effect], objective: Objective) -> Table:
+def _effects_table(strongest: Sequence[FactorEffect], objective: Objective) -> Table:
     rows = []
     for effect in strongest:
         for number, level in enumerate(effect.levels):

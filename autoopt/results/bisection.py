@@ -36,7 +36,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class OperatorTime:
+class OperatorDifference:
     """The time of all operators of one type in one inference, in microseconds; 0 for a type that the model lacks."""
 
     op_type: str
@@ -63,7 +63,7 @@ class Bisection:
     source: Estimate | None = None
     """Median latency of the source relative to the earlier night's; measured only where the best model's did not
     change, because a faster source also makes the ratio of the best model worse."""
-    operators: tuple[OperatorTime, ...] = ()
+    operators: tuple[OperatorDifference, ...] = ()
     """Profiles of both nights' models, the type whose time changed most first."""
     busy: bool = False
     """True if other programs used the machine during the measurements."""

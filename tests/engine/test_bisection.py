@@ -24,7 +24,7 @@ from autoopt.metrics import Estimate
 from autoopt.model.model_file import ModelFile
 from autoopt.report.bisection import sentence
 from autoopt.results import SweepEntry, SweepResult
-from autoopt.results.bisection import Factor, OperatorTime
+from autoopt.results.bisection import Factor, OperatorDifference
 from autoopt.store import Store, open_store
 from autoopt.workers import WorkerPool, gated_call
 
@@ -145,8 +145,8 @@ class Simulated:
             ratios[name] = Estimate(ratio, 0.99 * ratio, 1.01 * ratio)
         return Timed(ratios, {}, busy=False)
 
-    def profiles(self, before: VariantModel, after: VariantModel) -> tuple[OperatorTime, ...]:
-        return (OperatorTime("Gemm", 1.0, 2.0),)
+    def profiles(self, before: VariantModel, after: VariantModel) -> tuple[OperatorDifference, ...]:
+        return (OperatorDifference("Gemm", 1.0, 2.0),)
 
 
 FACTORS = tuple(Factor(name, "1", "2") for name in ("a", "b", "c"))

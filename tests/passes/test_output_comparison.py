@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autoopt.passes.verification.output_comparison import HOPELESS, ROUNDINGS, Equivalence, compare_outputs
-from autoopt.passes.verification.rounding import RUNS, Spread
+from autoopt.passes.verification.rounding import RUNS, NoiseSpread
 
 floats = hnp.arrays(np.float32, st.integers(1, 8), elements=st.floats(-1e6, 1e6, width=32))
 
@@ -73,8 +73,8 @@ def test_outputs_are_compared_by_tolerance(before: Any, after: Any, tolerance: A
     ("error", "in_time", "late"), [(1e-5, "different", "same"), (1e-2, "different", "different"), (0.0, "same", "same")]
 )
 def test_when_time_is_up_fixed_shares_explain_an_error(error: float, in_time: str, late: str) -> None:
-    def no_spread(runs: int) -> list[Spread]:
-        return [Spread(np.zeros(2))]
+    def no_spread(runs: int) -> list[NoiseSpread]:
+        return [NoiseSpread(np.zeros(2))]
 
     for deadline, status in ((math.inf, in_time), (0.0, late)):
         found = compare_outputs([f32(1, 2)], [f32(1, 2 + error)], "equal", no_spread, deadline)
@@ -82,7 +82,7 @@ def test_when_time_is_up_fixed_shares_explain_an_error(error: float, in_time: st
 
 
 def test_an_error_that_rounding_explains_is_measured_even_when_time_is_up() -> None:
-    spreads = [Spread(np.full(2, 0.1))]
+    spreads = [NoiseSpread(np.full(2, 0.1))]
     assert compare_outputs([f32(1, 2)], [f32(1, 2.01)], "equal", lambda runs: spreads, 0.0).status == "same"
 
 
@@ -90,9 +90,9 @@ def test_an_error_that_rounding_explains_is_measured_even_when_time_is_up() -> N
 def test_few_runs_with_noise_judge_an_error_far_beyond_rounding(error: float, most_runs: int) -> None:
     asked: list[int] = []
 
-    def tiny_spread(runs: int) -> list[Spread]:
+    def tiny_spread(runs: int) -> list[NoiseSpread]:
         asked.append(runs)
-        return [Spread(np.full(2, 1e-5))]
+        return [NoiseSpread(np.full(2, 1e-5))]
 
     assert compare_outputs([f32(1, 2)], [f32(1, 2 + error)], "equal", tiny_spread).status == "different"
     assert max(asked) == most_runs
@@ -102,11 +102,11 @@ def test_the_number_of_outputs_counts() -> None:
     assert compare_outputs([f32(1)], [f32(1), f32(1)], "lossy").reason == "2 outputs instead of 1"
 
 
-def judged(error: Any, *spreads: Spread, tolerance: Any = "equal") -> tuple[Equivalence, list[int]]:
+def judged(error: Any, *spreads: NoiseSpread, tolerance: Any = "equal") -> tuple[Equivalence, list[int]]:
     """The comparison of two outputs that differ by `error` where noise spreads as said, and the runs that it took."""
     asked: list[int] = []
 
-    def measure(runs: int) -> list[Spread]:
+    def measure(runs: int) -> list[NoiseSpread]:
         asked.append(runs)
         return [spreads[min(len(asked), len(spreads)) - 1]]
 
@@ -117,7 +117,7 @@ def judged(error: Any, *spreads: Spread, tolerance: Any = "equal") -> tuple[Equi
 @given(st.integers(1, ROUNDINGS), hnp.arrays(np.float32, 5, elements=st.floats(1, 2, width=32, exclude_max=True)))
 @settings(max_examples=20)
 def test_a_few_units_in_the_last_place_need_no_explanation(units: int, array: Any) -> None:
-    def never(runs: int) -> list[Spread]:
+    def never(runs: int) -> list[NoiseSpread]:
         raise AssertionError("rounding is not measured")
 
     after = (array + np.float32(units * 2.0**-23)).astype(np.float32)
@@ -125,15 +125,17 @@ def test_a_few_units_in_the_last_place_need_no_explanation(units: int, array: An
 
 
 def test_more_runs_may_explain_what_few_do_not() -> None:
-    found, asked = judged([1e-4], Spread(np.zeros(1)), Spread(np.full(1, 1e-5)), Spread(np.full(1, 1e-3)))
+    found, asked = judged(
+        [1e-4], NoiseSpread(np.zeros(1)), NoiseSpread(np.full(1, 1e-5)), NoiseSpread(np.full(1, 1e-3))
+    )
     assert (found.status, tuple(asked)) == ("different", RUNS[:1]), "it is hopeless after the first runs"
-    few, more = Spread(np.full(1, 2e-5)), Spread(np.full(1, 1e-3))
+    few, more = NoiseSpread(np.full(1, 2e-5)), NoiseSpread(np.full(1, 1e-3))
     found, asked = judged([1e-4], few, few, more)
     assert (found.status, tuple(asked)) == ("same", RUNS)
 
 
 def test_the_reason_names_the_error_and_what_rounding_explains() -> None:
-    found, _ = judged([0.0, 0.5], Spread(np.full(2, 1e-3)))
+    found, _ = judged([0.0, 0.5], NoiseSpread(np.full(2, 1e-3)))
     assert found.reason.startswith("output 0: 1 of 2 values off by up to 0.5; rounding explains 0.00")
     assert (found.max_abs_error, found.max_relative_error) == (0.5, 0.5)
     assert HOPELESS * 1e-3 < 0.5
@@ -147,17 +149,17 @@ def test_the_reason_names_the_error_and_what_rounding_explains() -> None:
     ("error", "status"), [([0.0, 1.0, 0.0], "same"), ([0.0, 0.0, 1.0], "same"), ([1.0, 1.0, 0.0], "different")]
 )
 def test_values_that_jump_may_do_so_elsewhere_but_not_more_often(error: list[float], status: str) -> None:
-    assert judged(error, Spread(np.array([0.0, 0.5, 0.0]), jumps=True))[0].status == status
+    assert judged(error, NoiseSpread(np.array([0.0, 0.5, 0.0]), jumps=True))[0].status == status
 
 
 def test_a_spread_that_hides_everything_is_not_believed() -> None:
     """Noise is larger than most roundings are: only a half of a large spread is allowed."""
-    assert judged([0.4], Spread(np.full(1, 1.0)))[0].status == "same"
-    assert judged([0.9], Spread(np.full(1, 1.0)))[0].status == "different"
+    assert judged([0.4], NoiseSpread(np.full(1, 1.0)))[0].status == "same"
+    assert judged([0.9], NoiseSpread(np.full(1, 1.0)))[0].status == "different"
 
 
 def test_an_element_that_noise_spared_by_chance_has_a_share_of_the_typical_spread() -> None:
-    spread = Spread(np.array([0.0, 1e-3, 1e-3]))
+    spread = NoiseSpread(np.array([0.0, 1e-3, 1e-3]))
     assert judged([2e-4, 0, 0], spread)[0].status == "same"
     assert judged([3e-4, 0, 0], spread)[0].status == "different"
 
@@ -165,7 +167,7 @@ def test_an_element_that_noise_spared_by_chance_has_a_share_of_the_typical_sprea
 def test_sizes_may_differ_where_rounding_changes_them() -> None:
     boxes, fewer = np.ones((5, 4), np.float32), np.ones((4, 4), np.float32)
     for deviation, status in ((None, "same"), (np.zeros((5, 4)), "different")):
-        spreads = [Spread(deviation, jumps=True)]
+        spreads = [NoiseSpread(deviation, jumps=True)]
         found = compare_outputs([boxes], [fewer], "equal", lambda runs, spreads=spreads: spreads)
         assert found.status == status
         assert compare_outputs([boxes], [fewer], "lossless", lambda runs, s=spreads: s).status == "different"
@@ -174,7 +176,7 @@ def test_sizes_may_differ_where_rounding_changes_them() -> None:
 @pytest.mark.parametrize(("unstable", "status"), [(2, "same"), (1, "different")])
 def test_as_many_integers_may_differ_as_rounding_changes(unstable: int, status: str) -> None:
     before, after = np.zeros(10, np.int64), np.array([1, 1, *[0] * 8])
-    spread = Spread(np.array([*[0] * (10 - unstable), *[1] * unstable]))
+    spread = NoiseSpread(np.array([*[0] * (10 - unstable), *[1] * unstable]))
     found = compare_outputs([before], [after], "equal", lambda runs: [spread])
     assert found.status == status
     assert found.max_relative_error == 0.2
@@ -184,7 +186,7 @@ def test_as_many_integers_may_differ_as_rounding_changes(unstable: int, status: 
 
 def test_each_output_has_its_own_spread() -> None:
     before = [f32(1), f32(1)]
-    spreads = [Spread(np.zeros(1)), Spread(np.full(1, 0.1))]
+    spreads = [NoiseSpread(np.zeros(1)), NoiseSpread(np.full(1, 0.1))]
     assert compare_outputs(before, [f32(1), f32(1.01)], "equal", lambda runs: spreads).status == "same"
     assert compare_outputs(before, [f32(1.01), f32(1)], "equal", lambda runs: spreads).status == "different"
 

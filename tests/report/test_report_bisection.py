@@ -13,7 +13,7 @@ from autoopt.report.bisection import remarks, sentence, tables, write_bisection
 from autoopt.report.sweep import message, sweep_markdown
 from autoopt.report.sweep_page import sweep_html
 from autoopt.results import EntryComparison, MetricChange, SweepEntry, SweepResult
-from autoopt.results.bisection import Bisection, Factor, OperatorTime, Variant
+from autoopt.results.bisection import Bisection, Factor, OperatorDifference, Variant
 
 RUNTIME = Factor("onnxruntime", "1.30.0", "1.31.1")
 TOOL = Factor("onnxslim", "0.1.9", "0.2.0")
@@ -31,7 +31,7 @@ FOUND = Bisection(
         Variant(("onnxslim",), SAME),
     ),
     cause=("onnxruntime",),
-    operators=(OperatorTime("MatMulInteger", 520, 740), OperatorTime("Softmax", 10, 10)),
+    operators=(OperatorDifference("MatMulInteger", 520, 740), OperatorDifference("Softmax", 10, 10)),
 )
 
 

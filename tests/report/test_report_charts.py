@@ -18,7 +18,7 @@ from autoopt.report.charts import (
     trade_off,
     trade_offs,
 )
-from autoopt.report.effects import Effect
+from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
 from autoopt.results import RunResult, Trial
 
@@ -128,6 +128,6 @@ def test_measurements_say_whether_the_machine_was_busy() -> None:
 
 
 def test_only_effects_that_explain_something_are_drawn() -> None:
-    rows = rows_of(effects_chart([Effect("quant", 0.5, ()), Effect("fold", 0.0, ())]))
+    rows = rows_of(effects_chart([FactorEffect("quant", 0.5, ()), FactorEffect("fold", 0.0, ())]))
     assert [row["text"] for row in rows] == ["quant explains 50% of the variation"]
-    assert effects_chart([Effect("fold", 0.0, ())]) is None
+    assert effects_chart([FactorEffect("fold", 0.0, ())]) is None

@@ -11,11 +11,11 @@ from typing import Final, Literal, TypeAlias
 from autoopt.json_codec import to_json
 from autoopt.model.lazy_imports import np
 from autoopt.passes.verification.output_arrays import is_float, output_arrays
-from autoopt.passes.verification.rounding import RUNS, Spread
+from autoopt.passes.verification.rounding import RUNS, NoiseSpread
 from autoopt.registry import Tolerance
 
 Status = Literal["same", "different", "only run", "not run"]
-Spreads: TypeAlias = Callable[[int], "Sequence[Spread] | None"]
+Spreads: TypeAlias = Callable[[int], "Sequence[NoiseSpread] | None"]
 """Measures by a number of runs how far rounding moves each output of the model before the pass; None if that is
 unknown."""
 
@@ -109,7 +109,7 @@ class _OutputSpread:
     deadline: float
     sizes_vary: bool
 
-    def estimates(self) -> Iterator[Spread | None]:
+    def estimates(self) -> Iterator[NoiseSpread | None]:
         """Yield the spread by more and more runs; None where it is unknown, and once when the time is up."""
         late = False
         for runs in RUNS:
@@ -162,7 +162,7 @@ def _compare_categories(
     return _Difference(problem, float(wrong > 0), share)
 
 
-def _unstable(spread: Spread | None, size: int) -> int:
+def _unstable(spread: NoiseSpread | None, size: int) -> int:
     """Number of values that rounding may change: noise and a pass change different ones of those at a boundary."""
     if spread is None or spread.deviation is None:
         return size // VALUES_PER_MISMATCH
@@ -215,7 +215,7 @@ def _beyond_rounding(expected: np.ndarray, error: np.ndarray, scale: float, outp
     return problem
 
 
-def _limit(expected: np.ndarray, spread: Spread | None, scale: float) -> np.ndarray:
+def _limit(expected: np.ndarray, spread: NoiseSpread | None, scale: float) -> np.ndarray:
     """Largest error of each element that rounding explains."""
     magnitude = np.nan_to_num(np.abs(expected.astype(np.float64)), nan=0.0, posinf=0.0)
     fixed = UNKNOWN_ROUNDING.get(str(expected.dtype), 2e-4) * (scale + magnitude)

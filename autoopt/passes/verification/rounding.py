@@ -31,7 +31,7 @@ POOL_SIZES: Final = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
 
 
 @dataclass(frozen=True)
-class Spread:
+class NoiseSpread:
     """The distance that noise moves one output."""
 
     deviation: np.ndarray | None
@@ -58,7 +58,7 @@ class NoiseSource:
         """Index in `POOL_SIZES`."""
         self._runs = 0
         self.jumps = False
-        """See `Spread`; known after the first run."""
+        """See `NoiseSpread`; known after the first run."""
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
         """Run once, with newly drawn errors; return the `output_arrays`, or None if noise cannot be added."""
@@ -144,7 +144,7 @@ class SpreadMeter:
         """True after the first run with noise."""
         return bool(self._runs)
 
-    def spreads(self, runs: int) -> list[Spread] | None:
+    def spreads(self, runs: int) -> list[NoiseSpread] | None:
         """Return one item for each array of `output_arrays(outputs)`; None if noise cannot be added to the model.
 
         `runs` is the number of runs with noise; earlier ones count.
@@ -160,16 +160,16 @@ class SpreadMeter:
         return spreads
 
 
-def _spread(exact: np.ndarray, runs: Sequence[np.ndarray], jumps: bool) -> Spread:
+def _spread(exact: np.ndarray, runs: Sequence[np.ndarray], jumps: bool) -> NoiseSpread:
     if any(run.shape != exact.shape for run in runs):
-        return Spread(None, jumps)
+        return NoiseSpread(None, jumps)
     deviation = np.zeros(exact.shape)
     for run in runs:
         if is_float(exact):
             deviation = np.maximum(deviation, _distance(exact, run))
         else:
             deviation = np.maximum(deviation, run != exact)
-    return Spread(deviation, jumps)
+    return NoiseSpread(deviation, jumps)
 
 
 def _distance(exact: np.ndarray, noisy: np.ndarray) -> np.ndarray:

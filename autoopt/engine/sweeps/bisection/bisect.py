@@ -18,7 +18,7 @@ from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.report.sweep_comparison import EarlierEntry
 from autoopt.results import SweepEntry, SweepResult
-from autoopt.results.bisection import Bisection, OperatorTime, Variant
+from autoopt.results.bisection import Bisection, OperatorDifference, Variant
 from autoopt.results.model import SOURCE
 from autoopt.store import Store
 from autoopt.working_folder import STORE_WORK, working_folder
@@ -125,7 +125,7 @@ class BisectionOutcome:
 
     variants: tuple[Variant, ...]
     cause: tuple[str, ...] = ()
-    operators: tuple[OperatorTime, ...] = ()
+    operators: tuple[OperatorDifference, ...] = ()
     busy: bool = False
 
     @property

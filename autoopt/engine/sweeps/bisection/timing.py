@@ -20,7 +20,7 @@ from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.model.model_file import ModelFile
 from autoopt.passes.request import PassRequest, PassStep
-from autoopt.results.bisection import OperatorTime
+from autoopt.results.bisection import OperatorDifference
 from autoopt.store import RunRecord
 from autoopt.target import ALL_THREADS, Accelerator, Target
 from autoopt.workers import Gate
@@ -124,7 +124,7 @@ class Stopwatch:
             reference = subjects.pop(REFERENCE)
             return measure_round(reference, subjects, settings, number)
 
-    def profiles(self, before: VariantModel, after: VariantModel) -> tuple[OperatorTime, ...]:
+    def profiles(self, before: VariantModel, after: VariantModel) -> tuple[OperatorDifference, ...]:
         """Profile two models in turns; empty if one cannot be profiled, for example not on a CPU."""
         if self.target.device != "cpu":
             return ()
@@ -139,7 +139,7 @@ class Stopwatch:
         if not all(old) or not all(new):
             return ()
         names = dict.fromkeys((*old[0], *new[0]))
-        rows = [OperatorTime(name, _lowest(old, name), _lowest(new, name)) for name in names]
+        rows = [OperatorDifference(name, _lowest(old, name), _lowest(new, name)) for name in names]
         return tuple(sorted(rows, key=lambda row: -abs(row.after - row.before)))
 
     def _operators(self, model: VariantModel, host: PoolHost, folder: Path) -> dict[str, float]:
