@@ -78,7 +78,7 @@ def deploy_all(queues: Sequence[str] = ()) -> list[str]:
     """Create or update the pools, the deployments and the automations for runs that die.
 
     Parameters and schedules of a deployment that exists stay as they are. Those that version 0.1.0 made under the name
-    `autoopt` stay too, so that its schedules and the scripts that name them go on.
+    `autoopt` stay too, so that its schedules and the scripts that name them still work.
 
     Args:
         queues: work queues to create in both pools, such as `cuda`, each with a deployment `optimize_model/cuda`. The

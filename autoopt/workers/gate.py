@@ -219,7 +219,7 @@ class Gate:
     def brief_work(self, patience: float) -> Iterator[None]:
         """Do a little ordinary work within, after waiting as for `working`, but for at most `patience` seconds.
 
-        Then it goes on beside the measurement, for which a command at its end must not wait.
+        Then it continues beside the measurement, for which a command at its end must not wait.
         """
         with ExitStack() as stay:
             with suppress(TimeUp):

@@ -241,7 +241,7 @@ def gated_call(
 ) -> CallResult:
     """Make a call behind the gate, for work outside of a run's trials; reports a long wait.
 
-    The call goes on beside a measurement that takes longer than `patience`, in seconds.
+    The call continues beside a measurement that takes longer than `patience`, in seconds.
     """
     gate = Gate(waiting=report_waiting)
     with gate.working() if patience == FOREVER else gate.brief_work(patience):

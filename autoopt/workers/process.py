@@ -216,7 +216,7 @@ class WorkerProcess:
         return True
 
     def resume(self) -> None:
-        """Let a paused worker go on; does nothing for others."""
+        """Resume a paused worker; does nothing for others."""
         if self._paused_at is None:
             return
         self._paused_seconds = self._seconds_paused()

@@ -1,4 +1,4 @@
-"""Runs that other processes go on with, in other folders and with other homes, use what the run began with."""
+"""Processes that continue a run, in other folders and with other homes, use what the run began with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best model so far in the output folder, while a run goes on and after a cancel."""
+"""The best model so far in the output folder, during a run and after a cancel."""
 
 from __future__ import annotations
 

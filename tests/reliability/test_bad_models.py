@@ -1,4 +1,4 @@
-"""Models that kill, hang or make no sense, through the real command: one outcome each, and work goes on."""
+"""Models that kill, hang or make no sense, through the real command: one outcome each, and work continues."""
 
 from __future__ import annotations
 

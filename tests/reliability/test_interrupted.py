@@ -1,4 +1,4 @@
-"""A run that is told to end does so soon, with nothing left behind, and goes on where it stood."""
+"""Runs stop soon after SIGINT and SIGTERM, leave nothing behind, and resume where they stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs over several models that are killed or cancelled go on where they were and leave no temporary files."""
+"""Killed or cancelled runs over several models resume where they stopped and leave no temporary files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutated models: each read in every way ends in exactly one outcome, and the pool goes on."""
+"""Mutated models: each read in every way ends in exactly one outcome, and the pool continues."""
 
 from __future__ import annotations
 

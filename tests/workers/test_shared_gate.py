@@ -1,4 +1,4 @@
-"""The gate of a run whose passes go on while it measures. Locks are per open file: other objects are others."""
+"""The gate of a run whose passes continue while it measures. Locks are per open file: other objects are others."""
 
 from __future__ import annotations
 

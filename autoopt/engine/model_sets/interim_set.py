@@ -1,4 +1,4 @@
-"""The best models so far of a set as a package, which a run keeps in its output folder while the searches go on."""
+"""The best models so far of a set as a package, which a run keeps in its output folder during the searches."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ POLL_SECONDS = 0.5
 NICENESS = 10
 """The process works while models are measured."""
 PING_SECONDS = 60.0
-"""Longest time between two requests while runs go on: an idle server ends."""
+"""Longest time between two requests during runs: an idle server ends."""
 
 
 def search_shown(session: Session, parent: str = "") -> RunResult:

@@ -102,7 +102,7 @@ class QuantPreProcess(Pass):
             return model
         try:
             return self._optimized_outline(model, folder, {"graph_optimization_level": "basic"})
-        except Exception:  # onnxruntime's exceptions share no class; its tool goes on, too
+        except Exception:  # onnxruntime's exceptions share no class; its tool continues, too
             return model
 
     def _optimized_outline(self, model: ModelProto, folder: Path, options: JsonObject) -> ModelProto:
