@@ -128,6 +128,17 @@ def test_prior_points_are_ordered_and_no_others_are_added(monkeypatch: pytest.Mo
     ]
 
 
+def test_what_needs_an_analysis_of_the_model_comes_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = {**PASSES, "selective": "selective_quantization"}
+    chains = [*CHAINS, ["simplify", "selective"]]
+    selective = {"simplify": {}, "selective_quantization": {"exclude_worst": 2}}
+    best_selective = lesson((selective, 0.3), (STATIC, 0.5))
+    learned = taught(plan(passes=passes, chains=chains), [best_selective], monkeypatch).learned
+    last_passes = [point.chain[-1] for point in learned]
+    assert last_passes[-1] == "selective"
+    assert "static" in last_passes
+
+
 def test_chains_that_the_user_wants_first_stay_first(monkeypatch: pytest.MonkeyPatch) -> None:
     preferred = plan(prefer=[{"chain": ["simplify", "dynamic"], "weight": 2.0}])
     assert taught(preferred, [TAUGHT], monkeypatch).learned == ()

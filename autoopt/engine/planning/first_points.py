@@ -197,7 +197,10 @@ def int8_kernels(isa: Collection[str]) -> str:
 
 
 def learned_points(plan: Plan, question: Question, sources: Sources) -> list[Learned]:
-    """The points to begin with, by the expected improvement of each as if those before gave what is expected."""
+    """The points to begin with, by the expected improvement of each as if those before gave what is expected.
+
+    Those with an analysis of the model, such as `layer_sensitivity`, come after the others.
+    """
     observations = sources.observations()
     if not observations:
         return []
@@ -210,8 +213,11 @@ def learned_points(plan: Plan, question: Question, sources: Sources) -> list[Lea
         return []  # there is no order
     configurations = [configuration_of(chain, point) for chain, point in candidates]
     expectation = process.expect(model, configurations)
+    order = expectation.order([chain.weight for chain, _ in candidates], MAX_LEARNED)
+    # The analysis of a slow model takes as long as several trials: in two minutes, it may leave no time for any.
+    order.sort(key=lambda index: _is_analysed(candidates[index][0]))
     points: list[Learned] = []
-    for index in expectation.order([chain.weight for chain, _ in candidates], MAX_LEARNED):
+    for index in order:
         chain, point = candidates[index]
         evidence = _evidence(chain, point, configurations[index], sources.used)
         points.append(Learned(chain.id, chain.passes, point, evidence))
@@ -295,6 +301,10 @@ class _Candidates:
         settings.sort(key=lambda values: not any(_agree(known, {**fixed, **values}) for known in tried))
         expectation = self.process.expect(self.model, [{node.pass_name: values} for values in settings])
         return settings[expectation.order([1.0] * len(settings), 1)[0]]
+
+
+def _is_analysed(chain: Chain) -> bool:
+    return any(node.info.analysis for node in chain.nodes)
 
 
 def lossy_passes(chain: Chain) -> list[str]:

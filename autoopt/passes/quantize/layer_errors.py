@@ -137,7 +137,8 @@ def run_alone(
 ) -> Iterator[tuple[NodeProto, list[np.ndarray], list[np.ndarray]]]:
     """Run each layer by itself on the values that it gets in the float model; those that cannot are left out.
 
-    Yields the layer, its outputs in the float model by item, and those with inputs and weights rounded to 8 bits.
+    Yields the layer, its outputs in the float model by item, and those with inputs, weights and outputs rounded to
+    8 bits.
     """
     from onnxruntime.quantization.calibrate import load_tensors_data
 
@@ -159,7 +160,7 @@ def run_alone(
                 for name in node.input[:2]:
                     inputs[name] = _rounded(inputs[name], *own_bounds[name])
                 exact.append(values[node.output[0]])
-                noisy.append(session.run(None, inputs)[0])
+                noisy.append(_rounded(session.run(None, inputs)[0], *own_bounds[node.output[0]]))
             yield node, exact, noisy
 
 

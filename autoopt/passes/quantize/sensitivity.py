@@ -42,7 +42,7 @@ class LayerSensitivity(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("sensitivity",)
 
-    version = 9
+    version = 10
     memory_factor = 6.0  # a model of 2.4 GB did not fit in 12 GB
 
     samples: Annotated[int, Unit("items"), "maximum number of calibration items to compare"] = 16
@@ -152,7 +152,7 @@ class SelectiveQuantization(StaticQuantization):
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process", "layer_sensitivity")
     aliases: ClassVar[tuple[str, ...]] = ("node_exclusion",)
 
-    version = 4
+    version = 5
 
     exclude_worst: Annotated[int, Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"] = 2
     rank_by: Annotated[

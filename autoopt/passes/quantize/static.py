@@ -52,7 +52,7 @@ class QuantizedTypes:
 class Static(Pass):
     """The common part of all static quantizations; subclasses choose types and formats."""
 
-    version = 5
+    version = 6
     takes = "outline"
     target_bound = False
     tolerance = "lossy"
