@@ -87,6 +87,16 @@ def test_the_probability_of_a_gain(simulation: Simulation) -> None:
     assert slower.gain_probability(slower_key, LATENCY) < 0.001
 
 
+def test_a_gain_that_the_range_does_not_show_is_not_certain(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 9.85, rounds=6)
+    long = Evidence(evidence.rounds, {"latency_p50": Estimate.exact(10.0)})
+    assert long.estimate(key, "latency_p50").high < 1
+    assert long.gain_probability(key, LATENCY) >= 0.975
+    short = Evidence(evidence.rounds, {"latency_p50": Estimate.exact(0.01)})
+    assert short.estimate(key, "latency_p50").high > 1
+    assert short.gain_probability(key, LATENCY) < 0.975
+
+
 def test_pooled_latencies_replace_those_of_the_trial_and_are_judged(simulation: Simulation) -> None:
     evidence, key = measured(simulation, 8.0, rounds=2)
     lucky = Measurements(

@@ -128,12 +128,15 @@ class Evidence:
 
     def estimate(self, candidate: str, metric: str) -> Estimate:
         """The ratio to the source, as it is to hold in the user's process too."""
+        return self._pool(metric).estimate(self._subject(candidate), self._beyond(metric))
+
+    def _beyond(self, metric: str) -> float:
+        """Half-width, in logarithms, of the differences between this process and the user's."""
         from autoopt.measure.intervals.pooling import BEYOND  # imports numpy
 
-        beyond = BEYOND
-        if metric in PER_INFERENCE and MEDIAN_LATENCY in self.baseline:
-            beyond = math.hypot(BEYOND, NORMAL * HEAP_MS / self.baseline[MEDIAN_LATENCY].value)
-        return self._pool(metric).estimate(self._subject(candidate), beyond)
+        if metric not in PER_INFERENCE or MEDIAN_LATENCY not in self.baseline:
+            return BEYOND
+        return math.hypot(BEYOND, NORMAL * HEAP_MS / self.baseline[MEDIAN_LATENCY].value)
 
     def _subject(self, candidate: str) -> str:
         """The name under which measurements count together: that of what the runtime executes, if it is known."""
@@ -182,9 +185,10 @@ class Evidence:
         return 1 / ratio if objective.goal == "maximize" else ratio
 
     def gain_probability(self, candidate: str, objective: Objective) -> float:
-        """The probability that the candidate is better than the source in an objective."""
-        draws = self.losses(candidate, objective)
-        return float((draws < 0).mean())
+        """The probability that the candidate is better than the source in an objective, in the user's process too."""
+        scale = math.sqrt(2) * self._beyond(objective.metric) / NORMAL
+        chances = [math.erfc(loss / scale) / 2 for loss in self.losses(candidate, objective).tolist()]
+        return math.fsum(chances) / len(chances)
 
     def measurements(self, candidate: str) -> Measurements:
         """All measurements of a candidate as one; its figures are pooled, and the source's are the baseline's."""
