@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +63,10 @@ class RunOptions(TypedDict, total=False):
     """The last three as one."""
     search: Mapping[str, object]
     """Further fields of the DAG's `search` section."""
+    label: str
+    """The column or array of the data with the labels; by default `label`, `target`, `y`, ..."""
+    inputs: Sequence[str]
+    """The columns or arrays of the data that are the input; by default all others."""
     calibration: Data
     parts: Mapping[str, str]
     """Several models that belong together, by name; `dag` is then one of them."""
@@ -83,6 +87,7 @@ class RunOptions(TypedDict, total=False):
 
 SEARCH_OPTIONS = ("trials", "minutes", "strategy", "sampler", "seed")
 GOAL_OPTIONS = ("minimize", "metric", "max_drop")
+COLUMN_OPTIONS = ("label", "inputs")
 
 
 def run(
@@ -123,7 +128,7 @@ def run(
     folder = home or settings().home
     fields = _request_fields(options, folder)
     source = None if model is None else model_file(model, folder)
-    evaluation = None if data is None else data_file(data, folder)
+    evaluation = None if data is None else _with_columns(data_file(data, folder), options)
     graph = model_file(dag, folder) if isinstance(dag, Serializable) else dag
     if listener is not None:
         fields["observer"] = CallbackObserver(listener)
@@ -145,8 +150,23 @@ def _request_fields(options: RunOptions, folder: Path) -> dict[str, Any]:
     if goal:
         fields["goal"] = replace(options.get("goal", GoalOptions()), **goal)
     if "calibration" in options:
-        fields["calibration"] = data_file(options["calibration"], folder)
+        fields["calibration"] = _with_columns(data_file(options["calibration"], folder), options)
+    for name in COLUMN_OPTIONS:
+        fields.pop(name, None)
     return fields
+
+
+def _with_columns(data: object, options: RunOptions) -> object:
+    """The configuration of data with the columns that the options choose; the data itself without any."""
+    columns: dict[str, object] = {}
+    if "label" in options:
+        columns["label_col"] = options["label"]
+    if "inputs" in options:
+        columns["input_cols"] = list(options["inputs"])
+    if not columns:
+        return data
+    config = data if isinstance(data, Mapping) else {"path": str(data)}
+    return {**config, **columns}
 
 
 def _check_names(options: Mapping[str, object]) -> None:

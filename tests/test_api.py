@@ -149,6 +149,18 @@ def test_trials_over_several_targets_say_whose_they_are(model: Path) -> None:
     assert result.trials[["target", "trial", "chain"]].values.tolist() == [["one", 0, "tidy"], ["two", 0, "tidy"]]
 
 
+def test_columns_of_a_data_frame_are_chosen_by_name(model: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 8)), columns=[f"f{i}" for i in range(8)])
+    frame["species"] = ["cat", "dog", "ant", "bee"] * 10
+    frame["id"] = range(40)
+    limited = {**DAG, "constraints": [{"metric": "accuracy", "max_drop": 1.0}]}
+    inputs = [f"f{i}" for i in range(8)]
+    result = autoopt.run(limited, model=model, data=frame, label="species", inputs=inputs, out=None)
+    assert result.best is not None
+    assert "accuracy" in result.best.metrics
+
+
 def test_a_wrong_option_is_answered_in_the_functions_own_words() -> None:
     with pytest.raises(TypeError, match=r"run\(\) has no option 'trails'; did you mean 'trials'\?"):
         autoopt.run(DAG, trails=3)
@@ -158,7 +170,7 @@ def test_a_wrong_option_is_answered_in_the_functions_own_words() -> None:
 
 def test_options_are_those_of_a_request() -> None:
     fields = {field.name for field in dataclasses.fields(RunRequest)}
-    own = {*api.SEARCH_OPTIONS, *api.GOAL_OPTIONS}
+    own = {*api.SEARCH_OPTIONS, *api.GOAL_OPTIONS, *api.COLUMN_OPTIONS}
     arguments = {"dag", "model", "data", "out"}
     set_by_autoopt = {"command", "dag_file", "name", "resume", "sweep", "until"}
     assert set(api.RunOptions.__annotations__) - own == fields - arguments - set_by_autoopt
