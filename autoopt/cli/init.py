@@ -82,10 +82,7 @@ def init(  # noqa: PLR0913  options of the command
         return
     if parts:
         typer.echo(f"passes: those for {largest_part(parts)}, the largest model; a run tries them on each")
-    for decision in plan.decisions:
-        typer.echo(f"{decision.what}: {decision.why}")
-    for preference in plan.learned:
-        typer.echo(f"learned: {preference.text}")
+    _show_reasons(plan)
     typer.echo(f"wrote {file}: {plan.chain_count} chains, {plan.point_count} points of {plan.points_before}")
     typer.echo(f"next: autoopt plan {file}; autoopt run {file}")
 
@@ -100,3 +97,10 @@ def _in_file(source: str | dict[str, JsonValue], folder: Path) -> JsonValue:
 def _document(file: Path, plan: Plan) -> dict[str, object]:
     data = plan.to_json(limit=100)
     return {"file": str(file), "dag": file.stem, **{name: data[name] for name in PLAN_KEYS}}
+
+
+def _show_reasons(plan: Plan) -> None:
+    for decision in plan.decisions:
+        typer.echo(f"{decision.what}: {decision.why}")
+    for preference in plan.learned:
+        typer.echo(f"learned: {preference.text}")

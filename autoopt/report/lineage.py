@@ -43,14 +43,21 @@ def _outcome_lines(step: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each set of parameters that was given up, and one for what was measured."""
     for attempt in step.get("attempts") or ():
         yield f"     gave up {params_of_step(attempt)}: {one_line(str(attempt.get('reason', '')))}"
-    ratios = [f"{name} {ratio:.3g}x" for name, ratio in (step.get("ratios") or {}).items() if is_ratio_metric(name)]
-    metrics = (step.get("metrics") or {}).items()
-    qualities = [f"{name} {metric_text(name, value)}" for name, value in metrics if is_quality(name)]
-    texts = [f"{', '.join(ratios)} of the source"] if ratios else []
-    if qualities:
-        texts.append(", ".join(qualities))
+    texts = _measured_texts(step.get("ratios") or {}, step.get("metrics") or {})
     if texts:
         yield f"     measured: {'; '.join(texts)}"
+
+
+def _measured_texts(ratios: Mapping[str, float], metrics: Mapping[str, float]) -> list[str]:
+    """The ratios to the source, then the quality."""
+    texts = []
+    speeds = [f"{name} {ratio:.3g}x" for name, ratio in ratios.items() if is_ratio_metric(name)]
+    if speeds:
+        texts.append(f"{', '.join(speeds)} of the source")
+    qualities = [f"{name} {metric_text(name, value)}" for name, value in metrics.items() if is_quality(name)]
+    if qualities:
+        texts.append(", ".join(qualities))
+    return texts
 
 
 def _step_line(place: str, step: Mapping[str, Any]) -> str:

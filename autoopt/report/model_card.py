@@ -97,20 +97,29 @@ def model_card(card: Card) -> str:
     return "\n".join(sections)
 
 
+def _set_summary(result: RunResult, model: ModelResult) -> str:
+    """The result of a model set in one sentence or two."""
+    if result.is_interim:
+        return "The best models so far of an unfinished or cancelled run. They were not measured together yet."
+    if model.is_source:
+        return "The source models, unchanged: no others were measurably better together."
+    return f"Together: {', '.join(gains(result, model)) or 'see the tables'}."
+
+
 def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool, generates: bool) -> str:
     """Write the model card of a model set in Markdown.
 
     `has_inputs`: the package holds the inputs of one inference. `generates`: one of the models generates tokens.
     """
     title = f"{' + '.join(part.name for part in result.parts)}"
-    lines = [f"# {title}, optimized by autoopt", ""]
-    if result.is_interim:
-        lines.append("The best models so far of an unfinished or cancelled run. They were not measured together yet.")
-    elif model.is_source:
-        lines.append("The source models, unchanged: no others were measurably better together.")
-    else:
-        lines.append(f"Together: {', '.join(gains(result, model)) or 'see the tables'}.")
-    lines += ["", "| model | share of the time | made by | change, by itself |", "|---|---|---|---|"]
+    lines = [
+        f"# {title}, optimized by autoopt",
+        "",
+        _set_summary(result, model),
+        "",
+        "| model | share of the time | made by | change, by itself |",
+        "|---|---|---|---|",
+    ]
     for part in result.parts:
         change = "-" if part.model.is_source else ", ".join(gains(part.result, part.model))
         link, chain = f"[{part.name}]({part.name}/README.md)", part.model.short_chain

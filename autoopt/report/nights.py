@@ -105,7 +105,9 @@ def notable(history: ZooHistory) -> list[str]:
 
 def change_text(past: ModelHistory, change: LastingChange) -> str:
     """`the source is 12 % slower since 2026-11-22 02:00 (a lasting change)`."""
-    subject = "the best model, compared with the source," if change.what == "gain" else "the source"
+    subject = "the source"
+    if change.what == "gain":
+        subject = "the best model, compared with the source,"
     text = ratio_change(past.metric, Estimate.exact(change.factor))
     return f"{subject} is {text} since {day_text(change.time)} (a lasting change)"
 

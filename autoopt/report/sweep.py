@@ -124,13 +124,19 @@ def causes(entries: Sequence[SweepEntry]) -> list[str]:
     return lines
 
 
+def _models_by_cause(entries: Sequence[SweepEntry]) -> dict[str, list[str]]:
+    """The names of the models that each possible cause concerns."""
+    models: dict[str, list[str]] = {}
+    for entry in entries:
+        for cause in entry.compared.causes:
+            models.setdefault(cause, []).append(entry.name)
+    return models
+
+
 def _environment_lines(result: SweepResult) -> list[str]:
     """Changes of the environment: those that changed models have seen, then the others since the last sweep."""
     changed = [entry for entry in result.models if entry.compared.regressed or entry.compared.improved]
-    models_by_cause: dict[str, list[str]] = {}
-    for entry in changed:
-        for cause in entry.compared.causes:
-            models_by_cause.setdefault(cause, []).append(entry.name)
+    models_by_cause = _models_by_cause(changed)
     possible = []
     for cause, names in models_by_cause.items():
         if len(names) < len(changed):

@@ -77,7 +77,9 @@ def _answer_lines(result: RunResult) -> list[str]:
         return [sentence, f"Still open: {result.undecided}.", deciding_action(result)]
     unsure = [flag.partition(" ")[0] for flag in result.best.flags if UNSURE in flag]
     if unsure:
-        stays = "stays within its limit" if len(unsure) == 1 else "stay within their limits"
+        stays = "stay within their limits"
+        if len(unsure) == 1:
+            stays = "stays within its limit"
         doubt = f"Not certain yet: whether {' and '.join(unsure)} {stays}."
         return [sentence, f"{doubt} More evaluation data would decide."]
     return [sentence]

@@ -38,6 +38,8 @@ def open_store(url: str | None = None, home: Path | None = None, *, adopt: bool 
     home = (home or settings().home).absolute()
     own = home / DATABASE_FILE
     address = url or settings().db_url or own
-    neighbour = own if address != own and own.is_file() and own.stat().st_size else None
+    neighbour = None
+    if address != own and own.is_file() and own.stat().st_size:
+        neighbour = own
     artifacts_url = settings().artifacts_url
     return SqlStore(open_database(address), home, artifacts_url=artifacts_url, adopt=adopt, neighbour=neighbour)

@@ -330,8 +330,9 @@ def _idle_integers(inputs: ProposalInputs) -> str:
     """The reason why lower precision gains nothing on the model, or ""."""
     model = inputs.inspection
     if not model.ops & NEURAL_OPS:
-        has_trees = any("TreeEnsemble" in op for op in model.ops)
-        kind = "trees" if has_trees else "a model without matrix products and convolutions"
+        kind = "a model without matrix products and convolutions"
+        if any("TreeEnsemble" in op for op in model.ops):
+            kind = "trees"
         return f"lower precision gains nothing on {kind}"
     if is_tiny(model) and not (inputs.quantized or inputs.has_float16 or inputs.smaller_counts):
         return f"integers cost more than they save with {model.parameters} weights; --precision int8 tries them"

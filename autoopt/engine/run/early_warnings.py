@@ -28,7 +28,9 @@ CHECK_SHARE: Final = 0.15
 
 def source_failure(problem: Problem, message: str) -> str:
     """Say that the source model does not run, on which inputs, and what the runtime says."""
-    inputs = "" if problem.data.evaluation else " on generated inputs (--data FILE gives it real ones)"
+    inputs = ""
+    if not problem.data.evaluation:
+        inputs = " on generated inputs (--data FILE gives it real ones)"
     return f"the source model does not run{inputs}: {plain_reason(message)}"
 
 

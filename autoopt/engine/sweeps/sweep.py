@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,10 +122,7 @@ class Sweep:
             entries = self._without_disturbed(entries, models, dags, earlier)
             if self._request.nightly:
                 entries = self._with_lasting_changes(entries)
-            for entry in missing:
-                entries.append(replace(entry, compared=compare_entry(entry, earlier[entry.name])))
-                observer.on_note(f"{entry.name}: {entry.reason}")
-                observer.on_model_end(entries[-1])
+            entries += self._compared(missing, earlier)
         except BaseException as error:
             result = self._finish("cancelled", entries, all_models, newest)
             if isinstance(error, KeyboardInterrupt):
@@ -138,6 +135,16 @@ class Sweep:
         result = self._finish("finished", entries, all_models, newest)
         self._write_pages(result, earlier)
         return result
+
+    def _compared(
+        self, missing: Sequence[SweepEntry], earlier: Mapping[str, Sequence[EarlierEntry]]
+    ) -> Iterator[SweepEntry]:
+        """Yield the entries of models that are missing, compared with earlier ones, and report them."""
+        for entry in missing:
+            compared = replace(entry, compared=compare_entry(entry, earlier[entry.name]))
+            self._request.observer.on_note(f"{entry.name}: {entry.reason}")
+            self._request.observer.on_model_end(compared)
+            yield compared
 
     def _finished_entries(self) -> dict[str, SweepEntry]:
         """The entries that an interrupted attempt at this sweep has finished, by the model's name."""

@@ -108,9 +108,7 @@ def replay(
         folder = ReplayEnvironment.from_json(pool, scratch, document).make(source, steps)
         digest = digest_folder(folder)
         with writing(out):
-            for name, file in files_in(folder).items():
-                (out / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, out / name)
+            _copy_files(folder, out)
             session = {**content.session, **narrowed_inputs(steps)}
             (out / SESSION_FILE).write_text(json.dumps(session, indent=2) + "\n")
         path = out / model_in(folder).name
@@ -175,3 +173,9 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, l
         if old.get(name) != new.get(name):
             changes[name] = [old.get(name), new.get(name)]
     return changes
+
+
+def _copy_files(folder: Path, out: Path) -> None:
+    for name, file in files_in(folder).items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, out / name)

@@ -112,7 +112,9 @@ def reason_to_stop(outlook: Outlook, progress: SearchState, min_rate: float) -> 
     little = max(LITTLE, min(SHOWN * outlook.noise, MOST_LITTLE))
     if outlook.expected < little:
         return f"stopped early: less than {100 * little:.2g} % is expected to be gained; {_at_most(bound)}"
-    rate = outlook.expected * 60 / (HORIZON * progress.seconds) if progress.seconds else math.inf
+    rate = math.inf
+    if progress.seconds:
+        rate = outlook.expected * 60 / (HORIZON * progress.seconds)
     if rate < min_rate:
         return f"stopped early: less than {100 * min_rate:g} % per minute is expected to be gained; {_at_most(bound)}"
     return ""
