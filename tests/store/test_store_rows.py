@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Insert, select
+from sqlalchemy import Insert, event, select
 from sqlalchemy.sql.compiler import SQLCompiler
-from store_helpers import put
+from store_helpers import put, start_run, trial
 
 from autoopt.errors import InputError
+from autoopt.outcome import Outcome
 from autoopt.store import SweepRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.rows import BATCH, Lookup, batches, fetch_all, insert_if_absent, is_among, to_row
@@ -101,3 +102,22 @@ def test_rows_are_inserted_once_by_statements_that_are_compiled_once(
     assert answers == [True, False, True]
     assert {record.bytes for record in database_store.artifacts.all()} == {1, 3}
     assert compiled == ["artifact"]
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+def test_a_trial_is_finished_by_one_statement(is_added: bool, database_store: SqlStore) -> None:
+    run = start_run(database_store).id
+    if is_added:
+        database_store.trials.add(trial(run, 0))
+    statements: list[str] = []
+
+    def before(_: object, __: object, statement: str, *rest: object) -> None:
+        statements.append(statement.split()[0])
+
+    event.listen(database_store.database._engine, "before_cursor_execute", before)
+    try:
+        assert database_store.trials.finish(trial(run, 0, outcome=Outcome.OK))
+    finally:
+        event.remove(database_store.database._engine, "before_cursor_execute", before)
+    assert [statement for statement in statements if statement != "BEGIN"] == ["INSERT"]
+    assert [record.status for record in database_store.trials.all(run)] == ["done"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Column, ColumnElement, Connection, Insert, RowMapping, Select, Table, bindparam, select
 from sqlalchemy.ext.compiler import compiles
@@ -12,6 +12,7 @@ from sqlalchemy.ext.compiler import compiles
 from autoopt.errors import InputError
 from autoopt.store import codec
 from autoopt.store.sql.database import Database
+from autoopt.store.sql.tables import REPLACEABLE
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.compiler import SQLCompiler
@@ -58,14 +59,25 @@ def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, 
 class RowInsert:
     """An INSERT like `insert_if_absent`, built once: building it takes longer than executing it."""
 
-    def __init__(self, table: Table, columns: Iterable[str] | None = None, **computed: ColumnElement[Any]) -> None:
-        """Prepare the statement for these columns, by default all; the database fills the `computed` ones."""
+    def __init__(
+        self,
+        table: Table,
+        columns: Iterable[str] | None = None,
+        *,
+        replacing: bool = False,
+        **computed: ColumnElement[Any],
+    ) -> None:
+        """Prepare the statement for these columns, by default all; the database fills the `computed` ones.
+
+        With `replacing`, it replaces an existing row that fulfils `table.info[REPLACEABLE]`.
+        """
         names = {column.name for column in table.c} if columns is None else {*columns, *computed}
         values = {name: computed.get(name, bindparam(name)) for name in names}
-        self._statement = _InsertIfAbsent(table).values(values).inline()
+        kind = _InsertOrReplace if replacing else _InsertIfAbsent
+        self._statement = kind(table).values(values).inline()
 
     def __call__(self, connection: Connection, row: Row) -> bool:
-        """Insert a row with a value for every other column, unless its key exists; True if it was inserted."""
+        """Write a row with a value for every other column; True if it was written."""
         return _is_inserted(connection, self._statement, row)
 
 
@@ -85,6 +97,21 @@ class _InsertIfAbsent(Insert):
 def _compile(statement: Insert, compiler: SQLCompiler, **options: object) -> str:
     insert: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]
     return f"{insert} ON CONFLICT DO NOTHING"
+
+
+class _InsertOrReplace(Insert):
+    """An INSERT that replaces all columns of a row with the same key if that fulfils the table's condition."""
+
+    inherit_cache = True
+
+
+@compiles(_InsertOrReplace)
+def _compile_replacing(statement: Insert, compiler: SQLCompiler, **options: object) -> str:
+    insert: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]
+    table = cast("Table", statement.table)
+    keys = ", ".join(column.name for column in table.primary_key)
+    changes = ", ".join(f"{column.name} = excluded.{column.name}" for column in table.c if not column.primary_key)
+    return f"{insert} ON CONFLICT ({keys}) DO UPDATE SET {changes} WHERE {table.info[REPLACEABLE]}"
 
 
 def to_row(table: Table, record: object) -> Row:

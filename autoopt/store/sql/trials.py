@@ -24,7 +24,7 @@ class SqlTrials(TrialStore):
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
-        self._insert_finished = RowInsert(tables.trial, finished=database.now)
+        self._end = RowInsert(tables.trial, replacing=True, finished=database.now)
 
     def add(self, record: TrialRecord) -> None:
         row = _row(record, record.owner)
@@ -81,20 +81,11 @@ class SqlTrials(TrialStore):
 
     def finish(self, record: TrialRecord) -> bool:
         row = {**_row(record, self._owner), "status": "done"}
-        if self._database.write_statement(lambda connection: self._insert_finished(connection, row)):
+        if self._database.write_statement(lambda connection: self._end(connection, row)):
             return True
-
-        def work(connection: Connection) -> bool:
-            free = (_T.status == "pending") | _T.owner.is_(None) | (_T.owner == self._owner)
-            end = update(tables.trial).where(_is(record), _T.status != "done", free)
-            if connection.execute(end.values({**row, "finished": self._database.now})).rowcount == 1:
-                return True
-            # The answer to the first commit may have been lost: the same end again is no refusal.
-            is_own = (_T.status == "done") & (_T.owner == self._owner)
-            same = (is_own, _T.outcome == row["outcome"], _T.point == row["point"])
-            return connection.execute(select(_T.number).where(_is(record), *same)).first() is not None
-
-        return self._database.write(work)
+        # The answer to the first commit may have been lost: the same end again is no refusal.
+        same = (_T.status == "done", _T.owner == self._owner, _T.outcome == row["outcome"], _T.point == row["point"])
+        return bool(fetch_all(self._database, select(_T.number).where(_is(record), *same)))
 
     def get(self, run: str, number: int) -> TrialRecord:
         rows = fetch_all(self._database, select(tables.trial).where(_T.run == run, _T.number == min(number, LARGEST)))
