@@ -85,6 +85,8 @@ class ParameterInfo:
         try:
             TypeAdapter(cast(type, self.annotation)).validate_python(value, strict=True)
         except ValidationError as error:
+            if self.annotation is bool:
+                return f"must be true or false, not {value!r}"
             if typing.get_origin(self.annotation) is not Literal:
                 return f"must be {self.type}, not {value!r} ({one_line(error.errors()[0]['msg'])})"
             hint = did_you_mean(str(value), map(str, typing.get_args(self.annotation)))

@@ -91,8 +91,9 @@ def _kept_answer(result: RunResult) -> list[str]:
         action = "To decide, allow more time (--minutes)."
         return ["Undecided: the time was up before a candidate was measured; keeping your model.", action]
     if _lacks_candidates(result):
-        trials = plural(result.trial_counts["total"], "trial")
-        return [f"Undecided: none of {trials} gave a model that could be measured; keeping your model."]
+        total = result.trial_counts["total"]
+        trials = "the only trial" if total == 1 else f"each of {total} trials"
+        return [f"Undecided: {trials} failed to give a model that could be measured; keeping your model."]
     measured = result.trial_counts.get("ok", 0)
     if measured and result.trial_counts.get("infeasible", 0) == measured:
         return [f"No gain within the limits: {_broken_text(measured)}; your model stays.", *_time_lines(result)]

@@ -167,7 +167,7 @@ def test_a_cycle_is_told_at_its_last_edge(edges: list[str], message: str) -> Non
             "passes.n.params.flg",
             "did you mean 'flag'?",
         ),
-        ({"pass": "two", "params": {"flag": 1}}, "passes.n.params.flag", "must be bool, not 1"),
+        ({"pass": "two", "params": {"flag": 1}}, "passes.n.params.flag", "must be true or false, not 1"),
         ({"pass": "two", "params": {"w": {"search": [1, "x"]}}}, "passes.n.params.w.search[1]", "must be int, not 'x'"),
         ({"pass": "demanding"}, "passes.n", "needs parameter 'must'"),
         ({"pass": "demanding", "params": {"must": "default"}}, "passes.n.params.must", "has no default"),

@@ -70,8 +70,8 @@ def test_a_setting_is_a_value_a_list_the_pass_s_own_values_or_the_default() -> N
     ("params", "message"),
     [
         ({"knd": 1}, "passes.n.params.knd: pass 'p' has no parameter 'knd'; did you mean 'kind'?"),
-        ({"flag": 1}, "passes.n.params.flag: must be bool, not 1"),
-        ({"flag": {"search": [True, "no"]}}, "passes.n.params.flag.search[1]: must be bool, not 'no'"),
+        ({"flag": 1}, "passes.n.params.flag: must be true or false, not 1"),
+        ({"flag": {"search": [True, "no"]}}, "passes.n.params.flag.search[1]: must be true or false, not 'no'"),
         ({"limit": "search"}, "passes.n.params.limit: parameter 'limit' has no search values of its own"),
         ({"limit": "default"}, "passes.n.params.limit: parameter 'limit' has no default; give a value"),
         ({"file": "absent.onnx"}, "passes.n.params.file: no such file: absent.onnx"),

@@ -121,8 +121,14 @@ def test_a_run_whose_trials_all_failed_is_undecided(data: dict[str, Any]) -> Non
         result = RunResult.from_json({**data, **changes})
         assert answer(result) == "undecided"
         assert verdict(result) == (
-            "Undecided: none of 7 trials gave a model that could be measured; keeping your model."
+            "Undecided: each of 7 trials failed to give a model that could be measured; keeping your model."
         )
+
+
+def test_the_only_trial_that_failed_is_no_plural(data: dict[str, Any]) -> None:
+    changes = {"best": {**data["best"], **SOURCE}, "trials": {"total": 1, "ok": 0, "failed": 1}, "stopped": "the end"}
+    text = verdict(RunResult.from_json({**data, **changes}))
+    assert text.startswith("Undecided: the only trial failed to give a model")
 
 
 def test_a_source_that_stays_because_the_time_was_up_says_so(data: dict[str, Any]) -> None:
