@@ -59,7 +59,7 @@ def test_recipe_makes_the_same_bytes_and_refuses_another_model(go: Any, mlp_file
     [
         ({"pass": "simplfy", "params": {}}, "unknown pass 'simplfy'; did you mean 'simplify'"),
         ({"pass": "simplify", "params": {"skip_everything": 1}}, "pass 'simplify' has no parameter 'skip_everything'"),
-        ({"pass": "dynamic_quantization", "params": {"per_channel": "x"}}, "must be true or false, not 'x'"),
+        ({"pass": "dynamic_quantization", "params": {"per_channel": "x"}}, "parameter '.*' of .* must be true or"),
         ({"pass": "static_quantization", "params": {}}, "static_quantization needs calibration data; name them with"),
     ],
 )
