@@ -10,7 +10,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.cached_attention import fuse_cached_attention
+from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention
 
 BATCH, HEADS, NEW, PAST, SIZE = 2, 4, 3, 5, 8
 REPEATED = """
@@ -177,3 +177,53 @@ def test_angles_that_all_items_share_rotate_each_item(tmp_path: Path) -> None:
     assert counts == {"Attention": 1, "RotaryEmbedding": 1}
     for new, old in zip(outputs(fused, tmp_path, inputs), outputs(model, tmp_path, inputs), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+
+
+PLAIN_MASKS = {
+    "none": "m = Mul (d, half)",
+    "for each query": "m = Add (d, f)",
+    "for all queries": "m = Add (d, row)",
+}
+
+
+def plain(mask: str, joined: bool, softmax: str = "Softmax <axis = -1>") -> onnx.ModelProto:
+    """Attention of an encoder to more items than it has queries; keys are transposed at once or twice."""
+    keys = "kt = Transpose <perm = [0, 2, 3, 1]> (k)"
+    if not joined:
+        keys = "kh = Transpose <perm = [0, 2, 1, 3]> (k)\n kt = Transpose <perm = [0, 1, 3, 2]> (kh)"
+    return made(
+        f"g (float[B, S, {HEADS}, {SIZE}] q, float[B, T, {HEADS}, {SIZE}] k, float[B, T, {HEADS}, {SIZE}] v,"
+        f" float[B, 1, S, T] f, float[B, 1, 1, T] row) => (float[B, {HEADS}, S, {SIZE}] y) {{"
+        f" qh = Transpose <perm = [0, 2, 1, 3]> (q)\n qs = Mul (qh, third)\n {keys}\n ks = Mul (kt, half)"
+        f" vh = Transpose <perm = [0, 2, 1, 3]> (v)\n d = MatMul (qs, ks)\n {PLAIN_MASKS[mask]}"
+        f" p = {softmax} (m)\n y = MatMul (p, vh) }}",
+        half=np.float32(0.5),
+        third=np.float32(1 / 3),
+    )
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("mask", ["none", "for each query"])
+def test_attention_without_a_cache_computes_the_same(tmp_path: Path, mask: str, joined: bool) -> None:
+    model = plain(mask, joined)
+    items = PAST + NEW
+    shapes = {"q": (NEW, HEADS, SIZE), "k": (items, HEADS, SIZE), "v": (items, HEADS, SIZE)}
+    arrays = {name: normal(BATCH, *shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
+    arrays |= {"f": normal(BATCH, 1, NEW, items, seed=8), "row": normal(BATCH, 1, 1, items, seed=9)}
+    expected = outputs(model, tmp_path, arrays)
+    fused, counts = fuse_plain_attention(model)
+    assert counts == {"Attention": 1}
+    assert "Softmax" not in ops(fused)
+    for new, old in zip(outputs(fused, tmp_path, arrays), expected, strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_with_one_row_for_all_queries_stays() -> None:
+    """onnxruntime's operator does not repeat the row."""
+    model = plain("for all queries", joined=True)
+    assert fuse_plain_attention(model) == (model, {})
+
+
+def test_scores_that_are_no_probabilities_stay() -> None:
+    model = plain("none", joined=True, softmax="Sigmoid")
+    assert fuse_plain_attention(model) == (model, {})

@@ -1,4 +1,4 @@
-"""Attention over a key-value cache, joined into ONNX's own operator Attention (opset 23)."""
+"""Attention over a key-value cache, and all other attention, joined into ONNX's own operator Attention (opset 23)."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ ATTENTION_OPSET: Final = 23
 FUSED_OPS: Final = ("Attention", "RotaryEmbedding")
 LOW: Final = -1e4
 """Scores below this count as masked."""
+HEADS_FIRST: Final = [0, 2, 1, 3]
+"""Transposition of (batch, items, heads, head size)."""
+SWAP_LAST: Final = [0, 1, 3, 2]
+TRANSPOSED_KEYS: Final = (SWAP_LAST, [0, 2, 3, 1])
+"""Transpositions of keys in front of the product with queries."""
 REPETITION: Final = ("Unsqueeze", "Expand", "Reshape")
 """Operators that repeat the heads of keys and values for groups of queries."""
 
@@ -55,6 +60,32 @@ class _Attention:
         inputs = [self.query, new_keys, new_values, self.mask, past_keys, past_values]
         outputs = [self.product.output[0], self.keys.output[0], self.values.output[0]]
         return helper.make_node("Attention", inputs, outputs, self.product.name, scale=self.scale)
+
+
+@dataclass(frozen=True)
+class _PlainAttention:
+    """Attention without a cache."""
+
+    query: str
+    keys: str
+    """(batch, heads, items, head size), or before the transposition `transposed_keys`."""
+    transposed_keys: NodeProto
+    values: str
+    mask: str
+    scale: float
+    product: NodeProto
+
+    def as_nodes(self) -> list[NodeProto]:
+        """The operator, and the transposition that it needs in place of that for the product."""
+        output, keys, nodes = self.product.output[0], self.keys, []
+        if attribute_values(self.transposed_keys)["perm"] != SWAP_LAST:
+            keys = f"{output}_keys"
+            nodes.append(
+                helper.make_node("Transpose", [self.keys], [keys], f"{self.product.name}_keys", perm=HEADS_FIRST)
+            )
+        inputs = [self.query, keys, self.values, *filter(None, [self.mask])]
+        nodes.append(helper.make_node("Attention", inputs, [output], self.product.name, scale=self.scale))
+        return nodes
 
 
 @dataclass(frozen=True)
@@ -95,6 +126,26 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     return fused, counts
 
 
+def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
+    """Join attention without a cache, as encoders have it, and that of decoders to their encoder; count the operators.
+
+    The model gets opset 23 if it has such attention.
+    """
+    from onnx_ir.passes import common
+
+    if not any(_Matcher(model).plain_attentions()):
+        return model, {}
+    model = at_least_opset(fold_known_sizes(model), ATTENTION_OPSET)
+    attentions = list(_Matcher(model).plain_attentions())
+    replaced = {attention.product.output[0] for attention in attentions}
+    nodes = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
+    for attention in attentions:
+        nodes += attention.as_nodes()
+    replace_items(model.graph.node, nodes)
+    fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
+    return fused, {"Attention": len(attentions)}
+
+
 def _repeat_shared_angles(model: ModelProto) -> ModelProto:
     """Repeat cosines and sines that all items share for each item, as RotaryEmbedding requires."""
     rotations = [node for node in model.graph.node if node.op_type == "RotaryEmbedding"]
@@ -123,6 +174,7 @@ class _Matcher:
         self._graph = model.graph
         self._producers = producers(model.graph)
         self._consumers = consumers(model.graph)
+        self._sizes = value_sizes(model.graph)
         self._scalars: dict[str, float] = {}
         for name, tensor in constant_tensors(model.graph).items():
             if prod(tensor.dims) != 1:
@@ -146,6 +198,37 @@ class _Matcher:
             mask = self._plain(mask)
             if not self._depends(mask, {scores.cache.output[0], product.cache.output[0]}):
                 yield _Attention(query, mask, scale * scores.factor * factor, scores.cache, product.cache, product.node)
+
+    def plain_attentions(self) -> Iterator[_PlainAttention]:
+        """Find attention whose keys and values come as they are, and whose mask has a row for each query."""
+        for node in self._graph.node:
+            if node.op_type != "MatMul":
+                continue
+            raw, scale, mask = self._scores(node.input[0])
+            scores = self._producers.get(raw)
+            if scores is None or scores.op_type != "MatMul" or (mask and not self._has_rows(mask)):
+                continue
+            keys, key_factor = self._unscaled(scores.input[1])
+            query, factor = self._unscaled(scores.input[0])
+            transposed = self._producers.get(keys)
+            if transposed is None or attribute_values(transposed).get("perm") not in TRANSPOSED_KEYS:
+                continue
+            if self._has_heads(query) and self._has_heads(node.input[1]):
+                scale *= key_factor * factor
+                yield _PlainAttention(query, transposed.input[0], transposed, node.input[1], mask, scale, node)
+
+    def _has_heads(self, value: str) -> bool:
+        """Tell if a value is (batch, heads, items, head size)."""
+        value, _ = self._unscaled(value)
+        node = self._producers.get(value)
+        if node is None:
+            return len(self._sizes.get(value, ())) == 4
+        return attribute_values(node).get("perm") == HEADS_FIRST
+
+    def _has_rows(self, mask: str) -> bool:
+        """Tell if a mask has a row for each query: onnxruntime's operator does not repeat a row."""
+        sizes = self._sizes.get(mask, ())
+        return len(sizes) == 4 and sizes[2] != 1
 
     def cached_products(self) -> Iterator[_Product]:
         """The products with keys or values that are appended to a cache, which the model returns."""

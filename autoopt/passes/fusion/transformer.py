@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -13,7 +14,7 @@ from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.fusion.cached_attention import fuse_cached_attention
+from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import (
@@ -52,10 +53,11 @@ class TransformerFusion(Pass):
     `onnxruntime` finds attention in models of PyTorch's older exporter, `onnxscript` in those of the current one.
     `auto` tries onnxruntime's fusion for the kinds of transformer that the operators suggest; where that finds no
     attention, it fuses with onnxscript, and then normalization with onnxruntime. On CPUs, attention over a key-value
-    cache becomes ONNX's own Attention, with rotary embeddings and groups of queries.
+    cache becomes ONNX's own Attention, with rotary embeddings and groups of queries, and so does other attention that
+    onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper.
     """
 
-    version = 9
+    version = 10
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -118,10 +120,11 @@ class TransformerFusion(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         if not is_large(model):
             load_weights(model)  # onnxruntime's fusion reads them
-        if self.engine == "auto" and self.context.accelerator.execution_provider == "CPUExecutionProvider":
+        if self.engine == "auto" and self._is_for_cpu:
             fused, counts = fuse_cached_attention(model)
             if counts and loads(fused, self.context.work):
-                self.context.reports["transformer_fusion"] = counts
+                fused, more = self._fuse_plain_attention(fused)
+                self.context.reports["transformer_fusion"] = dict(Counter(counts) + Counter(more))
                 return fused
         if self.engine == "onnxscript":
             fused, counts = self._fuse_with_onnxscript(model)
@@ -131,10 +134,25 @@ class TransformerFusion(Pass):
             fused, counts = self._fuse_with_both(model)
         self.context.reports["transformer_fusion"] = {name: int(count) for name, count in counts.items() if count}
         # The fusers also make changes of their own; only fused operators make the result worth keeping.
-        if count_ort_operators(fused) == count_ort_operators(model):
+        if not counts.get("Attention") and count_ort_operators(fused) == count_ort_operators(model):
             return None
         import_ort_domain(fused)
         return fused
+
+    @property
+    def _is_for_cpu(self) -> bool:
+        return self.context.accelerator.execution_provider == "CPUExecutionProvider"
+
+    def _fuse_plain_attention(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
+        """Join attention without a cache; the model itself if it has none that the runtime can load then."""
+        try:
+            fused, counts = fuse_plain_attention(model)
+        except Refused as error:  # the model cannot be converted to the opset of the operator
+            logger.debug("attention stays in parts: %s", error)
+            return model, {}
+        if counts and loads(fused, self.context.work):
+            return fused, counts
+        return model, {}
 
     def _fuse_with_both(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
         """Return the fused model and the number of fusions by kind."""
@@ -148,8 +166,12 @@ class TransformerFusion(Pass):
                 continue
             if has_fused_attention(fused) and loads(fused, self.context.work):
                 return fused, counts
+        attention: Mapping[str, int] = {}
+        if self._is_for_cpu:
+            model, attention = self._fuse_plain_attention(model)
         fused, counts = self._fuse_with_onnxscript(model)
         import_ort_domain(fused)
+        counts = {**counts, **attention}
         try:
             normalized, more = self._fuse_with_onnxruntime(fused, "bert")
         except Exception as error:
@@ -157,7 +179,7 @@ class TransformerFusion(Pass):
             return fused, counts
         if not loads(normalized, self.context.work):  # it removes what bodies of loops return
             return fused, counts
-        return normalized, {**counts, **more}
+        return normalized, {**counts, **more, **attention}
 
     def _fuse_with_onnxscript(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
         """Return the fused model and the number of fusions by kind."""
@@ -226,8 +248,8 @@ def likely_model_types(model: ModelProto) -> tuple[str, ...]:
 
 
 def has_fused_attention(model: ModelProto) -> bool:
-    """Tell if a node is onnxruntime's attention."""
-    return any(node.domain == ORT_DOMAIN and "Attention" in node.op_type for node in walk_nodes(model.graph))
+    """Tell if a node is attention, of ONNX or of onnxruntime."""
+    return any("Attention" in node.op_type for node in walk_nodes(model.graph))
 
 
 def has_normalization(model: ModelProto) -> bool:
