@@ -63,6 +63,18 @@ def test_sub_folders_are_the_classes_and_items_have_the_length_that_the_model_ta
     )
 
 
+def test_a_table_may_list_the_sounds(tmp_path: Path, folder: Path) -> None:
+    record(folder / "1.wav", np.full(300, 16384))
+    record(folder / "2.wav", np.full(100, -32768))
+    (tmp_path / "list.csv").write_text("clip,speaker\nrecordings/2.wav,ann\nrecordings/1.wav,bob\n")
+    source = model(tmp_path, builders.tensor("signal", ["batch", 1, 256]))
+    data = open_data(str(tmp_path / "list.csv"), source)
+    assert data.columns["signal"][:, 0, 0].tolist() == [-1.0, 0.5]
+    assert data.labels is not None
+    assert data.labels.tolist() == ["ann", "bob"]
+    assert data.reading.startswith("files of column 'clip', labels of column 'speaker'; WAV files at 8000 Hz, mixed")
+
+
 def test_an_open_length_leaves_each_file_its_own_and_lengths_and_rate_follow(tmp_path: Path, folder: Path) -> None:
     record(folder / "a.wav", np.arange(300))
     record(folder / "b.wav", np.arange(200))
