@@ -66,9 +66,9 @@ class Answer:
 
 @lru_cache(maxsize=1)
 def answers() -> dict[str, Answer]:
-    """All answers by name: first PopRT's, then Olive's."""
+    """All answers by name: first PopRT's, then Olive's, then those to the kinds of its GraphSurgeries."""
     answers: dict[str, Answer] = {}
-    for product, table in (("PopRT", POPRT), ("Olive", OLIVE)):
+    for product, table in (("PopRT", POPRT), ("Olive", OLIVE), ("Olive surgery", SURGERIES)):
         for line in table.strip().splitlines():
             entry = _parse(line, product)
             answers[entry.name] = entry
@@ -273,3 +273,63 @@ VitisAIAddMetaData | - |  | metadata that AMD's compiler reads
 VitisGenerateModelLLM | - |  | models for AMD's NPU compiler
 VitisGenerateModelSD | - |  | models for AMD's NPU compiler
 """
+
+SURGERIES: Final = r"""
+RenameInputs | rename_inputs_outputs |  |
+RenameOutputs | rename_inputs_outputs |  |
+InferShapes | shape_inference |  |
+RemoveShapes | - |  | recorded shapes cost nothing; shape_inference records them anew
+RemoveInitializerFromInputs | inputs_clean |  |
+ReorderInputs | - |  | callers of ONNX Runtime name inputs, so their order does not matter
+ReplaceErfWithTanh | gelu_approximation |  | of a fused Gelu
+ZeroOutInput | - |  | computes something else; specialize_inputs fixes a value that never changes
+RemoveInputs | specialize_inputs |  | with the value that the input has from then on
+ExposeOutputs | add_checkpoints |  |
+ExposeQuantizedOutput | add_checkpoints |  | the value before the last DequantizeLinear
+DecomposeQuickGelu | - |  | for runtimes without the operator; ONNX Runtime has it
+DecomposeRotaryEmbedding | - |  | for runtimes without the operator; ONNX Runtime has it
+RMSNormToL2Norm | - |  | a form for NPUs
+SimplifiedLayerNormToRMSNorm | - |  | for runtimes without the operator; ONNX Runtime has it
+SimplifiedLayerNormToL2Norm | - |  | a form for NPUs
+PowReduceSumPowDiv2LpNorm | - |  | a form for NPUs
+MatMulAddToGemm | matmul_add_gemm | {"direction": "gemm"} |
+GemmToMatMulAdd | matmul_add_gemm | {"direction": "matmul_add"} |
+RemoveRopeMultiCache | - |  | for models of onnxruntime-genai's builder
+AttentionMaskToSequenceLengths | - |  | for models of onnxruntime-genai's builder
+ReplaceAttentionMaskValue | - |  | for 16-bit NPUs, whose smallest number is larger
+RemoveGidxFromMatMulNBits | - |  | its weights are made without group indices here
+RemoveQDQ | dequantize |  |
+MatMulToTransposeConvTranspose | - |  | a form for NPUs
+RemoveIntermediarySqueezeAndUnsqueeze | merge_reshapes |  |
+QDQToClip | dequantize |  |
+RemoveDeqLin | dequantize |  |
+Non4DModelInputs | - |  | a form for NPUs
+Non4DModelOutputs | - |  | a form for NPUs
+StandaloneReduceSum | - |  | a form for NPUs
+Non4DInitializers | - |  | a form for NPUs
+RemoveAllTensorValueShapes | - |  | recorded shapes cost nothing; shape_inference records them anew
+Non4DReshape | - |  | a form for NPUs
+Non4DExpand | - |  | a form for NPUs
+Non4DTranspose | - |  | a form for NPUs
+Non4DSlice | - |  | a form for NPUs
+Non4DLpNorm | - |  | a form for NPUs
+AddIntermediateTensorsToOutputs | add_checkpoints |  |
+ReshapeReduceSum | - |  | a form for NPUs
+ReshapeClipReduceSum | - |  | a form for NPUs
+TieWordEmbeddings | deduplicate_initializers |  | equal weights; one that is transposed stays
+QuantizeEmbeddingInt8 | weight_only_quantization | {"embeddings": true, "bits": 8} | in float32 too
+ShareEmbeddingLmHead | deduplicate_initializers |  | equal weights; one that is transposed stays
+ReciprocalMulToDiv | - |  | computes the same in the same time on CPUs and GPUs
+DeduplicateSubgraphInitializers | lift_subgraph_initializers |  |
+DeduplicateNodes | common_subexpression_elimination |  |
+PackedAttentionToLoopMHA | - |  | for an operator of Olive's own exports
+PackedAttentionToPackedMHA | - |  | for an operator of Olive's own exports
+RenameOutputDims | - |  | names of dimensions do not change a model
+RemoveMemcpy | - |  | copies between devices are ONNX Runtime's own, made anew for each session
+RenameInputDims | - |  | names of dimensions do not change a model
+Gather | - |  | a form for NPUs
+GatherElements | - |  | a form for NPUs
+Flatten | - |  | a form for NPUs
+ReduceMax | - |  | a form for NPUs
+"""
+"""Kinds of the pass GraphSurgeries of Olive 0.13.0."""

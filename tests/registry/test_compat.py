@@ -162,3 +162,24 @@ def test_a_line_has_a_name_passes_parameters_and_a_remark(line: str) -> None:
 def test_names_are_unique() -> None:
     names = [line.split(" | ")[0] for line in LINES]
     assert len(set(names)) == len(names)
+
+
+SURGERIES = """
+    RenameInputs RenameOutputs InferShapes RemoveShapes RemoveInitializerFromInputs ReorderInputs ReplaceErfWithTanh
+    ZeroOutInput RemoveInputs ExposeOutputs ExposeQuantizedOutput DecomposeQuickGelu DecomposeRotaryEmbedding
+    RMSNormToL2Norm SimplifiedLayerNormToRMSNorm SimplifiedLayerNormToL2Norm PowReduceSumPowDiv2LpNorm MatMulAddToGemm
+    GemmToMatMulAdd RemoveRopeMultiCache AttentionMaskToSequenceLengths ReplaceAttentionMaskValue
+    RemoveGidxFromMatMulNBits RemoveQDQ MatMulToTransposeConvTranspose RemoveIntermediarySqueezeAndUnsqueeze QDQToClip
+    RemoveDeqLin Non4DModelInputs Non4DModelOutputs StandaloneReduceSum Gather GatherElements Non4DInitializers
+    RemoveAllTensorValueShapes Non4DReshape Non4DExpand Non4DTranspose Non4DSlice Non4DLpNorm Flatten
+    AddIntermediateTensorsToOutputs ReshapeReduceSum ReshapeClipReduceSum ReduceMax TieWordEmbeddings
+    QuantizeEmbeddingInt8 ShareEmbeddingLmHead ReciprocalMulToDiv DeduplicateSubgraphInitializers DeduplicateNodes
+    PackedAttentionToLoopMHA PackedAttentionToPackedMHA RenameOutputDims RemoveMemcpy RenameInputDims
+"""
+
+
+@pytest.mark.parametrize("name", SURGERIES.split())
+def test_each_kind_of_graph_surgery_has_a_pass_or_a_reason(name: str) -> None:
+    found = answer(name)
+    assert found.product == "Olive surgery"
+    assert found.passes or found.remark

@@ -179,7 +179,7 @@ def _format_cases(conditional: Mapping[str, list[dict[str, list[object]]]], list
 
 def _compat_section() -> str:
     lines = ["## Passes of other products", "", "The answers of `autoopt passes compat NAME`.", ""]
-    for product in ("PopRT", "Olive"):
+    for product in ("PopRT", "Olive", "Olive surgery"):
         lines += [f"| {product} | autoopt |", "|---|---|"]
         for answer in answers().values():
             if answer.product == product:
