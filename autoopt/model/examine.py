@@ -13,8 +13,9 @@ from autoopt.model.inspection import Dim, Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
 from autoopt.model.plain_forms import PLAIN_FORMS
 from autoopt.model.split_model import came_with_external_data, is_split, sizes_of
-from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
+from autoopt.model.tables import ALL_VALUES, table_lengths
 from autoopt.model.tensors import names_of
+from autoopt.model.work import weight_shapes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
@@ -84,10 +85,7 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     shapes: dict[str, tuple[int, ...]] = {}
     for graph in graphs:
-        shapes |= constant_shapes(graph)  # bodies read those of the graphs around them
-        for node in graph.node:
-            if node.op_type == "DequantizeLinear" and node.input[0] in shapes:
-                shapes[node.output[0]] = shapes[node.input[0]]
+        shapes = weight_shapes(graph, shapes)  # bodies read those of the graphs around them
         for node in graph.node:
             name = walk.op_name(node)
             layer = PLAIN_FORMS.get(name, name)

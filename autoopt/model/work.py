@@ -19,6 +19,12 @@ SMALL: Final = 1024
 """Elements of a constant that may tell a shape; larger ones are weights."""
 RECURRENT: Final = ("LSTM", "GRU", "RNN")
 CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
+UNPACKING: Final = frozenset(
+    ("Cast", "DequantizeLinear", "Identity", "Mul", "Reshape", "Squeeze", "Sub", "Transpose", "Unsqueeze")
+)
+"""Operators that exporters put between a weight as it is stored and its layer."""
+SCALED: Final = ("DequantizeLinear", "Reshape", "Squeeze", "Unsqueeze")
+"""Those whose first input is the weight, whatever the others are."""
 LAYERS: Final = (*RECURRENT, *CONVOLUTIONS, "MatMul", "Gemm")
 
 
@@ -40,7 +46,7 @@ def layer_work(model: ModelProto) -> dict[str, int]:
 def _layer_work(model: ModelProto) -> dict[str, int]:
     import onnx
 
-    weights = _weight_shapes(model.graph)
+    weights = weight_shapes(model.graph, {})
     inferred = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
     shapes = {**_known_shapes(inferred.graph), **weights}
     work: Counter[str] = Counter()
@@ -67,12 +73,18 @@ def _uses(node: NodeProto, weight: tuple[int, ...], shapes: Shapes) -> int | Non
     return math.prod(result) // result[-1] if result else OPEN_SIZE
 
 
-def _weight_shapes(graph: GraphProto) -> Shapes:
-    """The shapes of constants, including constants that are stored as integers."""
-    shapes = constant_shapes(graph)
+def weight_shapes(graph: GraphProto, outer: Shapes) -> Shapes:
+    """The shapes of a graph's constants, of `outer` graphs, and of weights that nodes unpack from shorter types.
+
+    Of what such nodes compute, only the number of elements is right.
+    """
+    shapes = {**outer, **constant_shapes(graph)}
     for node in graph.node:
-        if node.op_type == "DequantizeLinear" and node.input[0] in shapes:
-            shapes[node.output[0]] = shapes[node.input[0]]
+        names = [name for name in node.input if name]
+        if node.op_type in SCALED:
+            names = names[:1]
+        if node.op_type in UNPACKING and names and node.output and all(name in shapes for name in names):
+            shapes[node.output[0]] = max((shapes[name] for name in names), key=math.prod)
     return shapes
 
 

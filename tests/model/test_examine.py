@@ -57,6 +57,17 @@ def test_quantized_layers_count_as_what_they_are_in_float(tmp_path: Path) -> Non
     assert inspect(model, tmp_path).layer_parameters == {"Conv": 4 * 3 * 3 * 3, "MatMul": 6 * 2}
 
 
+def test_weights_that_nodes_unpack_count(tmp_path: Path) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[N, 6] x) => (float[N, 2] y) {'
+        " c = Cast <to = 1> (w)\n s = Sub (c, zero)\n m = Mul (s, scale)\n t = Transpose (m)\n y = MatMul (x, t) }"
+    )
+    weights = {"w": np.ones((2, 6), np.int8), "zero": np.float32(1), "scale": np.ones((2, 1), np.float32)}
+    for name, value in weights.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
+    assert inspect(model, tmp_path).layer_parameters == {"MatMul": 6 * 2}
+
+
 def test_weights_of_recurrent_layers_count_though_nodes_put_their_gates_in_order(tmp_path: Path) -> None:
     model = parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17]> g (float[5, N, 4] x, bool c) => (float[5, 1, N, 6] y) {'
