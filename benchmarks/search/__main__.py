@@ -47,6 +47,11 @@ def main() -> None:
     stopping.add_argument("--noise", type=float, default=0.0, help="relative deviation that other programs add")
     stopping.add_argument("--first", type=int, default=0, help="first seed")
     stopping.add_argument("--out", type=Path, default=HERE / "results")
+    leaving_out = commands.add_parser("left-out", help="replay searches on synthetic tables that nothing was tuned on")
+    leaving_out.add_argument("--seeds", type=int, default=100)
+    leaving_out.add_argument("--first", type=int, help="first seed; the default is that of the published figures")
+    leaving_out.add_argument("--only", nargs="*", default=(), help="kinds of tables, by name")
+    leaving_out.add_argument("--out", type=Path, default=HERE / "results")
     beginning = commands.add_parser("first", help="replay searches with other first points, one model left out")
     beginning.add_argument("--seeds", type=int, default=50)
     beginning.add_argument("--only", nargs="*", default=(), help="ways to begin, by name")
@@ -68,6 +73,7 @@ def main() -> None:
         "record": record,
         "report": report,
         "stop": stop,
+        "left-out": left_out,
         "first": first,
         "predict": predict,
         "knowledge": knowledge,
@@ -168,6 +174,25 @@ def stop(options: argparse.Namespace) -> None:
         ]
         (options.out / "stopping.md").write_text(markdown(results.items()))
         print(name, flush=True)
+
+
+def left_out(options: argparse.Namespace) -> None:
+    from benchmarks.search import left_out as replays
+
+    begin = replays.FIRST if options.first is None else options.first
+    options.out.mkdir(exist_ok=True)
+    lines: list[str] = []
+    for name in options.only or replays.KINDS:
+        found: list[replays.Found] = []
+        by_chance: list[replays.Found] = []
+        for seed in range(begin, begin + options.seeds):
+            table = replays.KINDS[name](seed)
+            found.append(replays.unified(table, seed))
+            if name != replays.LARGE:  # random points find nothing there
+                by_chance.append(replays.random(table, seed))
+        lines.append(replays.line(name, found, by_chance))
+        print(lines[-1], flush=True)
+    (options.out / "left_out.md").write_text(replays.markdown(lines))
 
 
 def first(options: argparse.Namespace) -> None:

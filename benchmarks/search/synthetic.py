@@ -6,15 +6,22 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
+from typing import Final
 
-from autoopt.search import ChainSpace
-from autoopt.space import Boolean, Categorical, Integer, NodeSpace, SearchSpace
+from autoopt.search import ChainSpace, Feedback
+from autoopt.space import Boolean, Categorical, Integer, NodeSpace, Point, SearchSpace
 from benchmarks.search.table import Row, Table
 
-NOISE = 0.01
-FAILURES = 0.03
+NOISE: Final = 0.01
+FAILURES: Final = 0.03
+TOLERANCE: Final = 0.02
+"""Relative distance from the best of a good point."""
+STARTS: Final = 6
+"""Descents in each chain of a large space; the lowest of all of them counts as the best point."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,8 @@ class Family:
     stages: tuple[int, ...]
     chains: int
     points: int
+    failures: float = FAILURES
+    """Share of the points that fail."""
 
 
 FAMILIES = (
@@ -32,13 +41,14 @@ FAMILIES = (
     Family("M", (1, 2, 2, 3), 16, 850),
     Family("L", (2, 2, 3, 3), 40, 3600),
 )
+LARGE: Final = Family("large", (2, 2, 3, 3), 40, 1_000_000)
 
 
 def make(family: Family, seed: int) -> Table:
     """One table of the family: the draw of chains that comes nearest to its number of points."""
     rng = Random(f"{family.name}:{seed}")
     chains = min((_chains(family, rng) for _ in range(40)), key=lambda cs: abs(_points(cs) - family.points))
-    effects = _Effects(rng)
+    effects = _Effects(rng, family.failures)
     rows = tuple(tuple(effects.row(chain, point) for point in chain.space.iterate()) for chain in chains)
     table = Table(f"{family.name}{seed}", chains, rows, NOISE)
     return table if math.isfinite(table.best) else make(family, seed + 1000)
@@ -49,8 +59,9 @@ def _points(chains: tuple[ChainSpace, ...]) -> int:
 
 
 def _chains(family: Family, rng: Random) -> tuple[ChainSpace, ...]:
+    node_of = _large_node if family is LARGE else _node
     stages = [[f"p{s}{a}" for a in range(number)] for s, number in enumerate(family.stages)]
-    spaces = {node: _node(rng) for stage in stages for node in stage}
+    spaces = {node: node_of(rng) for stage in stages for node in stage}
     paths = [tuple(n for n in path if n) for path in itertools.product(*([*stage, ""] for stage in stages))]
     kept = rng.sample([path for path in paths if path], family.chains)
     return tuple(
@@ -65,10 +76,16 @@ def _node(rng: Random) -> NodeSpace:
     return NodeSpace({f"x{i}": kind for i, kind in enumerate(kinds[: rng.choice((0, 1, 1, 2, 2))])})
 
 
+def _large_node(rng: Random) -> NodeSpace:
+    kinds = [Boolean(), Categorical("a", "b", "c"), Boolean(), Integer(1, 2)]
+    return NodeSpace({f"x{i}": kind for i, kind in enumerate(kinds[: rng.choice((3, 4))])})
+
+
 class _Effects:
     """Effects of passes, values and pairs of them on log latency and on accuracy; drawn when first met."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, failures: float) -> None:
+        self._failures = failures
         self._rng = Random(rng.random())
         self._drawn: dict[str, tuple[float, float]] = {}
 
@@ -86,10 +103,79 @@ class _Effects:
             latency += spread * speed
             drop += harm * max(0.0, harmed)
             size += 0.3 * spread * harmed
-        failed = Random(f"{self._draw('failures')}{chain.id}{values}").random() < FAILURES
+        failed = Random(f"{self._draw('failures')}{chain.id}{values}").random() < self._failures
         return Row((math.exp(latency),), drop - 0.012, math.exp(size), failed) if not failed else Row(failed=True)
 
     def _draw(self, token: str) -> tuple[float, float]:
         if token not in self._drawn:
             self._drawn[token] = (self._rng.gauss(0, 1), self._rng.gauss(0, 1))
         return self._drawn[token]
+
+
+class Landscape:
+    """A space that is too large for a table: the result of a point is computed when it is asked for.
+
+    Effects of passes, of values and of pairs of them multiply. Nothing fails, and there is no constraint.
+    """
+
+    def __init__(self, family: Family, seed: int) -> None:
+        self._seed = seed
+        rng = Random(f"{family.name}:{seed}")
+        draws = [_chains(family, rng) for _ in range(40)]
+        self.chains = min(draws, key=lambda chains: abs(_points(chains) - family.points))
+        self._by_id = {chain.id: chain for chain in self.chains}
+        self._effects: dict[tuple[str, str], float] = {}
+
+    @staticmethod
+    def large(seed: int) -> Landscape:
+        """About a million points in 40 chains."""
+        return Landscape(LARGE, seed)
+
+    def row(self, chain: str, point: Point) -> Row:
+        """The exact result of a point."""
+        nodes = self._by_id[chain].nodes
+        values = [f"{node}.{name}={value}" for node, params in point.items() for name, value in params.items()]
+        log_latency = sum(0.35 * self._effect(node) for node in nodes)
+        log_latency += sum(0.12 * self._effect(value) for value in values)
+        log_latency += sum(0.10 * self._effect(*pair) for pair in itertools.combinations(nodes, 2))
+        log_latency += sum(0.05 * self._effect(*pair) for pair in itertools.combinations(values, 2))
+        return Row((math.exp(log_latency),))
+
+    def measure(self, chain: str, point: Point, rng: Random) -> Feedback:
+        """One noisy measurement."""
+        return Feedback({"latency": self.row(chain, point).value * math.exp(rng.gauss(0, NOISE))})
+
+    def is_good(self, row: Row) -> bool:
+        return row.value <= self.best * (1 + TOLERANCE)
+
+    @cached_property
+    def best(self) -> float:
+        """The lowest latency that descents along single nodes reach."""
+        rng = Random(f"descents:{self._seed}")
+        return min(self._descended(chain, rng) for chain in self.chains for _ in range(STARTS))
+
+    def _descended(self, chain: ChainSpace, rng: Random) -> float:
+        """The latency that a random point reaches by changes of single nodes."""
+        point = chain.space.random_sample(rng)
+        latency = self.row(chain.id, point).value
+        while True:
+            near = [(self.row(chain.id, other).value, number) for number, other in enumerate(_near(chain, point))]
+            lowest, number = min(near, default=(math.inf, 0))
+            if lowest >= latency:
+                return latency
+            latency, point = lowest, next(itertools.islice(_near(chain, point), number, None))
+
+    def _effect(self, *tokens: str) -> float:
+        """The effect of a pass, a value or a pair, which does not depend on what was asked for before."""
+        first, second = tokens[0], tokens[-1]
+        if (first, second) not in self._effects:
+            self._effects[first, second] = Random(f"{self._seed}:{first}&{second}").gauss(0, 1)
+        return self._effects[first, second]
+
+
+def _near(chain: ChainSpace, point: Point) -> Iterator[Point]:
+    """The points that differ in one node."""
+    for node, space in chain.space.nodes.items():
+        for values in space.iterate():
+            if values != point.get(node):
+                yield {**point, node: values}

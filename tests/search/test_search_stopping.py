@@ -16,6 +16,7 @@ from autoopt.search.surrogates.stopping import (
     DRAWN_BELOW,
     MANY_WITHOUT_GAIN,
     MIN_CANDIDATES,
+    TURN,
     Outlook,
     SearchState,
     reason_to_stop,
@@ -127,7 +128,7 @@ def test_a_search_ends_once_little_can_be_gained_and_says_so() -> None:
     study = create_study(SearchConfig(), MIDDLE, LATENCY)
     asked = drive(study, outcome=plain)
     assert MIN_CANDIDATES <= len(asked) < sum(chain.space.count for chain in MIDDLE) / 2
-    assert study.finished in (LITTLE_LEFT, NONE_FOR_LONG)
+    assert str(study.finished).startswith("stopped early: ")
     assert min(plain(proposal).values["latency_p50"] for proposal in asked) < 1.01
 
 
@@ -165,3 +166,12 @@ def test_slow_trials_end_a_search_in_which_much_may_be_left() -> None:
     assert reasons[1e5].startswith("stopped early: less than 0.5 % per minute is expected to be gained; at most ")
     patient = create_study(SearchConfig(trials=30, min_gain_per_minute=0), MIDDLE, LATENCY)
     assert len(drive(patient, outcome=lambda proposal: rugged(proposal, 1e5))) == asked[0.0]
+
+
+def test_a_process_is_doubted_the_more_the_longer_nothing_was_better() -> None:
+    doubts = [progress([1.0] * number).doubt for number in range(1, 32) if number % TURN]
+    assert doubts[0] == 1.0
+    assert doubts == sorted(doubts)
+    assert doubts[-1] > 4
+    assert progress([*[1.0] * 31, 0.5]).doubt == 1.0
+    assert progress([1.0] * 30).doubt == 1.0, "at times it is trusted all the same"

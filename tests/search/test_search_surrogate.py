@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from search_cases import LATENCY, MIDDLE, SIX, chain, drive, found, text
 
-from autoopt.search import ChainSpace, Feedback, SearchConfig, create_study
+from autoopt.search import ChainSpace, Feedback, Proposal, SearchConfig, create_study
 from autoopt.search.samplers.tie_breaking import cheapest, uncached_suffix
-from autoopt.space import Categorical, NodeSpace, SearchSpace
+from autoopt.space import Categorical, Integer, NodeSpace, SearchSpace
 
 BIG = NodeSpace({f"x{i}": Categorical(*range(7)) for i in range(3)})
 LARGE = tuple(
@@ -86,3 +87,27 @@ def test_many_chains_begin_with_unlike_ones() -> None:
     many = [ChainSpace(f"{c.id}{i}", c.passes, c.space) for i in range(8) for c in many]
     asked = drive(create_study(SearchConfig(trials=20), many, LATENCY), limit=6)
     assert len({p.chain.split(">")[0] for p in asked}) == 6
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_search_without_gains_looks_where_its_model_expects_little(seed: int) -> None:
+    """The only fast value of a pass is among slow ones, beside many points that differ by little."""
+    even = {"x": Integer(1, 8), "y": Integer(1, 8)}
+    nodes = {"even": NodeSpace(even), "more": NodeSpace({"z": Integer(1, 4)})}
+    odd = NodeSpace({"mode": Categorical("a", "b", "c", "d")})
+    chains = [
+        ChainSpace("both", (("even", "even"), ("more", "more")), SearchSpace(nodes)),
+        ChainSpace("even", (("even", "even"),), SearchSpace({"even": nodes["even"]})),
+        ChainSpace("odd", (("odd", "odd"),), SearchSpace({"odd": odd})),
+    ]
+
+    def outcome(proposal: Proposal) -> Feedback:
+        point = proposal.point
+        if "odd" in point:
+            return Feedback({"latency_p50": 0.3 if point["odd"]["mode"] == "d" else 2.0})
+        latency = 1 + 0.02 * abs(point["even"]["x"] - 3) + 0.02 * abs(point["even"]["y"] - 5)
+        return Feedback({"latency_p50": latency + 0.01 * point.get("more", {"z": 0})["z"]})
+
+    study = create_study(SearchConfig(seed=seed, trials=52, stop_early=False), chains, LATENCY)
+    asked = drive(study, outcome=outcome)
+    assert min(outcome(proposal).values["latency_p50"] for proposal in asked) == 0.3

@@ -50,6 +50,14 @@ def test_promises_most_near_the_bottom_of_a_bowl() -> None:
     assert bowl(best[None])[0] < 0.06
 
 
+def test_a_doubted_process_promises_more_everywhere() -> None:
+    known = Observations(SEEN, bowl(SEEN), np.ones(len(SEEN)))
+    expected = expect(known, GRID, doubt=5.0)
+    assert (expected.doubtful_score > expected.score).all()
+    trusted = expect(known, GRID)
+    assert (trusted.doubtful_score == trusted.score).all()
+
+
 def test_learns_where_nothing_is_feasible() -> None:
     feasible = (SEEN[:, 0] < 0.6).astype(float)
     promised = expect(Observations(SEEN, np.ones(len(SEEN)), feasible), GRID)

@@ -39,6 +39,8 @@ def create(inputs: SamplerInputs) -> Sampler:
 class SurrogateSampler:
     """Suggests initial points, then by expected improvement times P(feasible).
 
+    The longer no candidate was better, the less the model is trusted: its deviations count more.
+
     Expected improvement is that of D. R. Jones, M. Schonlau, W. J. Welch: Efficient global optimization of expensive
     black-box functions, 1998. A running point counts as what the model predicts of it (D. Ginsbourger, R. Le Riche,
     L. Carraro: Kriging is well-suited to parallelize optimization, 2010). Spaces of more than `POOL` points are sampled
@@ -72,7 +74,7 @@ class SurrogateSampler:
         return self._best_scored(history, rng)
 
     def _best_scored(self, history: History, rng: Random) -> Decision:
-        from autoopt.search.surrogates.models import expect, possible_gains
+        from autoopt.search.surrogates.models import expect
 
         trials: list[Trial] = []
         for chain in self._chains:
@@ -83,21 +85,31 @@ class SurrogateSampler:
             return exhausted(self._total)
         single = single_losses(pool.trials, history.objectives, rng)
         observations = _observations(pool, single)
+        progress, doubt = SearchState.of(trials, single), 1.0
         if len(history.objectives) == 1:  # with several, replays covered the front later
-            observations = observations.emphasized
-        expected = expect(observations, pool.rows)
+            observations, doubt = observations.emphasized, progress.doubt
+        expected = expect(observations, pool.rows, doubt)
         if self._promises_too_little(expected, single, trials):
             return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
-        if self._stops_early and len(history.objectives) == 1:
-            progress = SearchState.of(trials, single)
-            if progress.may_stop(len(self._initial), len(pool.points)):
-                gains = possible_gains(observations, pool.rows, seed=len(trials))
-                outlook = Outlook.of(gains.drawn.tolist(), gains.noise, single.unit)
-                reason = reason_to_stop(outlook, progress, self._min_rate)
-                if reason:
-                    return Stop(reason)
-        scores = [float(s) + self._log_weights[c] for s, (c, _) in zip(expected.score, pool.points, strict=True)]
+        if len(history.objectives) == 1:
+            reason = self._reason_to_stop(observations, pool, progress, single.unit, len(trials))
+            if reason:
+                return Stop(reason)
+        scores: list[float] = []
+        for score, (chain_id, _) in zip(expected.doubtful_score, pool.points, strict=True):
+            scores.append(float(score) + self._log_weights[chain_id])
         return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))
+
+    def _reason_to_stop(
+        self, observations: Observations, pool: _Pool, progress: SearchState, unit: float, seed: int
+    ) -> str:
+        """The reason to stop early; empty if there is none. `unit` is the difference of losses that is 100 %."""
+        if not self._stops_early or not progress.may_stop(len(self._initial), len(pool.points)):
+            return ""
+        from autoopt.search.surrogates.models import possible_gains
+
+        gains = possible_gains(observations, pool.rows, seed=seed)
+        return reason_to_stop(Outlook.of(gains.drawn.tolist(), gains.noise, unit), progress, self._min_rate)
 
     def _promises_too_little(self, expected: Expected, single: Single, trials: list[Trial]) -> bool:
         """Tell if every point that is left promises less than the user asks for."""

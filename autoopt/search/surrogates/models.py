@@ -71,11 +71,18 @@ class Expected:
 
     log_improvement: Array
     log_feasible: Array
+    log_doubtful: Array
+    """The expected improvement again, for a process that is less certain than it says."""
 
     @property
     def score(self) -> Array:
         """Log of expected improvement times P(feasible)."""
         return self.log_improvement + self.log_feasible
+
+    @property
+    def doubtful_score(self) -> Array:
+        """The score again, for a process that is less certain than it says."""
+        return self.log_doubtful + self.log_feasible
 
 
 @contextmanager
@@ -94,11 +101,12 @@ def _thread_pools() -> ThreadpoolController:
 
 
 @one_thread()
-def expect(observations: Observations, candidates: Array) -> Expected:
+def expect(observations: Observations, candidates: Array, doubt: float = 1.0) -> Expected:
     """Compute expected improvement over the best feasible loss, and P(feasible), of each candidate.
 
     A running point counts as what the model predicts of it (kriging believer). Before anything feasible is known,
-    improvement is over the best loss of all.
+    improvement is over the best loss of all. `doubt` is a factor on the deviations of the process for
+    `Expected.doubtful_score`.
     """
     import numpy as np
 
@@ -106,7 +114,8 @@ def expect(observations: Observations, candidates: Array) -> Expected:
     certainty = log_feasible(observations, candidates)
     measured = observations[np.isfinite(observations.loss)]
     if len(measured.loss) < 2:
-        return Expected(np.zeros(len(candidates)), certainty)
+        unknown = np.zeros(len(candidates))
+        return Expected(unknown, certainty, unknown)
     scale = Standardization.of(measured.loss)
     y = scale.standardized(measured.loss)
     model = GaussianProcess()
@@ -118,7 +127,11 @@ def expect(observations: Observations, candidates: Array) -> Expected:
         model.fit(np.vstack([measured.x, running]), np.append(y, believed))
         best = min(best, float(believed.min()))
     mean, deviation = model.predict(candidates)
-    return Expected(log_expected_improvement(mean, deviation, best) + math.log(scale.unit), certainty)
+    improvement = log_expected_improvement(mean, deviation, best) + math.log(scale.unit)
+    doubtful = improvement
+    if doubt != 1.0:
+        doubtful = log_expected_improvement(mean, doubt * deviation, best) + math.log(scale.unit)
+    return Expected(improvement, certainty, doubtful)
 
 
 @dataclass(frozen=True)

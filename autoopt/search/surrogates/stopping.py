@@ -33,6 +33,12 @@ SHOWN: Final = 2.0
 """Standard deviations of the noise that an expected gain must exceed to be worth a longer search."""
 MOST_LITTLE: Final = 0.03
 """Expected gain that always is, because what looks like much noise may be structure."""
+TRUSTED: Final = 6
+"""Distinct candidates without a gain that a process is trusted for."""
+DOUBTED: Final = 5
+"""Further ones after which its deviations count twice; after as many again, three times."""
+TURN: Final = 3
+"""One candidate in so many is chosen as if nothing were doubted: a limit may leave few good points near bad ones."""
 HORIZON: Final = 10
 """Trials in which the expected gain comes, in replays."""
 
@@ -89,6 +95,16 @@ class SearchState:
                     without_gain = 0
                 best = loss
         return SearchState(candidates, without_gain, math.isfinite(best), median(seconds) if seconds else 0.0)
+
+    @property
+    def doubt(self) -> float:
+        """Factor on the deviations of a process that promised gains which did not come.
+
+        Its best points are then where it says that it knows little, rather than near the best candidate.
+        """
+        if self.candidates % TURN == 0:
+            return 1.0
+        return 1 + max(0, self.without_gain - TRUSTED) / DOUBTED
 
     def may_stop(self, initial: int, left: int) -> bool:
         """Tell if enough was tried in a search that begins with `initial` points and has `left` points to try."""
