@@ -169,9 +169,9 @@ def test_slow_trials_end_a_search_in_which_much_may_be_left() -> None:
 
 
 def test_a_process_is_doubted_the_more_the_longer_nothing_was_better() -> None:
-    doubts = [progress([1.0] * number).doubt for number in range(1, 32) if number % TURN]
+    doubts = [progress([1.0] * number).doubt for number in range(1, 48) if number % TURN]
     assert doubts[0] == 1.0
     assert doubts == sorted(doubts)
     assert doubts[-1] > 4
-    assert progress([*[1.0] * 31, 0.5]).doubt == 1.0
-    assert progress([1.0] * 30).doubt == 1.0, "at times it is trusted all the same"
+    assert progress([*[1.0] * 43, 0.5]).doubt == 1.0
+    assert progress([1.0] * 45).doubt == 1.0, "at times it is trusted all the same"

@@ -33,8 +33,8 @@ SHOWN: Final = 2.0
 """Standard deviations of the noise that an expected gain must exceed to be worth a longer search."""
 MOST_LITTLE: Final = 0.03
 """Expected gain that always is, because what looks like much noise may be structure."""
-TRUSTED: Final = 6
-"""Distinct candidates without a gain that a process is trusted for."""
+TRUSTED: Final = MANY_WITHOUT_GAIN
+"""Distinct candidates without a gain that a process is trusted for: a search that may stop ends then."""
 DOUBTED: Final = 5
 """Further ones after which its deviations count twice; after as many again, three times."""
 TURN: Final = 3
