@@ -35,6 +35,19 @@ class Metric:
     arguments: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Further arguments of the function."""
 
+    def check_drop(self, drop: float, *, where: str = "") -> None:
+        """Refuse a largest drop that every candidate keeps, such as percent points instead of a fraction.
+
+        Raises:
+            InputError: it is at least as large as the range of the metric.
+        """
+        if self.unit == "fraction" and drop >= 1:
+            raise InputError(
+                f"{self.name} lies between 0 and 1: a drop of {drop:g} allows everything",
+                where=where,
+                remedy=f"{drop / 100:g} is {drop:g} percentage points",
+            )
+
 
 def _task(name: str, unit: str, direction: Direction, function: str, summary: str, **arguments: float) -> Metric:
     return Metric(name, unit, direction, "task", summary, f"autoopt.measure.quality.{function}", arguments)

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from autoopt.errors import InputError
-from autoopt.metrics import METRICS, Constraint, Direction, Objective, get_metric
+from autoopt.metrics import METRICS, Constraint, Direction, Objective, get_metric, known_metric
 from autoopt.spec.source import FieldError
 from autoopt.spec.strict_model import StrictModel
 
@@ -93,6 +93,12 @@ class ConstraintSpec(StrictModel):
         for low, high in ((self.min, self.max), (self.min_ratio, self.max_ratio)):
             if low is not None and high is not None and low > high:
                 raise FieldError(f"can never hold: {low} is above {high}")
+        metric = known_metric(self.metric)
+        if metric is not None and self.max_drop is not None:
+            try:
+                metric.check_drop(self.max_drop)
+            except InputError as error:
+                raise FieldError(error.what, place=("max_drop",), remedy=error.remedy) from error
         return self
 
     def constraint(self) -> Constraint:

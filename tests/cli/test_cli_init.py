@@ -146,6 +146,10 @@ def test_trees_are_not_quantized(call: Call, home: Path) -> None:
         (("init", "net/model.onnx", "--label", "y"), "--label: needs --data"),
         (("plan", "net/model.onnx", "--label", "y", "--data", "no.npz"), "no.npz: no such data"),
         (("plan", "net/model.onnx", "--max-drop", "0.1"), "--max-drop: needs labels in the data"),
+        (
+            ("plan", "net/model.onnx", "--metric", "agreement", "--max-drop", "5"),
+            "--max-drop: agreement lies between 0 and 1: a drop of 5 allows everything; 0.05 is 5 percentage points",
+        ),
         (("init", "net/model.onnx", "--metric", "acc"), "did you mean 'accuracy'?"),
         (("run", "net/model.onnx", "--level", "7"), "level: must be 0 to 3, not 7"),
         (("plan", "d.yaml", "--level", "1"), "level: applies to a bare model, not to a DAG"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, drive
 
 from autoopt.search import Feedback, Proposal, SearchConfig, create_study
+from autoopt.search.samplers.base import STOPPED_EARLY
 from autoopt.search.surrogates.scalarization import Single
 from autoopt.search.surrogates.stopping import (
     DRAWN_BELOW,
@@ -23,8 +24,8 @@ from autoopt.search.surrogates.stopping import (
 )
 from autoopt.search.trial import Trial
 
-LITTLE_LEFT = "stopped early: at most 1 % more to gain, 90 % sure"
-NONE_FOR_LONG = "stopped early: at most 2 % more to gain, 90 % sure"
+LITTLE_LEFT = "at most 1 % more to gain, 90 % sure"
+NONE_FOR_LONG = "at most 2 % more to gain, 90 % sure"
 
 
 def progress(
@@ -94,19 +95,19 @@ def test_without_any_results_everything_is_possible() -> None:
             Outlook(0.041, 0.03),
             0,
             60.0,
-            "stopped early: less than 0.5 % per minute is expected to be gained; at most 5 % more to gain, 90 % sure",
+            "less than 0.5 % per minute is expected to be gained; at most 5 % more to gain, 90 % sure",
         ),
         (
             Outlook(0.041, 0.009),
             0,
             0.0,
-            "stopped early: less than 1 % is expected to be gained; at most 5 % more to gain, 90 % sure",
+            "less than 1 % is expected to be gained; at most 5 % more to gain, 90 % sure",
         ),
         (
             Outlook(0.07, 0.023, noise=0.012),
             0,
             0.0,
-            "stopped early: less than 2.4 % is expected to be gained; at most 7 % more to gain, 90 % sure",
+            "less than 2.4 % is expected to be gained; at most 7 % more to gain, 90 % sure",
         ),
         (Outlook(0.2, 0.04, noise=0.3), 0, 0.0, ""),  # what looks like so much noise may be structure
     ],
@@ -128,7 +129,7 @@ def test_a_search_ends_once_little_can_be_gained_and_says_so() -> None:
     study = create_study(SearchConfig(), MIDDLE, LATENCY)
     asked = drive(study, outcome=plain)
     assert MIN_CANDIDATES <= len(asked) < sum(chain.space.count for chain in MIDDLE) / 2
-    assert str(study.finished).startswith("stopped early: ")
+    assert str(study.finished).startswith(STOPPED_EARLY)
     assert min(plain(proposal).values["latency_p50"] for proposal in asked) < 1.01
 
 
@@ -139,7 +140,7 @@ def test_a_small_space_is_left_early_too() -> None:
 
     study = create_study(SearchConfig(), SIX, LATENCY)
     assert MIN_CANDIDATES <= len(drive(study, outcome=even)) < 24
-    assert str(study.finished).startswith("stopped early: ")
+    assert str(study.finished).startswith(STOPPED_EARLY)
     assert len(drive(create_study(SearchConfig(stop_early=False), SIX, LATENCY), outcome=even)) == 24
 
 
@@ -163,7 +164,7 @@ def test_slow_trials_end_a_search_in_which_much_may_be_left() -> None:
         asked[seconds] = len(drive(study, outcome=lambda proposal, took=seconds: rugged(proposal, took)))
         reasons[seconds] = str(study.finished)
     assert asked[1e5] < asked[0.0]
-    assert reasons[1e5].startswith("stopped early: less than 0.5 % per minute is expected to be gained; at most ")
+    assert reasons[1e5].startswith(f"{STOPPED_EARLY}less than 0.5 % per minute is expected to be gained; at most ")
     patient = create_study(SearchConfig(trials=30, min_gain_per_minute=0), MIDDLE, LATENCY)
     assert len(drive(patient, outcome=lambda proposal: rugged(proposal, 1e5))) == asked[0.0]
 

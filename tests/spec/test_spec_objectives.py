@@ -43,6 +43,15 @@ def test_constraints_that_make_no_sense_are_refused(fields: dict[str, float], wo
     assert str(input_error(refused.value)) == words
 
 
+def test_a_drop_in_percentage_points_is_refused_where_the_metric_is_a_fraction() -> None:
+    with pytest.raises(ValidationError) as refused:
+        ConstraintSpec(metric="accuracy", max_drop=2)
+    words = "max_drop: accuracy lies between 0 and 1: a drop of 2 allows everything; 0.02 is 2 percentage points"
+    assert str(input_error(refused.value)) == words
+    assert ConstraintSpec(metric="psnr", max_drop=2).max_drop == 2
+    assert ConstraintSpec(metric="a_metric_of_the_user", max_drop=2).max_drop == 2
+
+
 def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
     check_metric("latency_p50")
     with pytest.raises(FieldError, match="unknown metric") as refused:

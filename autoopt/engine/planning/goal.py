@@ -98,6 +98,7 @@ class GoalOptions:
             return request
         name = self._limited_metric(request, data)
         if self.max_drop is not None:
+            get_metric(name, request.custom).check_drop(self.max_drop, where="--max-drop")
             limit = Constraint(name, max_drop=self.max_drop)
         else:
             limit = DEFAULT_QUALITY.get(name, Constraint(name, max_drop=0.01))

@@ -30,6 +30,10 @@ class Stop:
     reason: str
 
 
+STOPPED_EARLY: Final = "stopped early: "
+"""Begins the reason of a search that left points untried."""
+
+
 class _Wait:
     def __repr__(self) -> str:
         return "WAIT"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from autoopt.search.history import History
-from autoopt.search.samplers.base import WAIT, Decision, Sampler, Stop, Suggestion
+from autoopt.search.samplers.base import STOPPED_EARLY, WAIT, Decision, Sampler, Stop, Suggestion
 from autoopt.search.trial import ChainSpace
 
 
@@ -33,4 +33,12 @@ class GroupedSampler:
                 waiting = True
         if waiting:
             return WAIT
-        return Stop("; ".join(dict.fromkeys(reasons)))
+        return Stop(_joined(reasons))
+
+
+def _joined(reasons: Sequence[str]) -> str:
+    """Join the reasons of the groups; those that all stopped early say so once."""
+    distinct = list(dict.fromkeys(reasons))
+    if all(reason.startswith(STOPPED_EARLY) for reason in distinct):
+        return STOPPED_EARLY + "; ".join(reason.removeprefix(STOPPED_EARLY) for reason in distinct)
+    return "; ".join(distinct)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.search.history import History
 from autoopt.search.losses import feasible, rank_key
 from autoopt.search.points import POOL, PointTable, sample, total_points
-from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
+from autoopt.search.samplers.base import STOPPED_EARLY, Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.initial_points import first_untried, initial_points
 from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.search.samplers.tie_breaking import cheapest
@@ -94,7 +94,7 @@ class SurrogateSampler:
         if len(history.objectives) == 1:
             reason = self._reason_to_stop(observations, pool, progress, single.unit, len(trials))
             if reason:
-                return Stop(reason)
+                return Stop(STOPPED_EARLY + reason)
         scores: list[float] = []
         for score, (chain_id, _) in zip(expected.doubtful_score, pool.points, strict=True):
             scores.append(float(score) + self._log_weights[chain_id])

@@ -124,15 +124,15 @@ def reason_to_stop(outlook: Outlook, progress: SearchState, min_rate: float) -> 
     if is_stalled:
         bound = min(bound, LEFT_WITHOUT_GAIN)
     if is_stalled or bound <= LITTLE:
-        return f"stopped early: {_at_most(bound)}"
+        return _at_most(bound)
     little = max(LITTLE, min(SHOWN * outlook.noise, MOST_LITTLE))
     if outlook.expected < little:
-        return f"stopped early: less than {100 * little:.2g} % is expected to be gained; {_at_most(bound)}"
+        return f"less than {100 * little:.2g} % is expected to be gained; {_at_most(bound)}"
     rate = math.inf
     if progress.seconds:
         rate = outlook.expected * 60 / (HORIZON * progress.seconds)
     if rate < min_rate:
-        return f"stopped early: less than {100 * min_rate:g} % per minute is expected to be gained; {_at_most(bound)}"
+        return f"less than {100 * min_rate:g} % per minute is expected to be gained; {_at_most(bound)}"
     return ""
 
 
