@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from autoopt.model.lazy_imports import np, onnx
+from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
 from autoopt.model.tensors import names_of, tensors, walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
@@ -87,7 +87,7 @@ def prepare_for_conversion(model: ModelProto) -> list[str]:
 
     - They tell nodes apart by name.
     - They convert a weight that is also an input only in part.
-    - They do not know constants stored as plain numbers.
+    - They do not know constants stored as plain numbers, or zeros that a ConstantOfShape leaves unsaid.
     - They put a cast between a model output and its producer, but not between the output and its readers in the
       model; an Identity in between separates the two.
     - They change the output type of a cast to float32, but not its attribute `to`.
@@ -103,6 +103,9 @@ def prepare_for_conversion(model: ModelProto) -> list[str]:
             protected.append(node.name)
         elif node.op_type == "Constant":
             store_as_tensor(node, FLOAT_ATTRIBUTES)
+        elif node.op_type == "ConstantOfShape" and not node.attribute:
+            zero = numpy_helper.from_array(np.zeros(1, np.float32))
+            node.attribute.append(helper.make_attribute("value", zero))
     outputs = names_of(model.graph.output)
     inputs = {name for node in model.graph.node for name in node.input}
     for name in sorted(outputs & inputs):
