@@ -20,6 +20,16 @@ def machine_memory() -> int:
     return min(amounts)
 
 
+def usable_memory(limit: int | None) -> int:
+    """Bytes of memory of a call with this limit; None for the default limit, half of the memory of this machine."""
+    amounts = [limit or machine_memory() // 2]
+    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        own_limit, _ = resource.getrlimit(kind)
+        if own_limit >= 0:  # negative: unlimited
+            amounts.append(own_limit)
+    return min(amounts)
+
+
 def free_memory() -> int | None:
     """Bytes that this process may still allocate: within its limit, and before the machine is full; None if unknown."""
     amounts = []

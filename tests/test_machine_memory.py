@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 
-from autoopt.memory import data_size, free_memory, machine_memory, resident
+from autoopt.memory import data_size, free_memory, machine_memory, resident, usable_memory
 from autoopt.workers.limits import memory_cap, oom_kills
 
 MIB = 1 << 20
@@ -23,6 +23,15 @@ def test_resident_grows_with_what_is_touched() -> None:
 def test_machine_memory_is_that_of_this_machine() -> None:
     assert 64 * MIB < machine_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert oom_kills() >= 0
+
+
+def test_a_limit_of_this_process_counts_as_that_of_a_call() -> None:
+    assert usable_memory(None) == machine_memory() // 2
+    assert usable_memory(70 * MIB) == 70 * MIB
+    limit = data_size() + 50 * MIB
+    with memory_cap(limit):
+        assert usable_memory(None) == limit
+        assert usable_memory(10 * MIB) == 10 * MIB
 
 
 def test_free_memory_is_what_the_limit_leaves() -> None:

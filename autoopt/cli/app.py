@@ -218,7 +218,7 @@ def _run(arguments: list[str]) -> int:
         text, code = usage_text(error, arguments), EXIT_INPUT
     except OSError as error:
         text, code = _system_error_text(error), EXIT_SYSTEM
-        if error.errno == errno.ENAMETOOLONG:
+        if error.errno == errno.ENAMETOOLONG or _is_forbidden(error):
             code = EXIT_INPUT
     except Exception as error:
         if os.environ.get("AUTOOPT_DEBUG"):
@@ -238,6 +238,8 @@ def _system_error_text(error: OSError) -> str:
     text = error.strerror or str(error)
     if error.filename:
         text = f"{str(error.filename)[:MAX_PATH_CHARS]}: {text}"
+        if _is_forbidden(error):
+            return f"{text}; give your user access to it"
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and _is_in_store(str(error.filename)):
             text += "; set AUTOOPT_HOME to a folder that you can write to"
         return text
@@ -247,6 +249,13 @@ def _system_error_text(error: OSError) -> str:
     if error.errno == errno.ENOENT:  # only os.getcwd() names no file
         return "the current folder was removed; change to another one"
     return text
+
+
+def _is_forbidden(error: OSError) -> bool:
+    """True if the user named a file or folder without having access to it."""
+    if error.errno not in (errno.EACCES, errno.EPERM) or not error.filename:
+        return False
+    return not _is_in_store(str(error.filename))
 
 
 def _is_in_store(path: str) -> bool:

@@ -43,7 +43,7 @@ PAST: Final = "-with-past"
 
 def is_checkpoint(folder: Path) -> bool:
     """True for a folder with a configuration and weights of transformers, and no ONNX model."""
-    if not (folder / CONFIG).is_file() or not any((folder / name).is_file() for name in WEIGHTS):
+    if not folder.is_dir() or not (folder / CONFIG).is_file() or not any((folder / name).is_file() for name in WEIGHTS):
         return False
     return not any(folder.glob("*.onnx")) and not any(folder.glob("onnx/*.onnx"))
 

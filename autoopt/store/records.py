@@ -30,6 +30,8 @@ RELEASE_EVENT: Final = "release"
 """Kind of the events of releases, whose runs stay in the store. Their subject is `zoo/model`."""
 IMPLEMENTATION: Final = "implementation"
 """Entry of a pass run's environment: version, libraries and source of the pass."""
+MEMORY: Final = "memory"
+"""Entry of the environment of what ran out of memory: the bytes that the call could use."""
 TRANSIENT: Final = "transient"
 """Entry of a pass run's reports and of an evaluation's details; see `PassRunRecord.transient`."""
 

@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -96,6 +97,25 @@ def test_a_path_that_is_too_long_is_wrong_input(call: Callable[..., Any], tmp_pa
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.endswith("xx: File name too long\n")
     assert len(err) < 5000
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="needs a user who may not read all files")
+def test_what_the_user_may_not_read_is_wrong_input(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    write(mlp(), folder)
+    ordinary = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    command = [*ordinary, sys.executable, "-m", "autoopt", "run"]
+    for closed, named in ((folder / "model.onnx", "model.onnx"), (folder, "closed/model.onnx")):
+        closed.chmod(0)
+        said = subprocess.run(
+            [*command, str(folder / "model.onnx")], capture_output=True, text=True, timeout=HANG_SECONDS, cwd=tmp_path
+        )
+        closed.chmod(0o755)
+        assert (said.returncode, said.stderr.count("\n")) == (2, 1), said.stderr
+        assert f"{named}: " in said.stderr
+        assert "ermission denied" in said.stderr
+        assert "config.json" not in said.stderr
 
 
 def test_a_removed_current_folder_is_said(

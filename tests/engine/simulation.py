@@ -133,6 +133,8 @@ class SimulatedPool(WorkerPool):
             return CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
         except Kill:
             return CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, transient=True)
+        except MemoryError:
+            return CallResult(Outcome.OUT_OF_MEMORY, message="MemoryError")
         except Hang:
             return CallResult(Outcome.TIMEOUT, message=f"more than {timeout:.0f} s")
 
@@ -175,6 +177,8 @@ class SimulatedPool(WorkerPool):
     def _reply(self, function: str, metrics: Sequence[str], candidate: Model, source: Model) -> dict[str, object]:
         if candidate.get("dies in meter") == function:
             raise Crash
+        if candidate.get("fills memory in meter") == function:
+            raise MemoryError
         noise = self.noise(candidate) if function.endswith(":latency") else 1.0
         values = {name: _value(name, candidate) * (noise if "latency" in name else 1.0) for name in metrics}
         source_values = {name: _value(name, source) for name in metrics}

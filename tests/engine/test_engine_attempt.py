@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,25 @@ def test_a_retry_from_a_time_on_keeps_later_failures() -> None:
     attempt = Attempt("run", retry=RetryPolicy(before=20.0))
     assert attempt.reusable(record(Outcome.CRASHED, run="run", finished=10.0)) is None
     assert attempt.reusable(record(Outcome.CRASHED, run="run", finished=30.0)) is not None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "had", "is_reused"),
+    [
+        (Outcome.OUT_OF_MEMORY, {}, False),
+        (Outcome.OUT_OF_MEMORY, {"memory": 99}, False),
+        (Outcome.OUT_OF_MEMORY, {"memory": 100}, True),
+        (Outcome.OUT_OF_MEMORY, {"memory": 101}, True),
+        (Outcome.CRASHED, {"memory": 99}, True),
+    ],
+)
+def test_what_ran_out_of_memory_is_tried_again_with_more(
+    outcome: Outcome, had: dict[str, int], is_reused: bool
+) -> None:
+    attempt = Attempt("run", retry=RetryPolicy(memory=100))
+    failure = replace(record(outcome), environment=had)
+    assert (attempt.reusable(failure) is not None) is is_reused
+    assert attempt.reusable(replace(failure, run="run")) is not None, "not twice in one run"
 
 
 @pytest.mark.parametrize(

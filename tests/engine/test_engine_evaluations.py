@@ -11,6 +11,7 @@ from simulation import Simulation, estimate, write_model
 from autoopt.engine.work.attempt import RetryPolicy
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.json_codec import to_json
+from autoopt.memory import usable_memory
 from autoopt.metrics import Constraint, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -115,6 +116,14 @@ def test_a_stored_failure_is_measured_again_on_a_retry(simulation: Simulation) -
     evaluate(simulation.context(), model)
     assert evaluate(simulation.context(), model).executed == 0
     assert evaluate(simulation.context(retry=RetryPolicy(earlier_runs=True)), model).executed == 1
+
+
+def test_what_ran_out_of_memory_is_measured_again_with_more(simulation: Simulation) -> None:
+    model = candidate(simulation, **{"fills memory in meter": "autoopt.measure.worker:size"})
+    assert evaluate(simulation.context(), model).outcome is Outcome.OUT_OF_MEMORY
+    memory = usable_memory(None)
+    assert evaluate(simulation.context(retry=RetryPolicy(memory=memory)), model).executed == 0
+    assert evaluate(simulation.context(retry=RetryPolicy(memory=memory + 1)), model).executed == 1
 
 
 def test_records_of_disturbed_measurements_say_so(simulation: Simulation) -> None:

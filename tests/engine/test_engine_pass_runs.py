@@ -13,6 +13,7 @@ from simulation import Kill, Model, Simulation, crashing, failing, faster, hangi
 from autoopt.engine.work.attempt import RetryPolicy
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain, stored_pass_run
+from autoopt.memory import usable_memory
 from autoopt.outcome import Outcome
 
 
@@ -132,6 +133,19 @@ def test_a_lost_worker_is_not_remembered_by_later_runs(simulation: Simulation) -
     assert len(simulation.pool.passes_run) == 2, "the same run does not try it a third time"
     simulation.pool.passes["identity_elimination"] = faster(0.5)
     assert run(simulation, simulation.context(), nodes=1).outcome is Outcome.OK
+
+
+def test_a_pass_that_ran_out_of_memory_is_tried_again_with_more(simulation: Simulation) -> None:
+    def filling(model: Model, params: Mapping[str, Any]) -> Model:
+        raise MemoryError
+
+    simulation.pool.passes["identity_elimination"] = filling
+    assert run(simulation, simulation.context(), nodes=1).outcome is Outcome.OUT_OF_MEMORY
+    simulation.pool.passes["identity_elimination"] = faster(0.5)
+    memory = usable_memory(None)
+    same, more = RetryPolicy(memory=memory), RetryPolicy(memory=memory + 1)
+    assert run(simulation, simulation.context(retry=same), nodes=1).outcome is Outcome.OUT_OF_MEMORY
+    assert run(simulation, simulation.context(retry=more), nodes=1).outcome is Outcome.OK
 
 
 def test_a_model_in_quarantine_is_not_run(simulation: Simulation) -> None:

@@ -102,7 +102,10 @@ def _known(resources: Resources, source: str) -> str:
     store = resources.store
     # Digesting reads all of the file, which would disturb a measurement.
     with Gate(waiting=report_waiting).working():
-        digest = digest_file(source)
+        try:
+            digest = digest_file(source)
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror})", where=source) from error
     if store.models.get(digest) is None:
         return ""
     try:

@@ -22,6 +22,7 @@ from autoopt.engine.work.resources import Resources
 from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
+from autoopt.memory import usable_memory
 from autoopt.report.formatting import plural
 from autoopt.results import RunResult
 from autoopt.results.run import RUN_LIMIT, SWEEP_LIMIT
@@ -161,7 +162,7 @@ def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: f
         deadline=deadline,
         limit=limit,
         grace=grace,
-        retry=RetryPolicy(earlier_runs=request.retry_failed),
+        retry=RetryPolicy(earlier_runs=request.retry_failed, memory=usable_memory(inputs.problem.limits.memory)),
         clock=time.monotonic,
     )
 

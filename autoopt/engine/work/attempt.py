@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
 from autoopt.observer import SILENT, Observer
+from autoopt.outcome import Outcome
 from autoopt.results import WorkCounts
 from autoopt.results.run import RUN_LIMIT
 from autoopt.store import EvaluationRecord, PassRunRecord
+from autoopt.store.records import MEMORY
 
 GRACE_SECONDS = 10.0
 """Longest time after the deadline that a worker call which started before it may still take."""
@@ -92,6 +94,8 @@ class RetryPolicy:
     """Retry failures that other runs stored."""
     before: float = 0.0
     """Retry failures stored before this time, on the database's clock."""
+    memory: int = 0
+    """Bytes of memory of a call: retry what ran out of less in earlier runs."""
 
     @property
     def active(self) -> bool:
@@ -101,9 +105,12 @@ class RetryPolicy:
         """True if `run` executes again what this record stores."""
         if not record.outcome.retryable:
             return False
-        if record.transient and record.run != run:
+        if record.run != run and (record.transient or self._has_more_memory(record)):
             return True
         return (self.earlier_runs and record.run != run) or record.finished < self.before
+
+    def _has_more_memory(self, record: EvaluationRecord | PassRunRecord) -> bool:
+        return record.outcome is Outcome.OUT_OF_MEMORY and int(record.environment.get(MEMORY, 0)) < self.memory
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ from autoopt.measure.constraints import Observation, Verdict, judge
 from autoopt.measure.meters import EXECUTED_GRAPH_METER, Meter, meters_for
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
+from autoopt.memory import usable_memory
 from autoopt.metrics import MEDIAN_LATENCY, Estimate, Metric, significant
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.store import EvaluationRecord
-from autoopt.store.records import TRANSIENT
+from autoopt.store.records import MEMORY, TRANSIENT
 from autoopt.workers import CallResult
 from autoopt.workers.hosts import HostReply
 from autoopt.workers.quarantine import SHORT, Subject
@@ -415,6 +416,8 @@ def evaluation_record(
         details[TRANSIENT] = True
         details["disturbed"] = True
     recorded = dict(environment())
+    if result.outcome is Outcome.OUT_OF_MEMORY:
+        recorded[MEMORY] = usable_memory(ctx.problem.limits.memory)
     runtime = dict(ctx.resources.hosts.runtime_of(ctx.problem.host))
     runtime.pop("cpu", None)
     if runtime:

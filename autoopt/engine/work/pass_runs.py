@@ -19,13 +19,14 @@ from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import Implementation, PassRunInput, pass_run_key
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue, to_json
+from autoopt.memory import usable_memory
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassRequest, PassStep, StepReply
 from autoopt.registry import PassInfo
 from autoopt.store import PassRunRecord
-from autoopt.store.records import IMPLEMENTATION, TRANSIENT
+from autoopt.store.records import IMPLEMENTATION, MEMORY, TRANSIENT
 from autoopt.target import Accelerator
 from autoopt.workers.quarantine import SHORT, Subject
 
@@ -274,6 +275,8 @@ def _record(ctx: RunContext, configured: ConfiguredNode, progress: ChainProgress
     runtime = ctx.resources.hosts.runtime_of(node.host)
     if runtime:
         recorded_environment["pass host"] = dict(runtime)
+    if outcome is Outcome.OUT_OF_MEMORY:
+        recorded_environment[MEMORY] = usable_memory(ctx.problem.limits.memory)
     reports = dict(step.reports)
     if is_setup_failure(outcome, step.message):
         reports[TRANSIENT] = True
