@@ -7,6 +7,7 @@ interpreters may have nothing else.
 from __future__ import annotations
 
 import difflib
+import errno
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+_UNREADABLE: Final = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
+"""Errors of the system that the path itself causes."""
+MAX_PATH_CHARS: Final = 4096
+"""Characters of a path that an error shows: Linux takes no longer paths."""
 EXIT_INTERRUPTED = 130
 """Exit code of a process that was ended by a signal."""
 SYNONYMS = {
@@ -201,6 +206,21 @@ def writing(place: str | Path, problem: str = "cannot be written") -> Iterator[N
         yield
     except OSError as error:
         raise InputError(f"{problem} ({error.strerror or error})", where=str(place)) from error
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Report paths within the context that are too long, or that the user may not read, as wrong input.
+
+    Raises:
+        InputError: With the system's reason and the beginning of the path.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNREADABLE or not error.filename:
+            raise
+        raise InputError(error.strerror or str(error), where=str(error.filename)[:MAX_PATH_CHARS]) from error
 
 
 def refuse_url(path: str | Path, remedy: str = "name a file or folder of this machine") -> None:

@@ -17,7 +17,7 @@ from autoopt.cli.completion import words_to_complete
 from autoopt.cli.help_page import set_help_pages
 from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import USAGE_ERROR, example_text
-from autoopt.errors import EXIT_INTERRUPTED, AutooptError, InputError, one_line
+from autoopt.errors import EXIT_INTERRUPTED, MAX_PATH_CHARS, AutooptError, InputError, one_line
 
 
 class Command:
@@ -179,8 +179,6 @@ COMMANDS: Final = {name: command for group in COMMAND_GROUPS.values() for name, 
 GLOBAL_FLAGS: Final = ("--verbose", "--debug", "--no-color")
 """Flags accepted before and after the name of the command."""
 EXIT_INPUT, EXIT_SYSTEM, EXIT_PIPE = 2, 3, 141
-MAX_PATH_CHARS: Final = 4096
-"""Linux takes no longer paths."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from autoopt.engine.run.early_warnings import script_warnings, source_warnings
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.resources import Resources, closed_on_error
-from autoopt.errors import SystemFailure, TimeUp
+from autoopt.errors import SystemFailure, TimeUp, reading
 from autoopt.settings import root_of_data
 from autoopt.spec import DagSpec
 from autoopt.workers import Gate
@@ -44,9 +44,10 @@ def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
         SystemFailure: other runs kept the machine busy for as long as this run may take.
     """
     began = time.monotonic()
-    request = request.read()
-    spec = spec_of(request)
-    check_exists(root_of_data(request.data_root), request.data, request.calibration)
+    with reading():
+        request = request.read()
+        spec = spec_of(request)
+        check_exists(root_of_data(request.data_root), request.data, request.calibration)
     check_dag(spec, model=request.model is None, data=request.data is None)
     minutes = spec.search.config().overridden(request.search).minutes
     until = min(request.until, began + minutes * 60 if minutes else FOREVER)

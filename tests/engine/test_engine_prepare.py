@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,16 @@ def test_resources_are_closed_if_the_request_is_wrong(tmp_path: Path, pool: Read
 def test_without_a_model_the_file_is_named(tmp_path: Path, pool: ReadingPool) -> None:
     with pytest.raises(InputError, match="no model is named; give --model"):
         prepare(RunRequest(dag=DAG, home=tmp_path / "home"))
+
+
+@pytest.mark.parametrize("field", ["dag", "model", "data"])
+def test_a_path_that_is_too_long_is_wrong_input(
+    tmp_path: Path, pool: ReadingPool, model: Path, data: Path, field: str
+) -> None:
+    wrong = replace(request(tmp_path, model, data=data), **{field: "x" * 100_000})
+    with pytest.raises(InputError, match=r"^x+: File name too long$") as error:
+        prepare(wrong)
+    assert len(str(error.value)) < 5000
 
 
 def test_several_targets_are_one_run_of_parts(tmp_path: Path, pool: ReadingPool, model: Path) -> None:
