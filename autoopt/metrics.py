@@ -39,9 +39,9 @@ class Metric:
         """Refuse a largest drop that every candidate keeps, such as percent points instead of a fraction.
 
         Raises:
-            InputError: it is at least as large as the range of the metric.
+            InputError: it is larger than the range of the metric.
         """
-        if self.unit == "fraction" and drop >= 1:
+        if self.unit == "fraction" and drop > 1:
             raise InputError(
                 f"{self.name} lies between 0 and 1: a drop of {drop:g} allows everything",
                 where=where,

@@ -57,7 +57,7 @@ class TransformerFusion(Pass):
     onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper.
     """
 
-    version = 10
+    version = 11
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -164,14 +164,19 @@ class TransformerFusion(Pass):
             except Exception as error:  # its fusions fail in many ways on models of another kind
                 logger.debug("fusion as %s failed: %r", model_type, error)
                 continue
-            if has_fused_attention(fused) and loads(fused, self.context.work):
+            if count_attention(fused) and loads(fused, self.context.work):
                 return fused, counts
+        fused, counts = self._fuse_with_onnxscript(model)
         attention: Mapping[str, int] = {}
         if self._is_for_cpu:
-            model, attention = self._fuse_plain_attention(model)
-        fused, counts = self._fuse_with_onnxscript(model)
+            plain, attention = self._fuse_plain_attention(model)
+            # Operators of onnxruntime go first, because they have quantized forms.
+            if attention.get("Attention", 0) > count_attention(fused):
+                fused, counts = self._fuse_with_onnxscript(plain)
+                counts = {**counts, **attention}
+            else:
+                attention = {}
         import_ort_domain(fused)
-        counts = {**counts, **attention}
         try:
             normalized, more = self._fuse_with_onnxruntime(fused, "bert")
         except Exception as error:
@@ -247,9 +252,9 @@ def likely_model_types(model: ModelProto) -> tuple[str, ...]:
     return ("bert", "bart")
 
 
-def has_fused_attention(model: ModelProto) -> bool:
-    """Tell if a node is attention, of ONNX or of onnxruntime."""
-    return any("Attention" in node.op_type for node in walk_nodes(model.graph))
+def count_attention(model: ModelProto) -> int:
+    """Count the nodes that are attention, of ONNX or of onnxruntime."""
+    return sum("Attention" in node.op_type for node in walk_nodes(model.graph))
 
 
 def has_normalization(model: ModelProto) -> bool:
