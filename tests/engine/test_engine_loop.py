@@ -165,13 +165,30 @@ def test_no_trial_starts_that_would_end_after_the_time_limit(simulation: Simulat
     assert loop.stopped == "stopped at the time limit (--minutes)"
 
 
-def test_the_first_candidate_may_use_the_time_set_aside_for_deciding(simulation: Simulation) -> None:
+@pytest.mark.parametrize(("until", "begun"), [(100.0, [2, 3, 3]), (11.0, [1, 2, 3])])
+def test_without_time_for_two_a_trial_gets_all_cores(simulation: Simulation, until: float, begun: list[int]) -> None:
+    loop = make_loop(simulation, until=until, workers=2)
+    counts: list[int] = []
+    loop.after_trial = lambda completed: counts.append(len(simulation.store.trials.all(loop.ctx.run)))
+
+    def slow(model: dict[str, object], params: object) -> dict[str, object]:
+        simulation.clock.now += 3.0
+        return {**model, "latency": 7.0}
+
+    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
+    loop.run(AtOnce())
+    assert counts == begun
+
+
+def test_the_first_candidate_may_use_the_time_set_aside_for_deciding_and_others_half_of_it(
+    simulation: Simulation,
+) -> None:
     loop = make_loop(simulation, until=10.0, deadline=30.0)
     simulation.pool.limits.clear()
     assert len(loop.run(AtOnce())) == 3
     first, *later = [limit for limit in simulation.pool.limits if limit is not None]
     assert first > 30.0
-    assert later[-1] < 20.0
+    assert 20.0 < later[-1] < 30.0
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -67,6 +67,15 @@ def test_a_slow_model_is_looked_at_on_as_many_items_as_its_time_allows(
     assert broken.endswith("NaN or infinite values for 1 of 1 items")
 
 
+def test_enough_items_of_a_slow_model_are_looked_at(
+    classifier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_check, "SECONDS_FOR_MORE", 0.0)
+    x, labels = pictures()
+    chance, _ = warnings(tmp_path, classifier, x=x / 255, labels=labels)
+    assert f" on {source_check.ENOUGH} items is no better than chance" in chance
+
+
 def test_classes_in_another_order_are_named(classifier: str, tmp_path: Path) -> None:
     x, labels = pictures()
     order, *_ = warnings(tmp_path, classifier, x=x, labels=3 - labels)

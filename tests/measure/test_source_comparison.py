@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import builders
 import numpy as np
@@ -84,6 +86,25 @@ def test_fewer_items_are_used_where_the_model_is_slow(
 ) -> None:
     monkeypatch.setattr(source_comparison, "MORE_ITEMS", [(count, 0.0) for count, _ in source_comparison.MORE_ITEMS])
     assert worker.fidelity(payload)["details"]["items"] == source_comparison.FEWEST_ITEMS
+
+
+def test_the_time_of_the_source_counts_until_it_has_run_the_items(
+    payload: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(7).normal(size=(40, CLASSES, STEPS)).astype(np.float32))
+    seconds = itertools.cycle((0.0, 4.0))  # for the items of the first look
+    monkeypatch.setattr(source_comparison, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(source_comparison, "MORE_ITEMS", ((40, 60.0), (16, 60.0)))
+    assert worker.fidelity(payload)["details"]["items"] == 16
+    assert worker.fidelity({**payload, "candidate": payload["source"]})["details"]["items"] == 40
+    assert worker.fidelity(payload)["details"]["items"] == 40
+
+
+def test_a_number_far_above_that_of_the_data_gives_no_time(
+    payload: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_comparison, "MORE_ITEMS", ((80, 1e9), (64, 0.0), (16, 1e9)))
+    assert worker.fidelity(payload)["details"]["items"] == 16
 
 
 def test_one_session_of_the_candidate_serves_all_items(

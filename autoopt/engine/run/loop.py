@@ -6,10 +6,11 @@ lead to the same proposals, whichever trial finished first, also after a resume.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from statistics import median
@@ -39,6 +40,13 @@ TIME_SPENT = "time spent"
 """Kind of the events with the time that a run has taken so far, so that its time limit survives a kill."""
 TOLERANCE: Final = 0.1
 """Relative difference from the expected ratio that counts as the same: the width to which trials are measured."""
+
+SHARED_CORES: Final = 3
+"""Durations of the longest trial so far that must be left for one beside others: both take longer then, and without
+time for two, one that ends says more than two that are cut off."""
+
+OVERRUN: Final = 0.5
+"""Share of the time for deciding that the last trial may use."""
 
 
 def time_spent(store: Store, run: str) -> float:
@@ -77,7 +85,9 @@ class SearchLoop:
     stopped: str = ""
     """The reason for which the search ended."""
     _durations: list[float] = field(default_factory=list)
-    """Seconds that each completed trial took."""
+    """Seconds that each completed trial took, without waiting for the source."""
+    _started: dict[int, float] = field(default_factory=dict)
+    """Time on the attempt's clock at which each trial started, by its number."""
     _told_at: float = 0.0
     """Time on the attempt's clock of the study's latest `tell`."""
     _source: MeasuredSource = field(default_factory=lambda: MeasuredSource({}, is_rival=True))
@@ -112,6 +122,8 @@ class SearchLoop:
             is_first = not self.completed and len(window) == 1
             if is_first and self.confirmation is not None and self.confirmation.is_expected:
                 return  # its result may end the search
+            if window and not self._has_time_beside(window):
+                return
             began = time.monotonic()
             proposals = self.study.ask(1)
             span = WorkSpan("sampler", "ask", "sampler", began, time.monotonic())
@@ -120,7 +132,7 @@ class SearchLoop:
                 return
             # A trial beside others may only use the search's own time: one of them may find the first gain meanwhile,
             # and then the rest of the run's time is for deciding.
-            until = self.until if window and self._ends_before(self.until) else self._deadline()
+            until = self.until if window else self._end_of_lone_trial()
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
 
     def _is_over(self) -> bool:
@@ -133,6 +145,12 @@ class SearchLoop:
         usual_seconds = median(self._durations) if self._durations else 0.0
         return self.ctx.attempt.clock() + usual_seconds < until
 
+    def _has_time_beside(self, window: Iterable[tuple[Proposal, Future[TrialResult]]]) -> bool:
+        """True if a trial that shares the cores with others ends within the search's own time."""
+        now = self.ctx.attempt.clock()
+        running = [now - self._started[proposal.number] for proposal, _ in window]
+        return now + SHARED_CORES * max(*running, *self._durations, 0.0) < self.until
+
     def _deadline(self) -> float:
         """The end of the search: while nothing is better than the source, no time is set aside for deciding."""
         if latency_objective(self.ctx.problem.goal.objectives) is None:
@@ -141,6 +159,16 @@ class SearchLoop:
         if ratio is not None and ratio < 1:
             return self.until
         return max(self.until, self.ctx.attempt.deadline)
+
+    def _end_of_lone_trial(self) -> float:
+        """The time at which a trial with no other beside it is cut off.
+
+        The last one may use part of the time for deciding: a candidate that is nearly measured may be the best.
+        """
+        until = self._deadline()
+        if math.isfinite(self.ctx.attempt.deadline):
+            until += OVERRUN * max(0.0, self.ctx.attempt.deadline - until)
+        return until
 
     def _submit(self, executor: Executor, proposal: Proposal, until: float) -> Future[TrialResult]:
         ctx, chain = self.ctx, self.chains[proposal.chain]
@@ -153,14 +181,22 @@ class SearchLoop:
             # Enough for any process to execute the trial.
             details={"incumbent": self._to_beat(chain), "upto": proposal.upto},
         )
+        self._started[proposal.number] = ctx.attempt.clock()
         ctx.store.trials.add(trial)
         ctx.attempt.observer.on_trial_start(proposal.number, chain.name, proposal.point)
 
         def work() -> TrialResult:
-            began = ctx.attempt.clock()
+            began, waited = ctx.attempt.clock(), 0.0
+
+            def wait_for_source() -> None:
+                nonlocal waited
+                since = ctx.attempt.clock()
+                self._source_measured.wait()
+                waited += ctx.attempt.clock() - since
+
             limited = ctx.until(min(until, ctx.attempt.deadline))
-            result = execute_trial(limited, chain, trial, self._source_measured.wait).result
-            self._durations.append(ctx.attempt.clock() - began)
+            result = execute_trial(limited, chain, trial, wait_for_source).result
+            self._durations.append(ctx.attempt.clock() - began - waited)
             return result
 
         return executor.submit(chain.id, chain.name, proposal.number, work)

@@ -97,6 +97,11 @@ def outputs_of(
     return outputs
 
 
+def has_source_outputs(request: MeasureRequest, items: int) -> bool:
+    """Tell if the source's outputs for a subset of this size are known."""
+    return request.source is not None and _known_outputs(_cache_key(request, request.source, items)) is not None
+
+
 def _known_outputs(key: str) -> list[Item] | None:
     """The outputs that this process has in memory, or another worker has stored."""
     if key not in _cache:

@@ -19,7 +19,7 @@ from autoopt.measure.inference.runner import Item, ModelRunner
 from autoopt.measure.quality.agreement import PartAgreement, compare_parts, estimate
 from autoopt.measure.quality.fidelity import as_array, compare_output
 from autoopt.measure.quality.output_kinds import Part, parts_of
-from autoopt.measure.quality.predictions import more_outputs_of, outputs_of, same_outputs, subset
+from autoopt.measure.quality.predictions import has_source_outputs, more_outputs_of, outputs_of, same_outputs, subset
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import AGREEMENT, METRICS, Estimate
 from autoopt.model.candidate import digest_json
@@ -91,15 +91,24 @@ def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
     """Run the candidate on the setting `samples`, or on as many items as its speed allows."""
     if request.settings.samples:
         return outputs_of(request, request.candidate, subset(request, data, request.settings.samples))
+    few = subset(request, data, FEWEST_ITEMS)
+    # Outputs of the source that are known need no session. Opening it must not count as the time of the items: the
+    # source would get fewer than its candidates, and run again with the first of them.
+    runner = None
+    if not request.is_source or not has_source_outputs(request, len(few)):
+        runner = ModelRunner.open(request.candidate, request, timed=False)
     began = time.monotonic()
-    # The outputs of the source may be known, so its sessions open when they are needed.
-    runner = None if request.is_source else ModelRunner.open(request.candidate, request, timed=False)
-    items = outputs_of(request, request.candidate, subset(request, data, FEWEST_ITEMS), runner)
+    items = outputs_of(request, request.candidate, few, runner)
     seconds_per_item = (time.monotonic() - began) / len(items)
     if len(items) == len(data):
         return items
     for count, most_seconds in MORE_ITEMS:
-        if min(count, len(data)) * seconds_per_item <= most_seconds:
+        if count >= 2 * len(data):
+            continue  # the next number covers the data, too, and says for how long so few items are worth it
+        seconds = min(count, len(data)) * seconds_per_item
+        if not request.is_source and not has_source_outputs(request, min(count, len(data))):
+            seconds *= 2  # the source runs them, too
+        if seconds <= most_seconds:
             return more_outputs_of(request, request.candidate, data, count, items, runner)
     return items
 
