@@ -16,7 +16,7 @@ from autoopt.json_codec import JsonObject, JsonValue, read_object
 
 CONFIG: Final = "config.json"
 WEIGHTS: Final = ("model.safetensors", "model.safetensors.index.json")
-"""What transformers reads in preference to pickled weights."""
+"""Weights that transformers prefers to pickled ones."""
 INSTALL: Final = "pip install 'autoopt[export]'"
 TASKS: Final = (
     ("ForCausalLM", "text-generation"),

@@ -233,6 +233,10 @@ class RunStore(ABC):
         """The newest runs that are no parts of others, newest first."""
 
     @abstractmethod
+    def finished_ids(self) -> tuple[str, ...]:
+        """The ids of all finished runs, newest first, without reading their results."""
+
+    @abstractmethod
     def exists(self, prefix: str) -> bool:
         """True if the id of any run begins with `prefix`."""
 

@@ -14,7 +14,7 @@ from autoopt.results import EntryComparison, SweepEntry
 
 
 def told_on(ratios: Sequence[float], nights: Sequence[StoredNight] | None = None) -> list[int]:
-    """The nights on which a regression is told; each night that tells one is stored as regressed."""
+    """List the nights that report a regression; such a night is stored as regressed."""
     stored = list(nights or nights_of({"m": ratios}))
     told = []
     for number, night in enumerate(stored):

@@ -43,25 +43,29 @@ def remove_knowledge(store: Store, item: ImportedKnowledge) -> None:
 
 def imported_digests(store: Store) -> list[str]:
     """The digests of all files of knowledge that were imported and not removed."""
-    latest = {event.subject: event.data for event in store.events.all(kind=EVENT)}
-    return [digest for digest, data in latest.items() if not data.get(_REMOVED)]
+    return [event.subject for event in _imports(store)]
 
 
 def imported_knowledge(store: Store) -> list[ImportedKnowledge]:
     """All knowledge that was imported and not removed, newest first; without what only newer versions can read."""
-    latest = {event.subject: event.data for event in store.events.all(kind=EVENT)}
-    if not latest:
+    imports = _imports(store)
+    if not imports:
         return []
     from pydantic import ValidationError
 
     from autoopt.results.knowledge import Knowledge
 
     items: list[ImportedKnowledge] = []
-    for data in reversed(latest.values()):
-        if not data.get(_REMOVED):
-            with suppress(ValidationError):
-                items.append(ImportedKnowledge(str(data["file"]), Knowledge.model_validate(data["knowledge"])))
+    for event in reversed(imports):
+        with suppress(ValidationError):
+            items.append(ImportedKnowledge(str(event.data["file"]), Knowledge.model_validate(event.data["knowledge"])))
     return items
+
+
+def _imports(store: Store) -> list[EventRecord]:
+    """The latest event of each file of knowledge that was not removed."""
+    latest = {event.subject: event for event in store.events.all(kind=EVENT)}
+    return [event for event in latest.values() if not event.data.get(_REMOVED)]
 
 
 def imported_lessons(store: Store) -> Iterator[Lesson]:

@@ -94,13 +94,12 @@ def all_lessons(store: Store | None, *, built_in: bool = True, own: int | None =
 
 
 def lessons_key(store: Store | None, *, built_in: bool) -> JsonValue:
-    """What decides which lessons `all_lessons` yields; no trial is read for it."""
-    finished: list[JsonValue] = []
-    imported: list[JsonValue] = []
+    """Identify the lessons that `all_lessons` yields, without reading runs or trials."""
+    finished: tuple[str, ...] = ()
+    imported: list[str] = []
     if store is not None:
-        finished += [[run.id, run.finished] for run in store.runs.all(status="finished")]
-        imported += imported_digests(store)
-    return [finished, imported, digest_file(BUILT_IN_FILE) if built_in else None]
+        finished, imported = store.runs.finished_ids(), imported_digests(store)
+    return [*finished, "imported", *imported, "built in", digest_file(BUILT_IN_FILE) if built_in else None]
 
 
 def _lesson(store: Store, run: RunRecord, inspection: Inspection) -> Lesson:

@@ -38,7 +38,7 @@ TRUSTED: Final = MANY_WITHOUT_GAIN
 DOUBTED: Final = 5
 """Further ones after which its deviations count twice; after as many again, three times."""
 TURN: Final = 3
-"""One candidate in so many is chosen as if nothing were doubted: a limit may leave few good points near bad ones."""
+"""Candidates with a multiple of this number are chosen without doubt: a limit may leave good points near bad ones."""
 HORIZON: Final = 10
 """Trials in which the expected gain comes, in replays."""
 

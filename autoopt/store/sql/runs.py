@@ -98,6 +98,10 @@ class SqlRuns(RunStore):
         query = select(tables.run).where(_T.parent.is_(None)).order_by(_T.number.desc())
         return self._read(query.limit(min(limit, LARGEST)))
 
+    def finished_ids(self) -> tuple[str, ...]:
+        query = select(_T.id).where(_T.status == "finished").order_by(_T.number.desc())
+        return tuple(row["id"] for row in fetch_all(self._database, query))
+
     def exists(self, prefix: str) -> bool:
         query = select(_T.id).where(_T.id.startswith(prefix, autoescape=True)).limit(1)
         return bool(fetch_all(self._database, query))
