@@ -107,6 +107,8 @@ def test_tabs_separate_columns_of_tsv_files(tmp_path):
         ("a, b,a\n1,2,3\n", {}, "several columns named 'a'"),
         ("a,b\n1,2\n", {"label_col": "c"}, "no column 'c'"),
         ("age,b\n1,2\n", {"input_cols": ["agee"]}, "did you mean 'age'"),
+        ("file,label\nno.png,cat\n", {}, "column 'file' names files, and no.png is not found"),
+        ("a,file\n1,no.wav\n", {}, "column 'file' names files, and no.wav is not found"),
         ("a,b\n1,x\n", {}, "column 'b' holds text among numbers; name the label with --label b"),
     ],
 )

@@ -86,16 +86,17 @@ def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
     check_columns(columns, names, path)
     arrays = [columns[name] for name in names]
     texts = [name for name in names if columns[name].dtype.kind == "O"]
+    for name in texts:
+        if loader_of_suffix(str(columns[name][0])) is not None:
+            reason = f"column {name!r} names files, and {columns[name][0]} is not found"
+            raise InputError(reason, where=path, remedy="paths in a CSV file start from its folder")
     if len(arrays) == 1:
         return arrays[0] if arrays[0].ndim > 1 or texts else arrays[0].reshape(-1, 1)
     if 0 < len(texts) < len(arrays):
         noun, verb = ("column", "holds") if len(texts) == 1 else ("columns", "hold")
         quoted = ", ".join(map(repr, texts))
         remedy = f"name the label with --label {texts[0]}, or choose columns with --inputs A,B,..."
-        file = next((columns[name][0] for name in texts if loader_of_suffix(columns[name][0])), None)
-        if file is not None:
-            remedy = f"paths start from the folder of this file, where there is no {file}"
-        elif len(texts) > 1:
+        if len(texts) > 1:
             remedy = "name the label with --label NAME, and choose columns with --inputs A,B,..."
         raise InputError(f"{noun} {quoted} {verb} text among numbers", where=path, remedy=remedy)
     return np.column_stack(arrays)
