@@ -25,7 +25,7 @@ from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue
 from autoopt.model.in_memory import Model, Serializable, model_file
 from autoopt.observer import SILENT, CallbackObserver, Observer
-from autoopt.report.progress import Progress, in_notebook
+from autoopt.report.progress.progress import Progress, in_notebook
 from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec import DagSpec

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from autoopt.errors import InputError, writing
 from autoopt.metrics import Estimate
-from autoopt.report.charts import trade_off, trade_offs
-from autoopt.report.figures import first_objective
-from autoopt.report.html import paragraphs, table_html
-from autoopt.report.run import labelled_models, run_tables
-from autoopt.report.runs import RunRow, runs_table
-from autoopt.report.table import plain
-from autoopt.report.verdict import verdict
+from autoopt.report.elements.html import paragraphs, table_html
+from autoopt.report.elements.table import plain
+from autoopt.report.runs.charts import trade_off, trade_offs
+from autoopt.report.runs.run import labelled_models, run_tables
+from autoopt.report.runs.run_list import RunRow, runs_table
+from autoopt.report.words.figures import first_objective
+from autoopt.report.words.verdict import verdict
 from autoopt.results import RunResult, Trial, values_of
 from autoopt.results.trial import flat_params, flat_ratios
 from autoopt.settings import settings

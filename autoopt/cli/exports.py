@@ -100,7 +100,7 @@ def export(
     """
     from autoopt.engine.run.export import export_to
     from autoopt.engine.tools.measured_model import package_of
-    from autoopt.report.verdict import gains
+    from autoopt.report.words.verdict import gains
 
     with existing_store() as store:
         package = package_of(store, store.runs.get(run), trial, target)

@@ -14,7 +14,7 @@ from autoopt.cli.store_access import existing_store
 if TYPE_CHECKING:
     from autoopt.engine.planning.lessons import NamedLesson
     from autoopt.engine.tools.knowledge import KnownEffect, KnownEffects
-    from autoopt.report.table import Table
+    from autoopt.report.elements.table import Table
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A .json file.")]
 
@@ -31,7 +31,7 @@ def export_(file: File, as_json: AsJson = False) -> None:
     The file holds measured effects of passes and facts about models and machines; no models, data, paths or names.
     """
     from autoopt.engine.tools.knowledge import export_knowledge
-    from autoopt.report.formatting import plural
+    from autoopt.report.words.formatting import plural
 
     with existing_store() as store:
         exported = export_knowledge(store, file)
@@ -46,7 +46,7 @@ def export_(file: File, as_json: AsJson = False) -> None:
 def import_(file: File, as_json: AsJson = False) -> None:
     """Import knowledge. Plans and runs use it like that of the store's own runs, and mark it as imported."""
     from autoopt.engine.tools.knowledge import import_knowledge
-    from autoopt.report.formatting import plural
+    from autoopt.report.words.formatting import plural
     from autoopt.store import open_store
 
     with open_store() as store:
@@ -65,7 +65,7 @@ def remove_(
 ) -> None:
     """Remove imported knowledge."""
     from autoopt.engine.tools.knowledge import remove_imported
-    from autoopt.report.formatting import plural
+    from autoopt.report.words.formatting import plural
 
     with existing_store() as store:
         item = remove_imported(store, name)
@@ -85,8 +85,8 @@ def show_(
     from autoopt.engine.planning.imported_knowledge import imported_knowledge
     from autoopt.engine.planning.lessons import all_lessons
     from autoopt.engine.planning.proposal import existing_store as store_if_any
-    from autoopt.report.formatting import plural
-    from autoopt.report.table import write_table
+    from autoopt.report.elements.table import write_table
+    from autoopt.report.words.formatting import plural
 
     if model is not None:
         _show_effects(model, as_json)
@@ -112,7 +112,7 @@ def _show_effects(model: str, as_json: bool) -> None:
     from autoopt.engine.planning.proposal import existing_store as store_if_any
     from autoopt.engine.tools.knowledge import known_effects
     from autoopt.engine.work.environment import cpu
-    from autoopt.report.table import write_table
+    from autoopt.report.elements.table import write_table
     from autoopt.target import Target
 
     with store_if_any() as store, Probe() as probe:
@@ -141,7 +141,7 @@ def _sources_text(knowledge: KnownEffects) -> str:
 
 
 def _lessons_table(lessons: list[NamedLesson]) -> Table:
-    from autoopt.report.table import Table
+    from autoopt.report.elements.table import Table
 
     rows: list[tuple[str, ...]] = []
     for named in lessons:
@@ -158,7 +158,7 @@ def _lessons_table(lessons: list[NamedLesson]) -> Table:
 
 
 def _effects_table(effects: tuple[KnownEffect, ...]) -> Table:
-    from autoopt.report.table import Table
+    from autoopt.report.elements.table import Table
 
     rows: list[tuple[str, ...]] = []
     for effect in effects:

@@ -51,10 +51,10 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
     """
     from autoopt.engine.sweeps.nights import night_named, stored_nights, zoo_of
     from autoopt.engine.sweeps.releases import release_marks
-    from autoopt.report.night_history import NightFilter, history_of
-    from autoopt.report.nights import compare_nights, comparison_table, write_nights
-    from autoopt.report.prometheus import prometheus_text
-    from autoopt.report.table import write_table
+    from autoopt.report.elements.table import write_table
+    from autoopt.report.nights.night_history import NightFilter, history_of
+    from autoopt.report.nights.nights import compare_nights, comparison_table, write_nights
+    from autoopt.report.nights.prometheus import prometheus_text
 
     with existing_store() as store:
         name = zoo_of(store, zoo)
@@ -103,8 +103,8 @@ def bisect(
     """
     from autoopt.engine.sweeps.bisection.bisect import bisect as find_cause
     from autoopt.engine.sweeps.bisection.variants import Budget
-    from autoopt.report.bisection import write_bisection
-    from autoopt.report.progress import Progress
+    from autoopt.report.progress.progress import Progress
+    from autoopt.report.sweeps.bisection import write_bisection
 
     with document_stream(as_json) as stream:
         with existing_store() as store, Progress(sys.stderr, quiet=quiet) as progress:

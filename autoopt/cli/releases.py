@@ -56,7 +56,7 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
     """
     from autoopt.engine.sweeps.releases import Promotion
     from autoopt.engine.sweeps.releases import promote as release_model
-    from autoopt.report.releases import release_text
+    from autoopt.report.runs.releases import release_text
 
     promotion = Promotion(model, trial, target, zoo, name, tuple(to or ()))
     with existing_store() as store:
@@ -73,7 +73,7 @@ def rollback(
 ) -> None:
     """Go back to the previous release of a model, at the same places."""
     from autoopt.engine.sweeps.releases import roll_back
-    from autoopt.report.releases import release_text
+    from autoopt.report.runs.releases import release_text
 
     with existing_store() as store:
         taken_back, release = roll_back(store, model, zoo)
@@ -89,8 +89,8 @@ def releases(
 ) -> None:
     """List current and past releases."""
     from autoopt.engine.sweeps.releases import release_rows
-    from autoopt.report.releases import releases_table
-    from autoopt.report.table import write_table
+    from autoopt.report.elements.table import write_table
+    from autoopt.report.runs.releases import releases_table
 
     with existing_store() as store:
         rows = release_rows(store, zoo)

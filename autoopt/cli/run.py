@@ -22,7 +22,7 @@ from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
     from autoopt.json_codec import JsonValue
-    from autoopt.report.profile import Profile
+    from autoopt.report.runs.profile import Profile
     from autoopt.results import RunResult
 
 Engine = Literal["inline", "prefect"]
@@ -158,7 +158,7 @@ def run(  # noqa: PLR0913  options of the command
         start_ahead(WARM)
     from autoopt.cli.logs import is_verbose
     from autoopt.observer import Observer, ObserverGroup
-    from autoopt.report.progress import Progress
+    from autoopt.report.progress.progress import Progress
 
     search_fields, proposal_options = search.fields(), proposal.options()
     with document_stream(as_json) as stream:
@@ -166,7 +166,7 @@ def run(  # noqa: PLR0913  options of the command
             progress.opening(f"reading {without_passwords(model or ' '.join(dag))}")
             observer: Observer = progress
             if profile:
-                from autoopt.report.profile import Profile
+                from autoopt.report.runs.profile import Profile
 
                 work = Profile()
                 observer = ObserverGroup(progress, work)
@@ -228,9 +228,9 @@ def _show_answer(document: Mapping[str, object], out: Path, began: float, *, as_
 
 def _show_profile(work: Profile, out: Path, stream: TextIO) -> None:
     """Write the profile as a table and, where charts can be drawn, as a picture."""
-    from autoopt.report.drawing import INSTALL, can_draw, picture
-    from autoopt.report.profile import profile_table, timeline, timeline_height
-    from autoopt.report.table import write_table
+    from autoopt.report.elements.drawing import INSTALL, can_draw, picture
+    from autoopt.report.elements.table import write_table
+    from autoopt.report.runs.profile import profile_table, timeline, timeline_height
 
     spans = work.spans()
     write_table(profile_table(spans, work.elapsed()), stream)
@@ -274,7 +274,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
     """
     from autoopt.cli.logs import is_verbose
     from autoopt.cli.store_access import require_store
-    from autoopt.report.progress import Progress
+    from autoopt.report.progress.progress import Progress
 
     require_store()
     if run is None and not every:
@@ -312,9 +312,9 @@ def _show_result(result: RunResult, out: Path | None, shown_notes: Sequence[str]
     Notes in `shown_notes` are left out: the progress has shown them.
     """
     from autoopt.cli.logs import is_verbose
-    from autoopt.report.conclusion import write_conclusion
-    from autoopt.report.run import write_run
-    from autoopt.report.verdict import lossy_steps
+    from autoopt.report.runs.conclusion import write_conclusion
+    from autoopt.report.runs.run import write_run
+    from autoopt.report.words.verdict import lossy_steps
 
     files = [] if out is None else _written_files(result, out)
     steps = [*lossy_steps(result), "Why: autoopt report"]
@@ -346,8 +346,8 @@ def _only_candidate(*, show: bool) -> str | None:
 
     With `show`, several runs are listed on standard output.
     """
-    from autoopt.report.runs import runs_table
-    from autoopt.report.table import write_table
+    from autoopt.report.elements.table import write_table
+    from autoopt.report.runs.run_list import runs_table
     from autoopt.store import open_store
     from autoopt.store.leases import resumable_runs
     from autoopt.stored_runs import run_row

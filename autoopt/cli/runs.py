@@ -33,8 +33,8 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
-    from autoopt.report.runs import runs_table
-    from autoopt.report.table import write_table
+    from autoopt.report.elements.table import write_table
+    from autoopt.report.runs.run_list import runs_table
     from autoopt.stored_runs import run_row
 
     with existing_store() as store:
@@ -65,7 +65,7 @@ def best(
     Exit code 1 if no model meets the constraints.
     """
     from autoopt.cli.logs import is_verbose
-    from autoopt.report.run import write_run
+    from autoopt.report.runs.run import write_run
 
     with existing_store() as store:
         result = result_of(store.runs.get(run))
@@ -93,8 +93,8 @@ def _operator_times(store: Store, result: RunResult) -> OperatorTimes | None:
 
 
 def _write_operator_times(times: OperatorTimes | None, result: RunResult) -> None:
-    from autoopt.report.run_page import operator_table
-    from autoopt.report.table import write_table
+    from autoopt.report.elements.table import write_table
+    from autoopt.report.runs.run_page import operator_table
 
     if times is None and result.better_model is None:
         typer.echo("no times of operators: there is no better model to compare with yours")
@@ -124,8 +124,8 @@ def compare(
 
     Exit code 1 if the best model of NEW is worse by more than the measurement noise.
     """
-    from autoopt.report.compare import compare as compare_runs
-    from autoopt.report.compare import write_comparison
+    from autoopt.report.runs.compare import compare as compare_runs
+    from autoopt.report.runs.compare import write_comparison
 
     with existing_store() as store:
         records = list(map(store.runs.get, (first, second)))
@@ -177,15 +177,15 @@ def report(
 def _zoo_page(store: Store, zoo: str) -> str:
     from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights, zoo_of
     from autoopt.engine.sweeps.releases import release_marks
-    from autoopt.report.night_history import history_of
-    from autoopt.report.nights_page import nights_html
+    from autoopt.report.nights.night_history import history_of
+    from autoopt.report.nights.nights_page import nights_html
 
     nights = stored_nights(store, zoo_of(store, zoo), DEFAULT_NIGHTS)
     return nights_html(history_of(zoo, nights, release_marks(store, zoo)))
 
 
 def _next_step(result: RunResult) -> str:
-    from autoopt.report.verdict import lossy_steps
+    from autoopt.report.words.verdict import lossy_steps
 
     if result.is_interim and result.status != "running":
         return f"Go on: autoopt resume {result.run}"

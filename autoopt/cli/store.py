@@ -121,7 +121,7 @@ def parse_size(text: str) -> int:
 
 
 def _gc_lines(collected: CollectionResult, evicted: EvictionResult | None, limit: int | None) -> list[str]:
-    from autoopt.report.formatting import bytes_text
+    from autoopt.report.words.formatting import bytes_text
 
     delete, evict = "deleted", "evicted"
     if collected.dry_run:
@@ -214,8 +214,8 @@ def repair_(
 @app.command(epilog=example_text("autoopt store stats"))
 def stats(as_json: AsJson = False) -> None:
     """Show the number of rows, outcomes and bytes."""
-    from autoopt.report.formatting import bytes_text, counts_text
-    from autoopt.report.table import Table, write_table
+    from autoopt.report.elements.table import Table, write_table
+    from autoopt.report.words.formatting import bytes_text, counts_text
     from autoopt.store.maintenance.stats import stats as count
 
     with existing_store() as store:
@@ -272,6 +272,6 @@ def import_(
 
 
 def _write(lines: Sequence[str]) -> None:
-    from autoopt.report.table import write_lines
+    from autoopt.report.elements.table import write_lines
 
     write_lines(lines, sys.stdout)

@@ -68,7 +68,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.api import open_remote
     from autoopt.cli.logs import is_verbose
     from autoopt.engine.sweeps.request import SweepRequest
-    from autoopt.report.progress import Progress
+    from autoopt.report.progress.progress import Progress
 
     request = SweepRequest(
         zoo=zoo,
@@ -92,7 +92,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         if as_json:
             print_json(result.to_json(), stream)
         else:
-            from autoopt.report.sweep import write_sweep
+            from autoopt.report.sweeps.sweep import write_sweep
 
             write_sweep(result, stream)
             typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
@@ -156,9 +156,9 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.engine.sweeps.sweep import run_sweep
     from autoopt.engine.sweeps.zoo import check_zoo
-    from autoopt.report.ci import badge_svg, github_annotations, junit_xml
-    from autoopt.report.progress import Progress
-    from autoopt.report.sweep import sweep_markdown, write_sweep
+    from autoopt.report.progress.progress import Progress
+    from autoopt.report.sweeps.ci import badge_svg, github_annotations, junit_xml
+    from autoopt.report.sweeps.sweep import sweep_markdown, write_sweep
 
     check_zoo(zoo, only, None, data_root)
     with document_stream(as_json) as stream:

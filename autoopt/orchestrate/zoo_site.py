@@ -28,14 +28,14 @@ from autoopt.engine.sweeps.releases import release_marks
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server.access import is_loopback
-from autoopt.report.formatting import day_text
-from autoopt.report.html import page, section, table_html, text_html
-from autoopt.report.night_history import NightFilter, StoredNight, history_of
-from autoopt.report.nights_page import PageLinks, nights_html
-from autoopt.report.prometheus import prometheus_text
-from autoopt.report.sweep import message
-from autoopt.report.sweep_page import sweep_html
-from autoopt.report.table import Table
+from autoopt.report.elements.html import page, section, table_html, text_html
+from autoopt.report.elements.table import Table
+from autoopt.report.nights.night_history import NightFilter, StoredNight, history_of
+from autoopt.report.nights.nights_page import PageLinks, nights_html
+from autoopt.report.nights.prometheus import prometheus_text
+from autoopt.report.sweeps.sweep import message
+from autoopt.report.sweeps.sweep_page import sweep_html
+from autoopt.report.words.formatting import day_text
 from autoopt.results import SweepResult
 from autoopt.store import Store, open_store
 from autoopt.store.finished import result_of

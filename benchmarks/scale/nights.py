@@ -23,10 +23,10 @@ from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.zoo import ZooItem, check_zoo, dag_of, items
 from autoopt.engine.work.environment import environment
 from autoopt.metrics import Estimate, Objective
-from autoopt.report.night_history import history_of
-from autoopt.report.nights_page import nights_html
-from autoopt.report.prometheus import prometheus_text
-from autoopt.report.sweep_page import sweep_html
+from autoopt.report.nights.night_history import history_of
+from autoopt.report.nights.nights_page import nights_html
+from autoopt.report.nights.prometheus import prometheus_text
+from autoopt.report.sweeps.sweep_page import sweep_html
 from autoopt.results import Baseline, EntryComparison, ModelResult, RunResult, SweepEntry, SweepResult
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.maintenance.gc import collect

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autoopt.report.figures import chain_text, is_quality, metrics_of
-from autoopt.report.formatting import metric_text, ratio_text
+from autoopt.report.words.figures import chain_text, is_quality, metrics_of
+from autoopt.report.words.formatting import metric_text, ratio_text
 from autoopt.results import ModelResult, RunResult
 
 DAGS = Path(os.path.relpath(Path(__file__).parents[2] / "dags"))

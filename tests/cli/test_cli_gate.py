@@ -17,7 +17,7 @@ from gated import Calls, until
 from autoopt.cli.app import main
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
-from autoopt.report.progress import Progress
+from autoopt.report.progress.progress import Progress
 from autoopt.workers import Gate, gate
 
 Work = Callable[[str, Path], Any]

@@ -22,7 +22,7 @@ from autoopt.engine.work.environment import versions
 from autoopt.errors import InputError, SystemFailure
 from autoopt.metrics import Estimate
 from autoopt.model.model_file import ModelFile
-from autoopt.report.bisection import sentence
+from autoopt.report.sweeps.bisection import sentence
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.bisection import Factor, OperatorDifference
 from autoopt.store import Store, open_store

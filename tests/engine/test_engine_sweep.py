@@ -29,7 +29,7 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
 from autoopt.observer import CallbackObserver
-from autoopt.report.sweep_comparison import differences
+from autoopt.report.sweeps.sweep_comparison import differences
 from autoopt.results import MeasurementSummary, SweepResult
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo

@@ -22,7 +22,7 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.output_folder import recipe_in
 from autoopt.errors import InputError
 from autoopt.observer import Observer
-from autoopt.report.run import run_tables, summary
+from autoopt.report.runs.run import run_tables, summary
 from autoopt.results import RunResult
 from autoopt.store import open_store
 

@@ -13,7 +13,7 @@ from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, items
 from autoopt.errors import SystemFailure
 from autoopt.metrics import Estimate
-from autoopt.report.sweep_comparison import EarlierEntry
+from autoopt.report.sweeps.sweep_comparison import EarlierEntry
 from autoopt.results import RunResult, SweepEntry
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import load_zoo

@@ -15,7 +15,7 @@ from autoopt.engine.sweeps.history import NightInProgress, SweepHistory
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import items
 from autoopt.errors import InputError
-from autoopt.report.sweep_comparison import NIGHTS
+from autoopt.report.sweeps.sweep_comparison import NIGHTS
 from autoopt.results import EntryComparison, SweepEntry, SweepResult
 from autoopt.results.release import Release
 from autoopt.spec.zoo import ZooSpec, load_zoo

@@ -11,7 +11,7 @@ from autoopt.engine.sweeps import pages
 from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.metrics import Estimate, Objective
 from autoopt.outcome import Outcome
-from autoopt.report.sweep_comparison import EarlierEntry
+from autoopt.report.sweeps.sweep_comparison import EarlierEntry
 from autoopt.results import ModelResult, RunResult, SweepEntry
 from autoopt.store import ChainRecord, ModelRecord, RunRecord, SweepRecord, TrialRecord
 from autoopt.store.memory import MemoryStore

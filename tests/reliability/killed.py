@@ -30,7 +30,7 @@ import autoopt.engine.run.session  # noqa: F401
 import autoopt.passes.convert.conversions  # noqa: F401
 import autoopt.passes.quantize.dynamic  # noqa: F401
 import autoopt.passes.shape.inference  # noqa: F401
-import autoopt.report.conclusion  # noqa: F401
+import autoopt.report.runs.conclusion  # noqa: F401
 import autoopt.search.samplers.surrogate  # noqa: F401
 import autoopt.search.surrogates.models  # noqa: F401
 import autoopt.spec.yaml_reader  # noqa: F401

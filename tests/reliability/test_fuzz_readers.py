@@ -29,7 +29,7 @@ from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import AutooptError
 from autoopt.model.candidate import digest_json
 from autoopt.model.session_file import read_session, session_document
-from autoopt.report.runs import runs_table
+from autoopt.report.runs.run_list import runs_table
 from autoopt.results.knowledge import read_knowledge
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import load_zoo

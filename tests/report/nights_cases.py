@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from autoopt.metrics import Estimate, Objective
-from autoopt.report.night_history import StoredNight
+from autoopt.report.nights.night_history import StoredNight
 from autoopt.results import Baseline, EntryComparison, ModelResult, RunResult, SweepEntry, SweepResult
 
 DAY = 86_400.0

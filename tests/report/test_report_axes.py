@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from autoopt.metrics import Estimate
-from autoopt.report.axes import metric_axis
-from autoopt.report.night_charts import chart_over_nights
+from autoopt.report.elements.axes import metric_axis
+from autoopt.report.elements.night_charts import chart_over_nights
 
 altair = pytest.importorskip("altair")
 vl_convert = pytest.importorskip("vl_convert")

@@ -9,9 +9,9 @@ import pytest
 
 from autoopt.json_codec import from_json, to_json
 from autoopt.metrics import Estimate
-from autoopt.report.bisection import remarks, sentence, tables, write_bisection
-from autoopt.report.sweep import message, sweep_markdown
-from autoopt.report.sweep_page import sweep_html
+from autoopt.report.sweeps.bisection import remarks, sentence, tables, write_bisection
+from autoopt.report.sweeps.sweep import message, sweep_markdown
+from autoopt.report.sweeps.sweep_page import sweep_html
 from autoopt.results import EntryComparison, MetricChange, SweepEntry, SweepResult
 from autoopt.results.bisection import Bisection, Factor, OperatorDifference, Variant
 

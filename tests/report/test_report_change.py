@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
-from autoopt.report.change import (
+from autoopt.report.words.change import (
     EQUAL,
     change_text,
     estimate_text,

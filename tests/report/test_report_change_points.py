@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nights_cases import noisy
 
-from autoopt.report.change_points import MIN_NIGHTS, change_points
+from autoopt.report.nights.change_points import MIN_NIGHTS, change_points
 
 
 @pytest.mark.parametrize("noise", ["normal", "laplace"])

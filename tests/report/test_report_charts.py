@@ -10,7 +10,7 @@ import pytest
 from page_checks import datasets
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.report.charts import (
+from autoopt.report.runs.charts import (
     best_so_far,
     constraint_bound,
     effects_chart,
@@ -18,8 +18,8 @@ from autoopt.report.charts import (
     trade_off,
     trade_offs,
 )
-from autoopt.report.effects import FactorEffect
-from autoopt.report.run_facts import PairedMeasurement
+from autoopt.report.runs.effects import FactorEffect
+from autoopt.report.runs.run_facts import PairedMeasurement
 from autoopt.results import RunResult, Trial
 
 LATENCY = Objective("latency_p50", "minimize")

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from nights_cases import entry
 
 from autoopt.metrics import Estimate
-from autoopt.report.ci import badge_svg, github_annotations, junit_xml
+from autoopt.report.sweeps.ci import badge_svg, github_annotations, junit_xml
 from autoopt.results import EntryComparison, MetricChange, SweepResult
 
 CHANGE = MetricChange("best model", "latency_p50", Estimate(0.5, 0.48, 0.52), Estimate(0.6, 0.58, 0.62), True, "worse")

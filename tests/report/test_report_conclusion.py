@@ -11,11 +11,11 @@ import pytest
 from test_report_run import single_of, targets_of
 
 from autoopt.metrics import Estimate
-from autoopt.report.conclusion import short_table, write_conclusion
-from autoopt.report.run import run_tables
-from autoopt.report.run_page import html_report
-from autoopt.report.table import markdown
-from autoopt.report.verdict import verdict
+from autoopt.report.elements.table import markdown
+from autoopt.report.runs.conclusion import short_table, write_conclusion
+from autoopt.report.runs.run import run_tables
+from autoopt.report.runs.run_page import html_report
+from autoopt.report.words.verdict import verdict
 from autoopt.results import MeasurementSummary, PartResult, RunResult
 
 

@@ -10,8 +10,8 @@ from progress_cases import FASTER, latency, trial
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.report.displays import Lines, LiveState, StatusLine, Work, failure_line, line_of, trial_line
-from autoopt.report.search_progress import SearchProgress
+from autoopt.report.progress.displays import Lines, LiveState, StatusLine, Work, failure_line, line_of, trial_line
+from autoopt.report.progress.search_progress import SearchProgress
 
 
 def line(*metrics: str, **values: object) -> str:

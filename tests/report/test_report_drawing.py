@@ -8,8 +8,8 @@ import altair as alt
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.report import drawing
-from autoopt.report.drawing import FEASIBLE, can_draw, inline, picture, require_altair
+from autoopt.report.elements import drawing
+from autoopt.report.elements.drawing import FEASIBLE, can_draw, inline, picture, require_altair
 
 CHART = alt.layer(alt.Chart(alt.Data(values=[{"x": 1, "t": "a <b>"}])).mark_point(color=FEASIBLE).encode(
     x="x:Q", description="t:N", href="t:N"

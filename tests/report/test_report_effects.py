@@ -6,7 +6,7 @@ import pytest
 
 from autoopt.metrics import Estimate, Objective
 from autoopt.outcome import Outcome
-from autoopt.report.effects import chain_levels, effects, omega_squared
+from autoopt.report.runs.effects import chain_levels, effects, omega_squared
 from autoopt.results import Trial, TrialResult
 
 LATENCY = Objective("latency_p50", "minimize")

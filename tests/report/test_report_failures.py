@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autoopt.outcome import Outcome
-from autoopt.report.failures import failure_groups, outcome_text, plain_reason
+from autoopt.report.words.failures import failure_groups, outcome_text, plain_reason
 from autoopt.results import Trial, TrialResult
 
 

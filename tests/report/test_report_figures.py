@@ -8,7 +8,7 @@ import pytest
 
 from autoopt.metrics import Direction, Estimate, Objective
 from autoopt.outcome import Outcome
-from autoopt.report.figures import (
+from autoopt.report.words.figures import (
     chain_text,
     figure,
     first_objective,

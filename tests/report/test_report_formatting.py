@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from autoopt.measure.constraints import Observation, judge
 from autoopt.metrics import METRICS, WORST, Constraint, Estimate, Objective
-from autoopt.report.formatting import (
+from autoopt.report.words.formatting import (
     bytes_text,
     clock_text,
     constraint_text,

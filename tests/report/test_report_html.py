@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_checks import is_balanced, needs_nothing_else
 
-from autoopt.report import html
-from autoopt.report.html import (
+from autoopt.report.elements import html
+from autoopt.report.elements.html import (
     charts,
     code,
     definitions,
@@ -21,7 +21,7 @@ from autoopt.report.html import (
     table_html,
     write_page,
 )
-from autoopt.report.table import Table
+from autoopt.report.elements.table import Table
 
 
 def test_cells_and_captions_are_escaped() -> None:

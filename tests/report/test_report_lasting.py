@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from nights_cases import FIRST, entry, nights_of, noisy
 
-from autoopt.report.lasting import lasting_regression
-from autoopt.report.night_history import StoredNight, entries_by_model
+from autoopt.report.nights.lasting import lasting_regression
+from autoopt.report.nights.night_history import StoredNight, entries_by_model
 from autoopt.results import EntryComparison, SweepEntry
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from page_checks import datasets
 
 from autoopt.metrics import Estimate
-from autoopt.report.night_charts import chart_over_nights, heat_style, heat_table
+from autoopt.report.elements.night_charts import chart_over_nights, heat_style, heat_table
 
 NIGHTS = [(86400.0 * day, Estimate(0.5, 0.4, 0.6)) for day in range(3)]
 

@@ -8,7 +8,7 @@ import pytest
 from nights_cases import DAY, FIRST, entry, nights_of, noisy
 
 from autoopt.json_codec import to_json
-from autoopt.report.night_history import NightFilter, ReleaseMark, StoredNight, history_of, relative_values
+from autoopt.report.nights.night_history import NightFilter, ReleaseMark, StoredNight, history_of, relative_values
 from autoopt.results import SweepResult
 
 

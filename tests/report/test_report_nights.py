@@ -10,9 +10,9 @@ import pytest
 from nights_cases import entry, nights_of, noisy
 
 from autoopt.metrics import Estimate
-from autoopt.report.night_history import ReleaseMark, StoredNight, history_of
-from autoopt.report.nights import comparison_table, models_table, nights_table, notable, write_nights
-from autoopt.report.nights_page import nights_html
+from autoopt.report.nights.night_history import ReleaseMark, StoredNight, history_of
+from autoopt.report.nights.nights import comparison_table, models_table, nights_table, notable, write_nights
+from autoopt.report.nights.nights_page import nights_html
 from autoopt.results import SweepResult
 from autoopt.results.bisection import Bisection, Factor, Variant
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.observer import WorkSpan
-from autoopt.report.drawing import picture
-from autoopt.report.profile import ROWS, Profile, busy_seconds, profile_table, timeline, timeline_height
+from autoopt.report.elements.drawing import picture
+from autoopt.report.runs.profile import ROWS, Profile, busy_seconds, profile_table, timeline, timeline_height
 
 SPANS = [
     WorkSpan("passes", "simplify", "trial_0", 0.0, 2.0),

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from nights_cases import entry
 
-from autoopt.report.night_history import StoredNight
-from autoopt.report.prometheus import HELP, prometheus_text
+from autoopt.report.nights.night_history import StoredNight
+from autoopt.report.nights.prometheus import HELP, prometheus_text
 from autoopt.results import EntryComparison, SweepResult
 
 SAMPLE = re.compile(r'(autoopt_\w+)\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\} ([-+.e\d]+)')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nights_cases import entry
 
-from autoopt.report.releases import ReleaseRow, release_text, releases_table
+from autoopt.report.runs.releases import ReleaseRow, release_text, releases_table
 from autoopt.results.release import Release
 
 

@@ -6,7 +6,7 @@ import io
 from dataclasses import replace
 from typing import Any
 
-from autoopt.report.run import (
+from autoopt.report.runs.run import (
     labelled_models,
     run_table,
     summary,

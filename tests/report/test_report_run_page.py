@@ -8,9 +8,9 @@ import pytest
 from page_checks import is_balanced, needs_nothing_else
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.report import html
-from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
-from autoopt.report.run_page import SECTIONS, html_report, trials_table
+from autoopt.report.elements import html
+from autoopt.report.runs.run_facts import ModelContent, PairedMeasurement, RunFacts
+from autoopt.report.runs.run_page import SECTIONS, html_report, trials_table
 from autoopt.results import RunResult, TargetResult, Trial
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 

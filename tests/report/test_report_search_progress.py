@@ -8,7 +8,7 @@ from progress_cases import latency, trial
 
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
-from autoopt.report.search_progress import SearchProgress
+from autoopt.report.progress.search_progress import SearchProgress
 
 
 def test_the_best_value_is_that_of_the_first_objective() -> None:

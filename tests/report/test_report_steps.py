@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autoopt.report.steps import steps_text, tail
+from autoopt.report.words.steps import steps_text, tail
 
 
 def test_settings_that_are_on_stand_behind_their_pass() -> None:

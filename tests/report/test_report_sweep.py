@@ -6,8 +6,8 @@ from dataclasses import replace
 from io import StringIO
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.report.sweep import changes_table, message, models_table, summary, sweep_markdown, write_sweep
-from autoopt.report.sweep_page import sweep_html
+from autoopt.report.sweeps.sweep import changes_table, message, models_table, summary, sweep_markdown, write_sweep
+from autoopt.report.sweeps.sweep_page import sweep_html
 from autoopt.results import EntryComparison, MetricChange, ModelResult, RunResult, SweepEntry, SweepResult
 
 CHANGE = MetricChange("best model", "latency_p50", Estimate(0.5, 0.48, 0.52), Estimate(0.6, 0.58, 0.62), True, "worse")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autoopt.metrics import Estimate
-from autoopt.report.sweep_comparison import EarlierEntry, compare_entry, differences
+from autoopt.report.sweeps.sweep_comparison import EarlierEntry, compare_entry, differences
 from autoopt.results import Baseline, MeasurementSummary, ModelResult, RunResult, SweepEntry
 
 

@@ -6,7 +6,7 @@ from page_checks import is_balanced, needs_nothing_else
 from test_report_sweep import SWEEP
 
 from autoopt.metrics import Estimate
-from autoopt.report.sweep_page import NightRatio, SweepFacts, heat_map, sweep_html
+from autoopt.report.sweeps.sweep_page import NightRatio, SweepFacts, heat_map, sweep_html
 
 RATIOS = {"<b>|": {"fold -> quant": Estimate(0.5, 0.4, 0.6), "fold": Estimate(1.5, 1.4, 1.6)}, "other": {}}
 NIGHTS = {"<b>|": [NightRatio(86400.0 * day, Estimate(0.5, 0.4, 0.6)) for day in range(3)], "other": []}

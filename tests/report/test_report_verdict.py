@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoopt.report.verdict import answer, deciding_action, gains, lossy_steps, verdict
+from autoopt.report.words.verdict import answer, deciding_action, gains, lossy_steps, verdict
 from autoopt.results import RunResult
 
 SOURCE = {"chain": "source"}

@@ -24,7 +24,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.model_set import ModelSet
-from autoopt.report.verdict import gains
+from autoopt.report.words.verdict import gains
 from autoopt.results import Baseline, PartResult, RunResult, WorkCounts
 from autoopt.store.finished import result_of
 

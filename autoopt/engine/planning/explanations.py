@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from autoopt.dag.compiler.plan import Learned, Plan
-from autoopt.report.formatting import plural
-from autoopt.report.steps import ARROW, steps_text
+from autoopt.report.words.formatting import plural
+from autoopt.report.words.steps import ARROW, steps_text
 
 CHAIN_WIDTH: Final = 30
 """Characters of a chain in a line."""

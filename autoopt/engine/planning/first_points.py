@@ -22,7 +22,7 @@ from autoopt.engine.planning.lessons import BUILT_IN, NamedLesson
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE
 from autoopt.model.inspection import Inspection
 from autoopt.model.similarity import features
-from autoopt.report.formatting import plural
+from autoopt.report.words.formatting import plural
 from autoopt.space import Point, Value
 from autoopt.target import ALL_THREADS, Target
 

@@ -28,7 +28,7 @@ from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
-from autoopt.report.formatting import constraint_text, objective_text
+from autoopt.report.words.formatting import constraint_text, objective_text
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
 from autoopt.spec.file_model import Written

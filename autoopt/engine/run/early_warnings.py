@@ -18,7 +18,7 @@ from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.json_codec import JsonObject
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
-from autoopt.report.failures import plain_reason
+from autoopt.report.words.failures import plain_reason
 from autoopt.results.run import WARNING
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"

@@ -39,7 +39,7 @@ from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_S
 from autoopt.model.storage import graph_digest
 from autoopt.observer import Observer
 from autoopt.passes.request import PassStep
-from autoopt.report.model_card import Card, model_card, set_card
+from autoopt.report.runs.model_card import Card, model_card, set_card
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import PassRunRecord, RunRecord, Store
 from autoopt.store.records import IMPLEMENTATION

@@ -12,7 +12,7 @@ from autoopt.engine.run.export import Package, export
 from autoopt.engine.run.output_folder import shown_folder
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
-from autoopt.report.verdict import gains
+from autoopt.report.words.verdict import gains
 from autoopt.results import ModelResult, RunResult
 from autoopt.workers.gate import notices_to
 

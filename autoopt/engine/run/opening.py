@@ -23,7 +23,7 @@ from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.memory import usable_memory
-from autoopt.report.formatting import plural
+from autoopt.report.words.formatting import plural
 from autoopt.results import RunResult
 from autoopt.results.run import RUN_LIMIT, SWEEP_LIMIT
 from autoopt.search.factory import create_study

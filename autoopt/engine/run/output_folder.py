@@ -18,7 +18,7 @@ from autoopt.model.files import MODEL, ORT_MODEL, files_in
 from autoopt.model.io import EXTERNAL_NAME
 from autoopt.model.model_set import MODEL_SET
 from autoopt.model.session_file import PIPELINE, SESSION_FILE
-from autoopt.report.formatting import short
+from autoopt.report.words.formatting import short
 from autoopt.store import faults
 from autoopt.working_folder import working_folder
 

@@ -26,7 +26,7 @@ from autoopt.errors import TimeUp
 from autoopt.measure.meters import SCREENING_WIDTH
 from autoopt.metrics import STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate
-from autoopt.report.formatting import plural
+from autoopt.report.words.formatting import plural
 
 WORTHWHILE = 0.01
 """Expected relative gain, on the leader or on the source, up to which a candidate is not worth more rounds."""

@@ -35,7 +35,7 @@ from autoopt.errors import InputError, SystemFailure
 from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.report.formatting import plural
+from autoopt.report.words.formatting import plural
 from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig

@@ -16,7 +16,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.candidate import digest_json
-from autoopt.report.sweep_comparison import EarlierEntry, compare_entry
+from autoopt.report.sweeps.sweep_comparison import EarlierEntry, compare_entry
 from autoopt.results import SweepEntry
 from autoopt.results.sweep import OK
 from autoopt.spec import DagSpec

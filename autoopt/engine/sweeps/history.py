@@ -17,7 +17,7 @@ from autoopt.engine.sweeps.zoo import ZooItem, free_name, listed
 from autoopt.engine.work.environment import environment
 from autoopt.errors import InputError
 from autoopt.owner import is_known_alive
-from autoopt.report.sweep_comparison import NIGHTS, EarlierEntry
+from autoopt.report.sweeps.sweep_comparison import NIGHTS, EarlierEntry
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import MISSING
 from autoopt.spec.zoo import ZooSpec

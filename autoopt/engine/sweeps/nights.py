@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from autoopt.errors import InputError
-from autoopt.report.night_history import StoredNight
+from autoopt.report.nights.night_history import StoredNight
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.store import Store
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from autoopt.engine.sweeps.zoo import ZooItem
 from autoopt.metrics import is_ratio_metric
-from autoopt.report.change import improvement
-from autoopt.report.figures import first_objective
+from autoopt.report.words.change import improvement
+from autoopt.report.words.figures import first_objective
 from autoopt.results import SweepEntry
 
 LEAST_SECONDS: Final = 1.0

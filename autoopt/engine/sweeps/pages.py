@@ -11,10 +11,10 @@ from typing import Final
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import writing
 from autoopt.metrics import Estimate, is_ratio_metric
-from autoopt.report.figures import first_objective
-from autoopt.report.html import write_page
-from autoopt.report.sweep_comparison import EarlierEntry
-from autoopt.report.sweep_page import NightRatio, SweepFacts
+from autoopt.report.elements.html import write_page
+from autoopt.report.sweeps.sweep_comparison import EarlierEntry
+from autoopt.report.sweeps.sweep_page import NightRatio, SweepFacts
+from autoopt.report.words.figures import first_objective
 from autoopt.results import RunResult, SweepEntry, Trial
 from autoopt.store import Store
 from autoopt.store.finished import finished_trials

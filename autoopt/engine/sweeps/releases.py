@@ -18,8 +18,8 @@ from autoopt.engine.sweeps.release_turns import release_turn
 from autoopt.engine.tools.exports.release_places import absolute, publish
 from autoopt.engine.tools.measured_model import package_of
 from autoopt.errors import InputError
-from autoopt.report.night_history import ReleaseMark
-from autoopt.report.releases import ReleaseRow
+from autoopt.report.nights.night_history import ReleaseMark
+from autoopt.report.runs.releases import ReleaseRow
 from autoopt.results import SweepEntry
 from autoopt.results.release import Release
 from autoopt.results.sweep import OK

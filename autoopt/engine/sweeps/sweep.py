@@ -22,13 +22,13 @@ from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
 from autoopt.errors import AutooptError, SystemFailure, writing
-from autoopt.report.bisection import sentence
-from autoopt.report.figures import kind
-from autoopt.report.html import write_page
-from autoopt.report.lasting import lasting_regression
-from autoopt.report.night_history import entries_by_model
-from autoopt.report.sweep_comparison import EarlierEntry, compare_entry, differences
-from autoopt.report.sweep_page import SweepFacts, sweep_html
+from autoopt.report.elements.html import write_page
+from autoopt.report.nights.lasting import lasting_regression
+from autoopt.report.nights.night_history import entries_by_model
+from autoopt.report.sweeps.bisection import sentence
+from autoopt.report.sweeps.sweep_comparison import EarlierEntry, compare_entry, differences
+from autoopt.report.sweeps.sweep_page import SweepFacts, sweep_html
+from autoopt.report.words.figures import kind
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec

@@ -19,7 +19,7 @@ from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.reading import RUNTIME
 from autoopt.errors import AutooptError, one_line
 from autoopt.measure.latency.precedence import can_have_precedence
-from autoopt.report.formatting import plural
+from autoopt.report.words.formatting import plural
 from autoopt.settings import Settings, without_password
 from autoopt.store import open_store, store_exists
 from autoopt.store.files.remote import RemoteArtifacts

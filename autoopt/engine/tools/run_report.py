@@ -18,9 +18,9 @@ from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
 from autoopt.model.model_file import ModelFile
-from autoopt.report.figures import first_objective, kind
-from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
-from autoopt.report.run_page import html_report
+from autoopt.report.runs.run_facts import ModelContent, PairedMeasurement, RunFacts
+from autoopt.report.runs.run_page import html_report
+from autoopt.report.words.figures import first_objective, kind
 from autoopt.results import RunResult
 from autoopt.results.operator_times import OperatorTimes
 from autoopt.store import RunRecord, Store

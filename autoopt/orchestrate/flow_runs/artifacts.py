@@ -16,14 +16,14 @@ from autoopt.orchestrate.flow_runs.fields import in_form_words
 from autoopt.orchestrate.flow_runs.naming import artifact_key
 from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.outages import best_effort
-from autoopt.report.change import metric_cells
-from autoopt.report.charts import best_so_far, trade_offs
-from autoopt.report.drawing import can_draw, picture
-from autoopt.report.figures import first_objective
-from autoopt.report.formatting import params_text
-from autoopt.report.run import caveats, run_tables
-from autoopt.report.table import markdown
-from autoopt.report.verdict import verdict
+from autoopt.report.elements.drawing import can_draw, picture
+from autoopt.report.elements.table import markdown
+from autoopt.report.runs.charts import best_so_far, trade_offs
+from autoopt.report.runs.run import caveats, run_tables
+from autoopt.report.words.change import metric_cells
+from autoopt.report.words.figures import first_objective
+from autoopt.report.words.formatting import params_text
+from autoopt.report.words.verdict import verdict
 from autoopt.results import ModelResult, RunResult, Trial, values_of
 from autoopt.search.pareto import Scored, pareto_front
 from autoopt.store import Store

@@ -13,7 +13,7 @@ from autoopt.engine.planning.proposal import model_name
 from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError
 from autoopt.metrics import headline_metrics
-from autoopt.report.figures import trial_figures
+from autoopt.report.words.figures import trial_figures
 from autoopt.results import TrialResult
 from autoopt.spec.zoo import load_zoo
 

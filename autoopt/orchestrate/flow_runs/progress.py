@@ -17,9 +17,9 @@ from autoopt.metrics import headline_metrics
 from autoopt.observer import Observer
 from autoopt.orchestrate.flow_runs.naming import artifact_key
 from autoopt.orchestrate.server.outages import best_effort, client_retries
-from autoopt.report.change import value_text
-from autoopt.report.formatting import plural
-from autoopt.report.verdict import gains
+from autoopt.report.words.change import value_text
+from autoopt.report.words.formatting import plural
+from autoopt.report.words.verdict import gains
 from autoopt.results import SweepEntry, Trial
 
 UPDATE_SECONDS = 2.0

@@ -11,12 +11,12 @@ from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
 from autoopt.orchestrate.flow_runs.fields import in_form_words
 from autoopt.outcome import Outcome
-from autoopt.report.change import figure_text
-from autoopt.report.displays import failure_line, trial_line
-from autoopt.report.formatting import params_text
-from autoopt.report.run import caveats
-from autoopt.report.steps import steps_text
-from autoopt.report.verdict import verdict
+from autoopt.report.progress.displays import failure_line, trial_line
+from autoopt.report.runs.run import caveats
+from autoopt.report.words.change import figure_text
+from autoopt.report.words.formatting import params_text
+from autoopt.report.words.steps import steps_text
+from autoopt.report.words.verdict import verdict
 from autoopt.results import RunResult, SweepEntry, Trial
 
 if TYPE_CHECKING:

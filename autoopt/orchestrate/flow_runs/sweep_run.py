@@ -44,7 +44,7 @@ from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.heartbeats import announce_suspension, continued_too_often
 from autoopt.orchestrate.server.outages import Outage, best_effort
-from autoopt.report.sweep import message, sweep_markdown
+from autoopt.report.sweeps.sweep import message, sweep_markdown
 from autoopt.results import RunResult, SweepResult
 from autoopt.script import only_allowed_scripts
 

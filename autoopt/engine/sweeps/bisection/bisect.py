@@ -16,7 +16,7 @@ from autoopt.engine.sweeps.bisection.variants import Budget, NightModel, NotMade
 from autoopt.engine.sweeps.releases import release_histories
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
-from autoopt.report.sweep_comparison import EarlierEntry
+from autoopt.report.sweeps.sweep_comparison import EarlierEntry
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.bisection import Bisection, OperatorDifference, Variant
 from autoopt.results.model import SOURCE

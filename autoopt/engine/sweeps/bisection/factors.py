@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from autoopt.engine.sweeps.entry import CALIBRATION, DAG, EVALUATION, GOAL, LATENCY, MODEL
-from autoopt.report.sweep_comparison import differences
+from autoopt.report.sweeps.sweep_comparison import differences
 from autoopt.results import SweepEntry
 from autoopt.results.bisection import Factor
 

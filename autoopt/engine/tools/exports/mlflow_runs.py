@@ -16,7 +16,7 @@ from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, one_line
 from autoopt.model.fetch import shown_source
 from autoopt.model.files import MODEL
-from autoopt.report.verdict import verdict
+from autoopt.report.words.verdict import verdict
 from autoopt.results.release import Release
 from autoopt.results.trial import flat_params
 from autoopt.settings import redacted

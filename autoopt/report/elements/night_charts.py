@@ -1,0 +1,92 @@
+"""Drawings of figures over the nights, and of tables coloured by gain and loss, for the pages of sweeps and zoos."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from autoopt.metrics import Estimate
+from autoopt.report.elements.axes import metric_axis
+from autoopt.report.elements.drawing import BEST, FRONT, TEXT, require_altair
+from autoopt.report.words.change import estimate_text
+from autoopt.report.words.formatting import day_text, number_text
+
+if TYPE_CHECKING:
+    import altair as alt
+
+TICKS: Final = 4
+"""Labels of a vertical axis."""
+DATES: Final = 8
+"""Labels of an axis of nights."""
+
+
+def heat_table(head: str, rows: Sequence[str], note: str) -> str:
+    """A table of models with coloured cells, as HTML, below a note; `head` has the cells after the first one."""
+    body = "\n".join(rows)
+    return (
+        f'<p class="muted small">{note}</p><div class="scroll"><table class="heat"><thead><tr><th>model</th>{head}</tr>'
+        f"</thead><tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def heat_style(ratio: float, saturated: float) -> str:
+    """The style of a cell: green for a ratio below 1, red above; `saturated` is the one of the strongest colour."""
+    strength = min(1.0, abs(math.log(ratio)) / math.log(saturated))
+    colour = "--good" if ratio < 1 else "--bad"
+    return f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
+
+
+def chart_over_nights(
+    values: Sequence[tuple[float, Estimate]],
+    changes: Sequence[float] = (),
+    releases: Sequence[float] = (),
+    metric: str = "",
+) -> alt.LayerChart:
+    """Chart one figure over the nights, with intervals, lasting changes (dashed) and releases (dotted).
+
+    `values` are times in seconds since 1970 with their figures, oldest first: ratios of `metric`, or values if it is
+    empty.
+    """
+    require_altair()
+    import altair as alt
+
+    rows = []
+    for seconds, value in values:
+        text = f"{day_text(seconds)}: {_figure_text(metric, value)}"
+        rows.append({"night": 1000 * seconds, "text": text, **vars(value)})
+    scale = alt.Scale(zero=False)
+    base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:T", title=None, axis=_night_axis(values)))
+    axis = metric_axis(metric, min(value.low for _, value in values), max(value.high for _, value in values), TICKS)
+    y = alt.Y("value:Q", title=None, scale=scale, axis=axis)
+    layers = [
+        base.mark_rule(color=TEXT, opacity=0.5).encode(
+            y=alt.Y("low:Q", title=None, scale=scale, axis=axis), y2="high:Q"
+        ),
+        base.mark_line(color=BEST).encode(y=y),
+        base.mark_point(color=BEST, filled=True, size=30).encode(y=y, tooltip="text:N", description="text:N"),
+    ]
+    for times, dashes in ((changes, [4, 3]), (releases, [1, 2])):
+        if times:
+            marks = alt.Chart(alt.Data(values=[{"night": 1000 * seconds} for seconds in times]))
+            layers.append(marks.mark_rule(color=FRONT, strokeDash=dashes).encode(x="night:T"))
+    return alt.layer(*layers)
+
+
+def _night_axis(values: Sequence[tuple[float, Estimate]]) -> alt.Axis:
+    """The axis of nights, with each date once; with times of day where all lie within one."""
+    import altair as alt
+
+    first_of_day = {day_text(seconds)[:10]: 1000 * seconds for seconds, _ in reversed(values)}
+    times, text = sorted(first_of_day.values()), "%m-%d"
+    if len(times) == 1:
+        first_of_minute = {day_text(seconds): 1000 * seconds for seconds, _ in reversed(values)}
+        times, text = sorted(first_of_minute.values()), "%H:%M"
+    step = math.ceil(len(times) / DATES)
+    return alt.Axis(values=times[::-step], format=text, labelOverlap=True)
+
+
+def _figure_text(metric: str, value: Estimate) -> str:
+    if metric:
+        return estimate_text(metric, value)
+    return number_text(value.value)

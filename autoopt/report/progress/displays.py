@@ -1,0 +1,199 @@
+"""Displays of progress: whole lines for files and pipes, a line that is rewritten for notebooks."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol, TextIO
+
+from autoopt.errors import one_line
+from autoopt.outcome import Outcome
+from autoopt.report.progress.search_progress import SearchProgress
+from autoopt.report.words.change import trial_change
+from autoopt.report.words.failures import plain_reason
+from autoopt.report.words.figures import is_quality
+from autoopt.report.words.steps import steps_text
+from autoopt.results import Trial, TrialResult
+
+SPINNER = "|/-\\"
+LOG_WIDTH = 120
+"""Characters of a line on a trial in a file or pipe."""
+STEPS_WIDTH = 24
+"""Characters that the passes of a trial have at least."""
+WIDE, FEWEST_STEPS = 90, 10
+"""Characters of a wide line, and those that the passes have at least in a narrower one."""
+NUMBER_WIDTH = len("trial 99:")
+CHANGE_WIDTH = len("1.15x faster (1.14 to 1.18)")
+
+
+@dataclass
+class Work:
+    """A pass or a measurement that a worker executes."""
+
+    text: str
+    since: float
+
+
+@dataclass
+class LiveState:
+    """The facts that a live display shows. Guarded by `lock`."""
+
+    search: SearchProgress
+    opening: str = ""
+    """Work before the search is known."""
+    model: str = ""
+    """The model of a sweep that is searched."""
+    stage: str = ""
+    """The stage after the trials."""
+    works: dict[int, Work] = field(default_factory=dict)
+    """Work in progress, by number of the worker."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Display(Protocol):
+    """Writes progress to its stream. Thread-safe; called without the lock of the state."""
+
+    def write_line(self, text: str) -> None:
+        """Write a whole line."""
+
+    def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
+        """Write a line on a finished trial; `gains`: it is the best so far and better than the source model."""
+
+    def update(self) -> None:
+        """Show a change of the state."""
+
+    def close(self) -> None:
+        """Remove everything but the lines."""
+
+
+class Lines:
+    """Writes whole lines only, for files and pipes. A stream that takes no more, such as a full disk, ends no run."""
+
+    def __init__(self, stream: TextIO, state: LiveState) -> None:
+        self._stream, self._state = stream, state
+
+    def write_line(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+
+    def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
+        self.write_line(f"{time} {line_of(trial, self._state.search, LOG_WIDTH - len(time) - 1)}")
+
+    def update(self) -> None:
+        """Nothing but lines is shown."""
+
+    def close(self) -> None:
+        """Nothing is left to remove."""
+
+
+class StatusLine(Lines):
+    """Rewrites the line below the others at every change, for notebooks."""
+
+    def __init__(self, stream: TextIO, state: LiveState, clock: Callable[[], float]) -> None:
+        super().__init__(stream, state)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._width = 0
+
+    def write_line(self, text: str) -> None:
+        with self._lock:
+            self._wipe()
+            super().write_line(text)
+
+    def update(self) -> None:
+        now = self._clock()
+        with self._state.lock:
+            works = [work.text for work in self._state.works.values()]
+            parts = [*self._state.search.texts(now), ", ".join(works) or self._state.opening or "waiting"]
+        spinner = SPINNER[int(now * 4) % len(SPINNER)]
+        width = max(20, shutil.get_terminal_size().columns - 1)
+        text = one_line(f"{spinner} {' · '.join(parts)}")[:width]
+        with self._lock:
+            self._wipe()
+            self._stream.write(text)
+            self._stream.flush()
+            self._width = len(text)
+
+    def close(self) -> None:
+        with self._lock:
+            self._wipe()
+
+    def _wipe(self) -> None:
+        if self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._width = 0
+
+
+def line_of(trial: Trial, search: SearchProgress, width: int) -> str:
+    """A trial in one line of `width` characters; one that repeats an earlier model or failure refers to that."""
+    if trial.result.outcome is not Outcome.OK:
+        return failure_line(trial, search.first_failure_like(trial))
+    first = search.first_with_model_of(trial)
+    if first != trial.number:
+        return f"{_numbered(trial)}  same model as trial {first}"
+    return trial_line(trial, search.metrics, width)
+
+
+def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
+    """A trial with a model in one line: `trial 3:  1.6x faster (1.5 to 1.6)  3.3x smaller  fold -> static`.
+
+    `metrics` are shown before size and quality. The line has at most `width` characters; 0 for any number.
+    """
+    result = trial.result
+    cells = [_numbered(trial), *_result_cells(result, metrics)]
+    if result.executed == 0:
+        cells.append("reused")
+    if result.note:
+        cells.append(result.note)
+    if not width:
+        return f"{'  '.join(cells)}  {steps_text(trial.short_chain, result.point)}"
+    room = width - 2 - FEWEST_STEPS if width < WIDE else width - 2 - STEPS_WIDTH
+    while len(cells) > 2 and len("  ".join(cells)) > room:
+        del cells[-1]
+    line = shorten("  ".join(cells), room)
+    return f"{line}  {steps_text(trial.short_chain, result.point, width - len(line) - 2)}"
+
+
+def failure_line(trial: Trial, first: int) -> str:
+    """A trial without a model in one line of any length: `trial 3:  failed: static: no Conv`.
+
+    `first` is the number of the first trial that failed like it; a later one only refers to that.
+    """
+    reason = plain_reason(trial.result.message)
+    if first != trial.number:
+        reason = f"{reason.partition(':')[0]}, like trial {first}"
+    text = ": ".join(filter(None, (str(trial.result.outcome), reason)))
+    return f"{_numbered(trial)}  {one_line(text)}"
+
+
+def _numbered(trial: Trial) -> str:
+    return f"trial {trial.number}:".ljust(NUMBER_WIDTH)
+
+
+def _result_cells(result: TrialResult, metrics: Sequence[str]) -> list[str]:
+    """The figures of a trial. Metrics that break a limit come first, in a cell of their own."""
+    quality = list(filter(is_quality, result.metrics))[:1]
+    shown = list(dict.fromkeys((*metrics, "size", *quality)))
+    cells: list[str] = []
+    if result.violation > 0:
+        broken = list(dict.fromkeys(reason.partition(" ")[0] for reason in result.reasons))
+        texts = [trial_change(metric, result) or metric for metric in broken]
+        cells.append(f"breaks the limit: {', '.join(texts) or 'of a metric'}")
+        shown = [metric for metric in shown if metric not in broken]
+    changes = [trial_change(metric, result) for metric in shown]
+    cells += filter(None, changes)
+    if not cells:
+        return ["ok"]
+    first, *others = map(one_line, cells)
+    return [first.ljust(CHANGE_WIDTH), *others]
+
+
+def shorten(text: str, width: int) -> str:
+    """The beginning of a text that fits."""
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 1]}…"

@@ -1,0 +1,147 @@
+"""The state of a search as progress displays show it: trials, the best ones, pace, time left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autoopt.metrics import Direction, Estimate, is_ratio_metric
+from autoopt.report.words.change import ratio_change
+from autoopt.report.words.figures import is_better, trial_estimate
+from autoopt.report.words.formatting import clock_text, metric_text, number_text, plural
+from autoopt.results import Trial
+
+
+@dataclass
+class ChainTrials:
+    """The trials of one chain."""
+
+    name: str
+    """Without the passes that changed nothing in its best trial."""
+    trials: int = 0
+    best: Estimate | None = None
+    """First objective of its best feasible trial: a ratio, or the value of a metric without ratios."""
+
+
+class SearchProgress:
+    """The trials of one search. Times are seconds on the clock of the display."""
+
+    def __init__(
+        self, metrics: Sequence[str], goal: Direction, planned: int, began: float, deadline: float = float("inf")
+    ) -> None:
+        """Start with no trial.
+
+        The first of `metrics` is the first objective, and `goal` its direction. `planned` is the largest number of
+        trials, 0 if it is unknown; no trial starts after the `deadline`.
+        """
+        self.metrics = tuple(metrics)
+        self.planned = planned
+        self.began = began
+        self.trials = 0
+        self.best: Estimate | None = None
+        """First objective of the best feasible trial."""
+        self.chains: dict[str, ChainTrials] = {}
+        self._goal = goal
+        self._deadline = deadline
+        self._executed = 0
+        self._failures: dict[str, int] = {}
+        """By message, the number of the first trial with it."""
+        self._models: dict[str, int] = {}
+        """By key of the candidate, the number of the first trial with it."""
+
+    def add(self, trial: Trial) -> bool:
+        """Count a trial; true if it is the best so far."""
+        self.trials += 1
+        self._executed += trial.result.executed > 0
+        chain = self.chains.setdefault(trial.chain, ChainTrials(trial.chain))
+        chain.trials += 1
+        estimate = trial_estimate(trial.result, self.metrics[0])
+        if estimate is None or not trial.result.feasible:
+            return False
+        if chain.best is None or is_better(estimate.value, chain.best.value, self._goal):
+            chain.best, chain.name = estimate, trial.short_chain
+        if self.best is not None and not is_better(estimate.value, self.best.value, self._goal):
+            return False
+        self.best = estimate
+        return True
+
+    def first_failure_like(self, trial: Trial) -> int:
+        """The number of the first trial that failed with the same message: possibly this one."""
+        return self._failures.setdefault(trial.result.message, trial.number)
+
+    def first_with_model_of(self, trial: Trial) -> int:
+        """The number of the first trial that led to the same candidate: possibly this one."""
+        if trial.result.candidate is None:
+            return trial.number
+        return self._models.setdefault(trial.result.candidate.key, trial.number)
+
+    def best_chains(self) -> list[ChainTrials]:
+        """The chains with a feasible trial, the best first."""
+        chains = [chain for chain in self.chains.values() if chain.best is not None]
+        sign = -1 if self._goal == "maximize" else 1
+        chains.sort(key=lambda chain: sign * chain.best.value if chain.best else 0.0)
+        return chains
+
+    def seconds_per_trial(self, now: float) -> float | None:
+        """The pace; trials that were answered from the store, as after a resume, do not count."""
+        if not self._executed:
+            return None
+        return (now - self.began) / self._executed
+
+    def seconds_left(self, now: float) -> float | None:
+        """The time that the planned trials will take at this pace, at most up to the deadline; None if unknown."""
+        pace = self.seconds_per_trial(now)
+        if pace is None or self.trials >= self.planned:
+            return None
+        return max(0.0, min(pace * (self.planned - self.trials), self._deadline - now))
+
+    def count_text(self) -> str:
+        """`3/40 trials`, or `3 trials` if their number is unknown."""
+        if self.planned:
+            return f"{self.trials}/{max(self.planned, self.trials)} trials"
+        return plural(self.trials, "trial")
+
+    def time_text(self, now: float) -> str:
+        """`0:16`, and `0:16, about 1:10 left` as soon as there is a pace."""
+        elapsed = clock_text(max(0.0, now - self.began))
+        left = self.seconds_left(now)
+        if left is None:
+            return elapsed
+        return f"{elapsed}, about {clock_text(left)} left"
+
+    def pace_text(self, now: float) -> str:
+        """`2.4 s per trial`; empty if unknown."""
+        pace = self.seconds_per_trial(now)
+        if pace is None:
+            return ""
+        return f"{number_text(pace) if pace < 10 else round(pace)} s per trial"
+
+    def best_text(self) -> str:
+        """The best trial so far in a few words; empty before the first trial."""
+        if not self.trials:
+            return ""
+        if self.best is None:
+            return "no feasible trial yet"
+        if not self.has_gain:
+            return "no gain yet"
+        return self.value_text(self.best)
+
+    @property
+    def has_gain(self) -> bool:
+        """True if the best trial is better than the source model beyond its interval, if the metric has ratios."""
+        if self.best is None:
+            return False
+        worst = self.best.low if self._goal == "maximize" else self.best.high
+        return not is_ratio_metric(self.metrics[0]) or is_better(worst, 1.0, self._goal)
+
+    def value_text(self, estimate: Estimate) -> str:
+        """The first objective in words: `1.6x faster (1.5 to 1.6)`, `accuracy 0.9950`."""
+        objective = self.metrics[0]
+        if is_ratio_metric(objective):
+            return ratio_change(objective, estimate)
+        return f"{objective} {metric_text(objective, estimate.value)}"
+
+    def texts(self, now: float) -> list[str]:
+        """The progress as parts of one line."""
+        texts = [self.count_text(), self.best_text(), self.time_text(now)]
+        return [text for text in texts if text]
