@@ -21,7 +21,9 @@ from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
+    from autoopt.engine.inputs.request import RunRequest
     from autoopt.json_codec import JsonValue
+    from autoopt.observer import Observer
     from autoopt.report.runs.profile import Profile
     from autoopt.results import RunResult
 
@@ -99,6 +101,29 @@ class SearchOptions:
         return parse_assignments(self.search, "--search") | without_nulls(options)
 
 
+@dataclass(frozen=True)
+class RepetitionFlags:
+    """Options that repeat what earlier runs have done."""
+
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Retry trials that failed in earlier runs.", rich_help_panel=SEARCH)
+    ] = False
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Start a new search even if an identical run exists.", rich_help_panel=SEARCH),
+    ] = False
+    remeasure: Annotated[
+        Literal["undecided", "all"] | None,
+        typer.Option(
+            "--remeasure", help="Measure candidates again: those still undecided, or all.", rich_help_panel=SEARCH
+        ),
+    ] = None
+
+    def __bool__(self) -> bool:
+        """True if one of them is given."""
+        return any(asdict(self).values())
+
+
 @with_option_groups
 def run(  # noqa: PLR0913  options of the command
     dag: DagOrModels,
@@ -114,19 +139,7 @@ def run(  # noqa: PLR0913  options of the command
     search: SearchOptions,
     workers: Workers = 2,
     proposal: ProposalFlags,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Retry trials that failed in earlier runs.", rich_help_panel=SEARCH)
-    ] = False,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Start a new search even if an identical run exists.", rich_help_panel=SEARCH),
-    ] = False,
-    remeasure: Annotated[
-        Literal["undecided", "all"] | None,
-        typer.Option(
-            "--remeasure", help="Measure candidates again: those still undecided, or all.", rich_help_panel=SEARCH
-        ),
-    ] = None,
+    repetition: RepetitionFlags,
     profile: Annotated[
         bool, typer.Option("--profile", help="Show where the time went: a table, and out/profile.svg.")
     ] = False,
@@ -145,60 +158,46 @@ def run(  # noqa: PLR0913  options of the command
     began = time.monotonic()
     options = (dag, model, data, calibration, reading, goal, data_root, out, search, workers, proposal)
     command = CommandLine.of(dag[0], options)
-    if not (retry_failed or fresh or remeasure or profile):
+    if not (repetition or profile):
         document = look_up_answer(settings().home, command)
         if document is not None:
             return _show_answer(document, out, began, as_json=as_json)
     from autoopt.engine.work.readings import note_answered, was_answered
     from autoopt.workers.pool import WARM, start_ahead
 
-    words = [*dag, model or "", data or "", calibration or ""]
+    words = [*dag, *filter(None, (model, data, calibration))]
     if not was_answered(settings().home, words):
         # Workers import their modules while this process imports its own.
         start_ahead(WARM)
     from autoopt.cli.logs import is_verbose
-    from autoopt.observer import Observer, ObserverGroup
+    from autoopt.observer import ObserverGroup
     from autoopt.report.progress.progress import Progress
 
     search_fields, proposal_options = search.fields(), proposal.options()
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {without_passwords(model or ' '.join(dag))}")
-            observer: Observer = progress
+            observers: list[Observer] = [progress]
             if profile:
                 from autoopt.report.runs.profile import Profile
 
                 work = Profile()
-                observer = ObserverGroup(progress, work)
+                observers.append(work)
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
-            from autoopt.engine.inputs.request import RunRequest
-            from autoopt.engine.work.model_folders import read_models
-            from autoopt.spec.proposal_options import names_model
 
-            first, parts = read_models(dag, settings().home)
-            generated = {}
-            if data is None and calibration is None and names_model(first):
-                generated = reading.generated_size()
-                reading = replace(reading, image_size=None)
-            request = RunRequest(
-                dag=first,
+            request = replace(
+                _request_for(dag, data, calibration, reading),
                 model=model,
-                parts=parts,
-                data=reading.apply(data),
-                calibration=reading.apply(calibration) if calibration else None,
-                measurement=generated,
                 goal=goal.options(),
                 data_root=data_root,
                 workers=workers,
                 search=search_fields,
-                retry_failed=retry_failed,
-                fresh=fresh,
-                remeasure=remeasure,
                 proposal_options=proposal_options,
-                observer=observer,
+                observer=ObserverGroup(*observers),
                 out=out,
                 command=command,
+                **asdict(repetition),
             )
             result = execute(request, chosen_engine(engine))
         note_answered(settings().home, words)
@@ -209,6 +208,25 @@ def run(  # noqa: PLR0913  options of the command
         if profile:
             _show_profile(work, out, sys.stderr if as_json else sys.stdout)
     return exit_code(bool(result.best))
+
+
+def _request_for(dag: Sequence[str], data: str | None, calibration: str | None, reading: DataOptions) -> RunRequest:
+    """The request for a run of these models or this DAG with these data, read with the options `reading`.
+
+    Raises:
+        InputError: there are no such models, or an option is malformed or does not apply.
+    """
+    from autoopt.engine.inputs.request import RunRequest
+    from autoopt.engine.work.model_folders import read_models
+    from autoopt.settings import settings
+    from autoopt.spec.proposal_options import names_model
+
+    first, parts = read_models(dag, settings().home)
+    if data is None and calibration is None and names_model(first):
+        generated = replace(reading, image_size=None)
+        return RunRequest(first, parts=parts, data=generated.apply(None), measurement=reading.generated_size())
+    calibration_data = None if calibration is None else reading.apply(calibration)
+    return RunRequest(first, parts=parts, data=reading.apply(data), calibration=calibration_data)
 
 
 def _show_answer(document: Mapping[str, object], out: Path, began: float, *, as_json: bool) -> int:
