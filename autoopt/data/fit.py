@@ -53,9 +53,27 @@ class InputSpec:
         return _DTYPES.get(self.element)
 
     @property
+    def is_float(self) -> bool:
+        return self.dtype is not None and self.dtype.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.dtype is not None and self.dtype.kind in "iu"
+
+    @property
+    def dims(self) -> tuple[Dimension, ...]:
+        """The dimensions; none if not even their number is known."""
+        return self.shape or ()
+
+    @property
+    def open_axes(self) -> list[int]:
+        """The axes whose size is not fixed."""
+        return [axis for axis, size in enumerate(self.dims) if not isinstance(size, int)]
+
+    @property
     def fixed_sizes(self) -> tuple[int | None, ...]:
         """The sizes of its dimensions; None for an open one."""
-        return tuple(size if isinstance(size, int) else None for size in self.shape or ())
+        return tuple(size if isinstance(size, int) else None for size in self.dims)
 
     def zeros(self) -> Array:
         """The zeros that it takes, as a recurrent state begins; open dimensions have size 1."""
@@ -130,28 +148,24 @@ def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[
 
 def _with_prompt(feed: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Mapping[str, Array]:
     """Add what follows from the tokens of a decoder with a cache and is not in the feed; any other feed as it is."""
-    if all(spec.name in feed for spec in inputs):
-        return feed
-    decoder = decoder_with(inputs)
+    specs = {spec.name: spec for spec in inputs}
+    decoder = None if feed.keys() >= specs.keys() else decoder_with(inputs)
     if decoder is None:
         return feed
     if len(feed) == 1:
         feed = {decoder.tokens: next(iter(feed.values()))}
     if decoder.tokens not in feed:
         return feed
-    missing = {spec.name: spec for spec in inputs if spec.name not in feed}
-    tokens = next(spec for spec in inputs if spec.name == decoder.tokens)
-    complete = {**feed, decoder.tokens: _fit_one(feed[decoder.tokens], tokens)}
+    complete = {**feed, decoder.tokens: _fit_one(feed[decoder.tokens], specs[decoder.tokens])}
     batch = len(complete[decoder.tokens])
+    missing = {name: spec.dtype for name, spec in specs.items() if name not in feed and spec.dtype is not None}
     for name, axis in decoder.cache.items():
-        spec = missing.get(name)
-        if spec is not None and spec.dtype is not None:
-            complete[name] = empty_cache(spec.shape or (), axis, batch, spec.dtype)
+        if name in missing:
+            complete[name] = empty_cache(specs[name].dims, axis, batch, missing[name])
     # After the cache, because the mask and the positions count the tokens in it too.
     for name in decoder.derived:
-        spec = missing.get(name)
-        if spec is not None and spec.dtype is not None:
-            complete[name] = decoder.derive(name, complete, spec.dtype)
+        if name in missing:
+            complete[name] = decoder.derive(name, complete, missing[name])
     return complete
 
 

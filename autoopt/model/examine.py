@@ -144,6 +144,6 @@ def _dim(dim: TensorShapeProto.Dimension) -> Dim:
 
 def _dynamic_dims(inputs: Iterable[ValueSpec]) -> Iterator[str]:
     for value in inputs:
-        for axis, dim in enumerate(value.shape or ()):
+        for axis, dim in enumerate(value.dims):
             if not isinstance(dim, int):
                 yield dim or f"{value.name}[{axis}]"

@@ -24,6 +24,11 @@ class ValueSpec:
     shape: tuple[Dim, ...] | None
     """None if not even the rank is known."""
 
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The dimensions; none if not even their number is known."""
+        return self.shape or ()
+
 
 @dataclass(frozen=True)
 class Inspection:

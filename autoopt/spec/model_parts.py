@@ -89,12 +89,7 @@ def models_in(folder: Path) -> dict[str, str]:
     Raises:
         InputError: there is no model.
     """
-    files = {file.stem: file for file in sorted(folder.glob("*.onnx")) or sorted(folder.glob("onnx/*.onnx"))}
-    if not files:
-        files = {file.parent.name: file for file in sorted(folder.glob("*/model.onnx"))}
-    folders = [path for path in folder.iterdir() if path.is_dir()]
-    if not files and len(folders) == 1:
-        return models_in(folders[0])  # archives often hold one folder with everything
+    files = _files_in(folder)
     if not files:
         remedy = ""
         if any(folder.glob("*.safetensors")):
@@ -103,7 +98,20 @@ def models_in(folder: Path) -> dict[str, str]:
     models = {name: str(file) for name, file in files.items() if not _is_repeated(name, files)}
     if len(models) == 1:
         return models
-    return {_part_name(name): models[name] for name in models}
+    return {_part_name(name): path for name, path in models.items()}
+
+
+def _files_in(folder: Path) -> dict[str, Path]:
+    """The files of models by name, those that repeat others included."""
+    for pattern in ("*.onnx", "onnx/*.onnx"):
+        files = sorted(folder.glob(pattern))
+        if files:
+            return {file.stem: file for file in files}
+    files = sorted(folder.glob("*/model.onnx"))
+    folders = list(filter(Path.is_dir, folder.iterdir()))
+    if not files and len(folders) == 1:
+        return _files_in(folders[0])  # archives often hold one folder with everything
+    return {file.parent.name: file for file in files}
 
 
 def _is_repeated(name: str, names: Collection[str]) -> bool:

@@ -274,15 +274,20 @@ class Plan:
             "warnings": list(self.warnings),
             "nodes": {node: self.pass_info(node).name for node in self.spec.passes},
         }
-        hosts = {node: self.spec.host_of(node).elsewhere for node in self.spec.passes}
-        if any(hosts.values()):
-            data["hosts"] = {node: host for node, host in hosts.items() if host}
-        if self.aliases:
-            data["aliases"] = {node: alias.to_json() for node, alias in self.aliases.items()}
-        if self.goal:
-            data["goal"] = list(self.goal)
+        data |= self._exceptions()
         data["decided"] = [{"what": decision.what, "why": decision.why} for decision in self.decisions]
         data["learned"] = [learned.to_json() for learned in self.learned]
         if self.knowledge:
             data["knowledge"] = self.knowledge
         return data
+
+    def _exceptions(self) -> dict[str, JsonValue]:
+        """Fields that most plans lack: nodes that run elsewhere, nodes named by an alias, the goal."""
+        hosts: dict[str, JsonValue] = {}
+        for node in self.spec.passes:
+            elsewhere = self.spec.host_of(node).elsewhere
+            if elsewhere:
+                hosts[node] = elsewhere
+        aliases: dict[str, JsonValue] = {node: alias.to_json() for node, alias in self.aliases.items()}
+        fields: dict[str, JsonValue] = {"hosts": hosts, "aliases": aliases, "goal": list(self.goal)}
+        return {name: value for name, value in fields.items() if value}

@@ -156,7 +156,7 @@ def _shapes(inspection: Inspection, inputs: Sequence[_Input]) -> dict[str, tuple
         for dim, size in zip(item.shape, item.sizes, strict=True):
             if isinstance(dim, str) and size is not None:
                 symbols[dim] = size if symbols.get(dim, size) == size else None
-    return {spec.name: _merged(spec.shape or (), sizes.get(spec.name, ()), symbols) for spec in inspection.inputs}
+    return {spec.name: _merged(spec.dims, sizes.get(spec.name, ()), symbols) for spec in inspection.inputs}
 
 
 def _merged(
@@ -218,8 +218,6 @@ def _narrower_shapes(
         if spec.name in values:
             continue
         shape = shapes[spec.name]
-        if any(
-            size is not None and not isinstance(dim, int) for size, dim in zip(shape, spec.shape or (), strict=True)
-        ):
+        if any(size is not None and not isinstance(dim, int) for size, dim in zip(shape, spec.dims, strict=True)):
             narrower[spec.name] = shape
     return narrower

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,28 +69,33 @@ def _read_list(path: Path, label_col: str | None, input_cols: Sequence[str] | No
     _, columns = read_columns(where)
     if any(map(loader_of_suffix, columns)):
         raise InputError("lists files without a header", where=where, remedy="begin it with a line: file,label")
-    chosen = list(input_cols or [])
-    chosen += [name for name, cells in columns.items() if loader_of_suffix(cells[0].strip())][:1]
-    check_columns(columns, [*chosen, *([label_col] if label_col else [])], where)
-    files = [listed_path(path, cell) for cell in columns[chosen[0]]]
-    for line, file in enumerate(files, 2):
+    chosen = [*(input_cols or ()), *_columns_of_files(columns)]
+    check_columns(columns, [*chosen, *filter(None, [label_col])], where)
+    column = chosen[0]
+    files = []
+    for line, cell in enumerate(columns[column], 2):
+        file = listed_path(path, cell)
         if not os.path.isfile(file):
-            name = columns[chosen[0]][line - 2]
-            raise InputError(f"no such file: {name}", where=f"{where}:{line}", remedy="paths start from its folder")
-    label = label_col or _label_column(columns, chosen[0])
+            raise InputError(f"no such file: {cell}", where=f"{where}:{line}", remedy="paths start from its folder")
+        files.append(file)
+    others = [name for name in columns if name != column]
+    label = label_col or _label_column(others)
     if label is not None:
-        reading = f"files of column {chosen[0]!r}, labels of column {label!r}"
-        return LabelledFiles(files, texts=[text.strip() for text in columns[label]], reading=reading)
-    reading = f"files of column {chosen[0]!r}, no labels"
-    others = [repr(name) for name in columns if name != chosen[0]]
+        reading = f"files of column {column!r}, labels of column {label!r}"
+        return LabelledFiles(files, texts=list(map(str.strip, columns[label])), reading=reading)
+    reading = f"files of column {column!r}, no labels"
     if others:
-        reading += f"; if they are in {' or '.join(others)}, add --label NAME"
+        reading += f"; if they are in {' or '.join(map(repr, others))}, add --label NAME"
     return LabelledFiles(files, reading=reading)
 
 
-def _label_column(columns: Iterable[str], files: str) -> str | None:
-    """The column of the labels: one called as in `LABELS`, else the only one beside that of the files."""
-    others = [name for name in columns if name != files]
+def _columns_of_files(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """The first column with the name of an image or a sound, as a list; empty if there is none."""
+    return [name for name, cells in columns.items() if loader_of_suffix(cells[0].strip())][:1]
+
+
+def _label_column(others: Sequence[str]) -> str | None:
+    """The column of the labels among those beside the files: one called as in `LABELS`, else the only one."""
     for name in others:
         if name.lower() in LABELS:
             return name

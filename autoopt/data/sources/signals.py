@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -64,39 +64,36 @@ def signal_sizes(specs: Sequence[InputSpec], tables: Collection[str]) -> dict[st
     sizes_of = {}
     sounds, is_streamed = sound_axes(specs), bool(state_names(specs))
     for spec in specs:
-        usual, axes = _usual_size(spec, sounds.get(spec.name), is_token=spec.name in tables, is_streamed=is_streamed)
+        usual = _usual_size(spec, is_sound=spec.name in sounds, is_token=spec.name in tables, is_streamed=is_streamed)
         if usual is None:
             continue
+        axes = _inner_open_axes(spec)
+        if usual in (SOUND, PIECE):
+            axes = [axis for axis in spec.open_axes if axis == sounds[spec.name]]
         by_axis, text = dict.fromkeys(axes, usual.size), usual.text
-        if is_streamed and spec.shape and _PIECES.search(str(spec.shape[0])):
+        if is_streamed and _PIECES.search(str(spec.dims[:1])):
             by_axis[0], text = PIECES, f"{PIECES} times {text}"
         if by_axis:
             sizes_of[spec.name] = OpenSizes(by_axis, text)
     return sizes_of
 
 
-def _usual_size(
-    spec: InputSpec, sound_axis: int | None, *, is_token: bool, is_streamed: bool
-) -> tuple[UsualSize | None, list[int]]:
-    """The usual size of an input's open dimensions, and their axes; None for an input of another kind."""
-    axes = [axis for axis in _open_axes(spec) if axis > 0]
-    if axes == [1] and len(spec.shape or ()) == 3 and state_names([spec]):
-        return ONE_SOUND, axes
-    if sound_axis is not None:
-        return (PIECE if is_streamed else SOUND), [axis for axis in _open_axes(spec) if axis == sound_axis]
+def _usual_size(spec: InputSpec, *, is_sound: bool, is_token: bool, is_streamed: bool) -> UsualSize | None:
+    """The usual size of an input's open dimensions; None for an input of another kind."""
+    if _inner_open_axes(spec) == [1] and len(spec.dims) == 3 and state_names([spec]):
+        return ONE_SOUND
+    if is_sound:
+        return PIECE if is_streamed else SOUND
     if is_token:
-        return TOKENS, axes
-    if _is_float(spec) and _is_spectrum(spec):
-        return FRAMES, axes
-    return None, []
+        return TOKENS
+    if spec.is_float and _is_spectrum(spec):
+        return FRAMES
+    return None
 
 
-def _open_axes(spec: InputSpec) -> list[int]:
-    return [axis for axis, size in enumerate(spec.shape or ()) if not isinstance(size, int)]
-
-
-def _is_float(spec: InputSpec) -> bool:
-    return spec.dtype is not None and spec.dtype.kind == "f"
+def _inner_open_axes(spec: InputSpec) -> list[int]:
+    """The open axes behind the first one, which is the batch."""
+    return [axis for axis in spec.open_axes if axis > 0]
 
 
 def sound_axes(specs: Sequence[InputSpec]) -> dict[str, int]:
@@ -112,39 +109,39 @@ def sound_axes(specs: Sequence[InputSpec]) -> dict[str, int]:
 
 def _sound_axis(spec: InputSpec, is_streamed: bool) -> int | None:
     """The axis of the samples: the only open or long one, apart from batch and channels."""
-    shape = spec.shape or ()
-    if not _is_float(spec) or len(shape) not in (1, 2, 3):
+    if not spec.is_float or len(spec.dims) not in (1, 2, 3):
         return None
-    may_be_piece = is_streamed and len(shape) == 2
-    fixed_axes = {axis: size for axis, size in enumerate(shape) if isinstance(size, int) and size > MOST_CHANNELS}
-    if fixed_axes:
+    may_be_piece = is_streamed and len(spec.dims) == 2
+    long_axes = {axis: size for axis, size in enumerate(spec.dims) if isinstance(size, int) and size > MOST_CHANNELS}
+    if long_axes:
         shortest = SHORTEST_PIECE if may_be_piece else SHORTEST_SOUND
-        axis, size = next(iter(fixed_axes.items()))
-        return axis if len(fixed_axes) == 1 and size >= shortest else None
+        return _only_axis(axis for axis, size in long_axes.items() if len(long_axes) == 1 and size >= shortest)
     # Nothing tells an open sound from other open floats but its name, or the state that a streamed model takes.
     is_piece = may_be_piece and not state_names([spec])
     if not is_piece and not _SOUND.search(spec.name.lower()):
         return None
-    open_axes = _open_axes(spec)
-    if len(shape) > 1 and 0 in open_axes:
-        open_axes.remove(0)
-    return open_axes[0] if len(open_axes) == 1 else None
+    return _only_axis(spec.open_axes if len(spec.dims) == 1 else _inner_open_axes(spec))
+
+
+def _only_axis(axes: Iterable[int]) -> int | None:
+    """The axis, if there is exactly one."""
+    candidates = list(axes)
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _is_spectrum(spec: InputSpec) -> bool:
     """True for an input of frames of a sound, by its name or the name of an open dimension."""
-    shape = spec.shape or ()
-    if any(isinstance(size, str) and _FRAMES.search(size.lower()) for size in shape[1:]):
+    if any(_FRAMES.search(str(size).lower()) for size in spec.dims[1:]):
         return True
-    return len(shape) >= 3 and bool(_SPECTRUM.search(spec.name.lower()))
+    return len(spec.dims) >= 3 and bool(_SPECTRUM.search(spec.name.lower()))
 
 
 def state_names(specs: Sequence[InputSpec]) -> list[str]:
     """Names of the inputs that take recurrent state: floats of at most one open dimension, by their names."""
     names = []
     for spec in specs:
-        has_shape_of_state = len(spec.shape or ()) >= 2 and len(_open_axes(spec)) <= 1
-        if _is_float(spec) and has_shape_of_state and _STATE.search(spec.name.lower()):
+        has_shape_of_state = len(spec.dims) >= 2 and len(spec.open_axes) <= 1
+        if spec.is_float and has_shape_of_state and _STATE.search(spec.name.lower()):
             names.append(spec.name)
     return names
 
@@ -187,7 +184,7 @@ def lengths_of(feed: Mapping[str, Array], specs: Sequence[InputSpec]) -> Feed:
     """Make the values of the inputs that tell how much of another input counts: all of it."""
     measured: dict[str, int] = {}
     for spec in specs:
-        open_axes = [axis for axis in _open_axes(spec) if axis]
+        open_axes = _inner_open_axes(spec)
         if open_axes and spec.name in feed:
             measured[spec.name] = feed[spec.name].shape[open_axes[-1]]
     lengths: Feed = {}
@@ -200,13 +197,12 @@ def lengths_of(feed: Mapping[str, Array], specs: Sequence[InputSpec]) -> Feed:
 
 def is_rate(spec: InputSpec) -> bool:
     """True for an input that takes the sample rate."""
-    return spec.dtype is not None and spec.dtype.kind in "iu" and bool(_RATE.search(spec.name.lower()))
+    return spec.is_integer and bool(_RATE.search(spec.name.lower()))
 
 
 def is_length(spec: InputSpec) -> bool:
     """True for an input that takes the length of another one, for each item."""
-    has_integers = spec.dtype is not None and spec.dtype.kind in "iu"
-    return has_integers and len(spec.shape or ()) < 2 and bool(_LENGTH.search(spec.name.lower()))
+    return spec.is_integer and len(spec.dims) < 2 and bool(_LENGTH.search(spec.name.lower()))
 
 
 def carry_states(model: str, arrays: dict[str, list[Array]], specs: Sequence[InputSpec]) -> None:

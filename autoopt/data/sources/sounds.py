@@ -167,17 +167,15 @@ def _long_axes(specs: Sequence[InputSpec]) -> dict[str, int]:
 
 def _long_axis(spec: InputSpec) -> int | None:
     """The last axis of floats if all others are batch and channels and it is open or long; else None."""
-    shape = spec.shape or ()
-    if spec.dtype is None or spec.dtype.kind != "f" or len(shape) not in (1, 2, 3):
+    *others, size = spec.dims or (0,)
+    if not spec.is_float or len(others) > 2 or (len(others) == 2 and others[1] != 1):
         return None
-    if len(shape) == 3 and shape[1] != 1:
-        return None
-    size = shape[-1]
-    return len(shape) - 1 if not isinstance(size, int) or size >= SHORTEST_PIECE else None
+    is_short = isinstance(size, int) and size < SHORTEST_PIECE
+    return None if is_short else len(others)
 
 
 def _shape_text(spec: InputSpec) -> str:
-    return "x".join("?" if size is None else str(size) for size in spec.shape or ())
+    return "x".join("?" if size is None else str(size) for size in spec.dims)
 
 
 def _read_all(files: Sequence[Path], sample_rate: int | None, channels: int, path: str) -> tuple[list[Array], int]:
@@ -255,8 +253,6 @@ def _with_other_inputs(data: DataSet, specs: Sequence[InputSpec], lengths: Seque
     """Add what follows from the sounds: their lengths and the sample rate, where the model takes them."""
     columns: dict[str, Array] = dict(data.columns)
     for spec in specs:
-        if spec.dtype is None or spec.dtype.kind not in "iu":
-            continue
         if is_rate(spec):
             columns[spec.name] = np.array(rate, spec.dtype)
         elif is_length(spec):

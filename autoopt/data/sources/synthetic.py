@@ -102,7 +102,7 @@ def _is_open(specs: Sequence[InputSpec], sizes: Sizes) -> bool:
     """True if a dimension other than the batch has no size yet."""
     for spec in specs:
         if spec.name not in sizes.shapes:
-            for dimension in (spec.shape or ())[1:]:
+            for dimension in spec.dims[1:]:
                 if not isinstance(dimension, int) and dimension not in sizes.dimensions:
                     return True
     return False
@@ -138,13 +138,14 @@ def _arrays(
         if spec.optional:
             continue
         shape = _shape(spec, sizes, inputs.open_sizes.get(spec.name))
-        if decoder is not None and sizes.open_size is None and spec.name not in sizes.shapes:
-            shape = _prompt_shape(spec, shape, decoder, sizes.dimensions)
-        limits, length = ranges.get(spec.name), inputs.table_lengths.get(spec.name)
         items = None
-        if limits is None and decoder is None:
+        if decoder is not None:
+            shape = _prompt_shape(spec, shape, decoder, sizes)
+        elif spec.name not in ranges:
             items = signal_items(rng, spec, shape, count, inputs.specs)
-        arrays[spec.name] = items or _items(rng, spec, shape, count, limits, length)
+        if items is None:
+            items = _items(rng, spec, shape, count, ranges.get(spec.name), inputs.table_lengths.get(spec.name))
+        arrays[spec.name] = items
     first = {name: items[0] for name, items in arrays.items()}
     if decoder is None:
         derived, chosen = lengths_of(first, inputs.specs), {*ranges}
@@ -155,12 +156,12 @@ def _arrays(
     return arrays
 
 
-def _prompt_shape(
-    spec: InputSpec, shape: tuple[int, ...], decoder: Decoder, dimensions: Mapping[str, int]
-) -> tuple[int, ...]:
+def _prompt_shape(spec: InputSpec, shape: tuple[int, ...], decoder: Decoder, sizes: Sizes) -> tuple[int, ...]:
     """The shape of an input of a decoder that reads a prompt: the cache is empty if nothing sizes its sequence."""
     axis = decoder.cache.get(spec.name)
-    if axis is None or (spec.shape is not None and spec.shape[axis] in dimensions):
+    if axis is None or sizes.open_size is not None or spec.name in sizes.shapes:
+        return shape
+    if sizes.dimensions.keys() & spec.dims[axis : axis + 1]:
         return shape
     return (*shape[:axis], 0, *shape[axis + 1 :])
 
@@ -249,7 +250,7 @@ def _items(
             return [constant] * count
         if table_length is not None:
             return [np.asarray(rng.integers(0, table_length, shape)).astype(spec.dtype) for _ in range(count)]
-        if spec.dtype.kind in "iu":
+        if spec.is_integer:
             limits = [0, 1]
     return [_values(rng, spec.dtype, shape, limits) for _ in range(count)]
 

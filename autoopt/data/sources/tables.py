@@ -87,9 +87,7 @@ def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
     arrays = [columns[name] for name in names]
     texts = [name for name in names if columns[name].dtype.kind == "O"]
     for name in texts:
-        if loader_of_suffix(str(columns[name][0])) is not None:
-            reason = f"column {name!r} names files, and {columns[name][0]} is not found"
-            raise InputError(reason, where=path, remedy="paths in a CSV file start from its folder")
+        _refuse_files(str(columns[name][0]), name, path)
     if len(arrays) == 1:
         return arrays[0] if arrays[0].ndim > 1 or texts else arrays[0].reshape(-1, 1)
     if 0 < len(texts) < len(arrays):
@@ -100,6 +98,13 @@ def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
             remedy = "name the label with --label NAME, and choose columns with --inputs A,B,..."
         raise InputError(f"{noun} {quoted} {verb} text among numbers", where=path, remedy=remedy)
     return np.column_stack(arrays)
+
+
+def _refuse_files(cell: str, column: str, path: str) -> None:
+    """Refuse a column of names of images or sounds: a list is read as such if its first file exists."""
+    if loader_of_suffix(cell) is not None:
+        reason = f"column {column!r} names files, and {cell} is not found"
+        raise InputError(reason, where=path, remedy="paths in a CSV file start from its folder")
 
 
 def _parse(texts: Sequence[str]) -> Array:

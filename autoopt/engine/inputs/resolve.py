@@ -225,7 +225,7 @@ def _with_generated_data(
 
 def _has_open_sizes(inspection: Inspection) -> bool:
     """True if an input has open dimensions other than the batch; a decoder's follow from its prompt."""
-    inputs = {spec.name: spec.shape or () for spec in inspection.inputs}
+    inputs = {spec.name: spec.dims for spec in inspection.inputs}
     if decoder_of(inputs) is not None:
         return False
     return any(not isinstance(size, int) for shape in inputs.values() for size in shape[1:])

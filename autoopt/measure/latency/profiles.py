@@ -79,7 +79,7 @@ def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
     symbols: set[str] = set()
     for spec in inputs:
         input_names.append(spec.name)
-        symbols.update(size for size in spec.shape or () if isinstance(size, str))
+        symbols.update(size for size in spec.dims if isinstance(size, str))
     profiles: dict[str, Profile] = {}
     for number, entry in enumerate(request.settings.profiles):
         where = f"profiles[{number}]"

@@ -142,7 +142,7 @@ def _image_sizes(graph: GraphProto, specs: Sequence[InputSpec]) -> dict[str, dic
     sides = sides_by_positions(graph)
     sizes: dict[str, dict[int, int]] = {}
     for spec in specs:
-        by_axis = {axis: size for axis, size in enumerate(spec.shape or ()) if isinstance(size, int)}
+        by_axis = {axis: size for axis, size in enumerate(spec.dims) if isinstance(size, int)}
         sizes[spec.name] = by_axis
         if spec.name in sides:
             by_axis |= dict.fromkeys((2, 3), sides[spec.name])

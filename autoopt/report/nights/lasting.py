@@ -27,14 +27,13 @@ def lasting_regression(past: Sequence[Dated], entry: SweepEntry) -> EntryCompari
     if entry.compared.verdict != SAME or _ratio(entry, metric) is None:
         return None
     comparable = [dated for dated in past if _is_comparable(dated, entry, metric)]
-    entries = [*(one for _, one in comparable), entry]
-    ratios = [ratio for one in entries if (ratio := _ratio(one, metric)) is not None]
+    ratios = _ratios([*(one for _, one in comparable), entry], metric)
     points = change_points(ratios)
     if not points or not _is_worse(metric, points[-1]):
         return None
     first = points[-1].index
     since = comparable[first][0].time
-    if any(night.time >= since and (night.result.accepted or one.compared.regressed) for night, one in past):
+    if _is_told(past, since):
         return None
     begin = points[-2].index if len(points) > 1 else 0
     before, after = median(ratios[begin:first]), median(ratios[first:])
@@ -52,6 +51,12 @@ def lasting_regression(past: Sequence[Dated], entry: SweepEntry) -> EntryCompari
     )
 
 
+def _is_told(past: Sequence[Dated], since: float) -> bool:
+    """True if the model regressed on a night since then, or such a night was accepted."""
+    later = [dated for dated in past if dated[0].time >= since]
+    return any(night.result.accepted or entry.compared.regressed for night, entry in later)
+
+
 def _metric(entry: SweepEntry) -> str:
     """The first objective; empty if it has no ratio."""
     if entry.result is None:
@@ -66,6 +71,12 @@ def _ratio(entry: SweepEntry, metric: str) -> float | None:
         return None
     value = entry.best.ratios[metric].value
     return value if value > 0 else None
+
+
+def _ratios(entries: Sequence[SweepEntry], metric: str) -> list[float]:
+    """The ratios of the entries that have one."""
+    ratios = [_ratio(entry, metric) for entry in entries]
+    return [ratio for ratio in ratios if ratio is not None]
 
 
 def _is_comparable(dated: Dated, now: SweepEntry, metric: str) -> bool:
