@@ -23,7 +23,9 @@ Written: TypeAlias = str | Path | Mapping[str, object] | Document
 
 MAX_ATTEMPTS = 30
 """Times that a file is validated to find all of its mistakes."""
-GRAPH = ("passes", "chains", "stages", "edges", "models")
+CONNECTIONS = ("chains", "stages", "edges")
+"""Fields that name the nodes of a graph."""
+INDISPENSABLE = ("passes", *CONNECTIONS, "models")
 """Fields without which nothing else can be checked."""
 
 
@@ -128,19 +130,39 @@ class FileModel(StrictModel):
 def _remove(value: dict[str, Json], problem: FieldError) -> bool:
     """Remove the wrong field, or its whole section if an item of a list is wrong; false if that cannot be.
 
-    A wrong name, which every file has, becomes a right one.
+    A wrong name, which every file has, becomes a right one, and so do wrong parts of a graph: without them others would
+    seem to be wrong.
     """
     place = problem.place
     if not place:
         return False
+    if place[0] in ("passes", *CONNECTIONS) and len(place) > 1 and _correct_graph(value, place):
+        return True
     if isinstance(place[-1], int) or is_consequence(problem):
         place = place[:1]
     if place == ("name",):
         value["name"] = "x"
         return True
-    if len(place) == 1 and place[0] in GRAPH:
+    if len(place) == 1 and place[0] in INDISPENSABLE:
         return False
     return _remove_at(value, place)
+
+
+def _correct_graph(value: dict[str, Json], place: Place) -> bool:
+    """Replace a node that is no mapping by one without fields, a wrong chain or stage by a right one; else false."""
+    section, item = value.get(str(place[0])), place[1]
+    passes = value.get("passes")
+    if isinstance(section, dict) and len(place) == 2 and section.get(str(item)) is not None:
+        section[str(item)] = None
+        return True
+    if isinstance(section, list) and isinstance(item, int) and item < len(section) and passes:
+        stage, first = section[item], next(iter(passes)) if isinstance(passes, dict | list) else None
+        if place[0] == "stages" and len(place) > 2 and isinstance(stage, list):
+            stage[int(place[2])] = None
+        else:
+            section[item] = None if place[0] == "stages" else [first]
+        return True
+    return False
 
 
 def _remove_at(holder: Json, place: Place) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
-from autoopt.spec.source import FieldError, Place, below
+from autoopt.spec.source import FieldError, FieldMistakes, Place
 
 GraphKind: TypeAlias = Literal["chains", "stages", "edges"]
 NodeId: TypeAlias = str
@@ -22,7 +22,7 @@ def read_chains(value: object) -> Chains:
     """Read pass lists.
 
     Raises:
-        FieldError: not a list of lists of node ids, or a node twice in one of them.
+        FieldError: not a list of lists of node ids, or a node twice in one of them; `FieldErrors` for several mistakes.
     """
     items = _items(value, "lists of node ids")
     texts = [item for item in items if isinstance(item, str) and "->" not in item]
@@ -35,7 +35,7 @@ def read_edges(value: object) -> Chains:
     """Read paths `a -> b -> c` or `[a, b]`, whose steps are the edges.
 
     Raises:
-        FieldError: malformed, or a node twice in a path.
+        FieldError: malformed, or a node twice in a path; `FieldErrors` for several mistakes.
     """
     return _read_paths(_items(value, "edges"))
 
@@ -44,27 +44,38 @@ def read_stages(value: object) -> Stages:
     """Read the alternatives of each stage.
 
     Raises:
-        FieldError: not node ids, an empty stage, or a node twice.
+        FieldError: not node ids, an empty stage, or a node twice; `FieldErrors` for several mistakes.
     """
     stages: list[tuple[NodeId | None, ...]] = []
     stage_of: dict[str, int] = {}
+    mistakes = FieldMistakes()
     for index, item in enumerate(_items(value, "stages")):
-        if item == []:
-            raise FieldError("has no alternative", place=(index,), remedy="write ~ for none, or remove the stage")
-        stage: list[NodeId | None] = []
-        for place, option in _options(index, item):
-            node = None
-            if option is not None:
-                node = _read_node(option, place)
-                if node in stage_of:
-                    reason = f"node {node!r} is in stage {stage_of[node] + 1} already"
-                    raise FieldError(reason, place=place, remedy=_TWICE)
-                stage_of[node] = index
-            stage.append(node)
-        stages.append(tuple(dict.fromkeys(stage)))
+        with mistakes.below(index):
+            if item == []:
+                raise FieldError("has no alternative", remedy="write ~ for none, or remove the stage")
+            stages.append(_read_stage(index, item, stage_of))
+    mistakes.raise_all()
     if not stage_of:
         raise FieldError("has no passes")
     return tuple(stages)
+
+
+def _read_stage(index: int, item: object, stage_of: dict[str, int]) -> tuple[NodeId | None, ...]:
+    """Read one stage, and add its nodes to the map from nodes to stages."""
+    stage: list[NodeId | None] = []
+    mistakes = FieldMistakes()
+    for place, option in _options(item):
+        with mistakes.below(*place):
+            node = None
+            if option is not None:
+                node = _read_node(option)
+                if node in stage_of:
+                    reason = f"node {node!r} is in stage {stage_of[node] + 1} already"
+                    raise FieldError(reason, remedy=_TWICE)
+                stage_of[node] = index
+            stage.append(node)
+    mistakes.raise_all()
+    return tuple(dict.fromkeys(stage))
 
 
 def mentions(kind: GraphKind, graph: Chains | Stages) -> Iterator[tuple[NodeId, Place]]:
@@ -75,13 +86,13 @@ def mentions(kind: GraphKind, graph: Chains | Stages) -> Iterator[tuple[NodeId, 
                 yield node, (kind, index, position)
 
 
-def _options(index: int, item: object) -> Iterator[tuple[Place, object]]:
-    """Yield the alternatives of a stage, each with its place."""
+def _options(item: object) -> Iterator[tuple[Place, object]]:
+    """Yield the alternatives of a stage, each with its place in the stage."""
     if not isinstance(item, list):
-        yield (index,), item
+        yield (), item
         return
     for position, option in enumerate(item):
-        yield (index, position), option
+        yield (position,), option
 
 
 def _items(value: object, what: str) -> list[object]:
@@ -96,30 +107,37 @@ def _items(value: object, what: str) -> list[object]:
 
 def _read_paths(items: Sequence[object]) -> Chains:
     paths = []
+    mistakes = FieldMistakes()
     for index, item in enumerate(items):
-        path = _read_path(item, (index,))
-        for position, node in enumerate(path):
-            if node in path[:position]:
-                reason = f"node {node!r} is in it twice: {' -> '.join(path)}"
-                raise FieldError(reason, place=(index,), remedy=_TWICE)
-        paths.append(path)
+        with mistakes.below(index):
+            path = _read_path(item)
+            for position, node in enumerate(path):
+                if node in path[:position]:
+                    raise FieldError(f"node {node!r} is in it twice: {' -> '.join(path)}", remedy=_TWICE)
+            paths.append(path)
+    mistakes.raise_all()
     return tuple(paths)
 
 
-def _read_path(item: object, place: Place) -> tuple[NodeId, ...]:
+def _read_path(item: object) -> tuple[NodeId, ...]:
     if isinstance(item, str):
-        return tuple(_read_node(part.strip(), place) for part in _ARROW.split(item))
+        return tuple(_read_node(part.strip()) for part in _ARROW.split(item))
     if not isinstance(item, list):
-        raise FieldError(f"must be a list of node ids or 'a -> b', not {item!r}", place=place)
+        raise FieldError(f"must be a list of node ids or 'a -> b', not {item!r}")
     if not item:
-        raise FieldError("is empty", place=place, remedy="name at least one pass")
-    return tuple(_read_node(node, (*place, position)) for position, node in enumerate(item))
+        raise FieldError("is empty", remedy="name at least one pass")
+    nodes = []
+    mistakes = FieldMistakes()
+    for position, node in enumerate(item):
+        with mistakes.below(position):
+            nodes.append(_read_node(node))
+    mistakes.raise_all()
+    return tuple(nodes)
 
 
-def _read_node(value: object, place: Place) -> NodeId:
-    with below(*place):
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            raise FieldError(f"must be a node id, not the number {value!r}", remedy=f"write '{value}' in quotes")
-        if not isinstance(value, str) or not value:
-            raise FieldError(f"must be a node id, not {value!r}")
+def _read_node(value: object) -> NodeId:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise FieldError(f"must be a node id, not the number {value!r}", remedy=f"write '{value}' in quotes")
+    if not isinstance(value, str) or not value:
+        raise FieldError(f"must be a node id, not {value!r}")
     return value

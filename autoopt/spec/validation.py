@@ -12,7 +12,15 @@ from autoopt.spec.source import FieldError, FieldErrors, Place, dotted
 
 _UNKNOWN: Final = "unknown field"
 _MISSING: Final = "is required"
-_CONSEQUENCES: Final = (_MISSING, "needs a bound", "is in no chain", "is empty", "has no graph", "must not be empty")
+_CONSEQUENCES: Final = (
+    _MISSING,
+    "needs a bound",
+    "is in no chain",
+    "is empty",
+    "has no graph",
+    "has no passes",
+    "must not be empty",
+)
 _SHOWN_CHARS: Final = 60
 _WORDS: Final = {
     "int_type": "must be a whole number",

@@ -309,3 +309,36 @@ def test_a_spec_dumps_to_what_it_was_read_from() -> None:
     again = spec.model_dump(by_alias=True, exclude_defaults=True, mode="json")
     assert isinstance(load_dag(again), DagSpec)
     assert load_dag(again).model_dump() == spec.model_dump()
+
+
+def test_a_wrong_part_of_the_graph_hides_no_mistake_in_another(tmp_path: Path) -> None:
+    file = tmp_path / "dag.yaml"
+    file.write_text(
+        "name: x\n"
+        "passes: {simplify: 5, q: {pass: static_quantization}}\n"
+        "chains:\n"
+        "  - [simplify, 8]\n"
+        "  - [q, nowhere]\n"
+        "  - [q, simplify]\n"
+        "  - [q, q]\n"
+    )
+    with pytest.raises(ConfigError) as refused:
+        load_dag(file)
+    assert [(error.line, error.what) for error in (refused.value, *refused.value.others)] == [
+        (2, "must be a mapping, not 5"),
+        (4, "must be a node id, not the number 8"),
+        (5, "unknown node 'nowhere'"),
+        (7, "node 'q' is in it twice: q -> q"),
+    ]
+
+
+def test_all_mistakes_of_stages_are_told() -> None:
+    stages = [["a", "nowhere"], ["b", "elsewhere", "a"], []]
+    with pytest.raises(ConfigError) as refused:
+        load_dag({"name": "x", "passes": ["a", "b"], "stages": stages})
+    assert {error.what for error in (refused.value, *refused.value.others)} == {
+        "unknown node 'nowhere'",
+        "unknown node 'elsewhere'",
+        "node 'a' is in stage 1 already",
+        "has no alternative",
+    }
