@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from autoopt.errors import InputError
 from autoopt.observer import Observer
 from autoopt.space import Point
 
@@ -33,6 +35,21 @@ def test_a_run_warns_before_its_first_trial(go: Any, mlp_file: Path, tmp_path: P
     warning = next(text for text in observer.said if text.startswith("WARNING: labels such as 7 never occur"))
     assert observer.said.index(warning) < observer.said.index("trial")
     assert warning in result.notes
+
+
+def test_a_bug_in_a_users_pass_is_no_answer_where_nothing_else_ran(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "from autoopt import register\n\n\n@register('wrong')\ndef wrong(model):\n    return model.graph.nodes\n"
+    )
+    dag = {
+        "user_script": str(script),
+        "passes": {"bug": "wrong", "tidy": "simplify"},
+        "chains": [["bug"], ["bug", "tidy"]],
+    }
+    with pytest.raises(InputError) as refused:
+        go({**dag, "objectives": [{"metric": "size"}]}, model=mlp_file)
+    assert f"your pass fails in every trial: wrong: AttributeError at {script}:6: nodes" in str(refused.value)
 
 
 def test_a_bug_in_a_users_pass_is_told_with_its_line_before_the_first_trial(

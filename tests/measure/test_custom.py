@@ -107,3 +107,10 @@ def test_an_exception_in_the_users_code_names_its_line() -> None:
     with pytest.raises(InputError) as refused:
         values("cost", [np.ones(3)], None)
     assert str(refused.value) == "bad.py:4: metric 'cost' raised IndexError: list index out of range"
+
+
+def test_nan_is_the_users_mistake() -> None:
+    from_script("\n\n@register_metric('cost')\ndef cost(outputs, labels):\n    return [1.0, float('nan')]\n", "bad.py")
+    with pytest.raises(InputError) as refused:
+        values("cost", [np.ones(2)], None)
+    assert str(refused.value) == "bad.py:3: metric 'cost' returned NaN"

@@ -87,6 +87,12 @@ def test_ids_are_not_compared_with_texts() -> None:
         exact_match([np.array(["ab"], object)], np.array([[1, 2]]))
 
 
+def test_scores_of_classes_are_no_sequence() -> None:
+    with pytest.raises(InputError, match=r"the model's first output, \(3,\) for each item, is no sequence"):
+        word_error_rate([np.array([[0.1, 0.7, 0.2]])], np.array([1]))
+    assert exact_match([np.array([[1.0, 7.0]])], np.array([[1, 7]])).all()  # ids in floats are
+
+
 def test_word_error_rate_is_over_the_words_of_the_labels() -> None:
     outputs = [np.array(["the cat sat", "a dog"], object)]
     statistic = word_error_rate(outputs, np.array(["the cat sat down", "a dog"], object))

@@ -100,6 +100,11 @@ def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[str]:
             checked.add(node.pass_name)
             point = next(iter(chain.space.iterate()))
             progress = run_chain(ctx, nodes_up_to(chain, node.id), chain.space.configs(point))
-            if f" at {script}:" in progress.message:
+            if is_script_bug(ctx, progress.message):
                 warnings.append(f"{WARNING}your pass fails: {progress.message}")
     return warnings
+
+
+def is_script_bug(ctx: RunContext, message: str) -> bool:
+    """True if a pass ended with an exception that the user's script raised."""
+    return f" at {ctx.problem.script.path}:" in message

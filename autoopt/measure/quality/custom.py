@@ -57,7 +57,7 @@ def values(name: str, outputs: Sequence[object], labels: np.ndarray | None) -> n
     """Call the function of a metric: a 0-d array for one number, else one number per item.
 
     Raises:
-        InputError: there is no such metric, or it returned something else.
+        InputError: there is no such metric, or it returned something else or NaN.
     """
     if name not in _registered:
         raise InputError(f"no custom metric {name!r}", remedy=did_you_mean(name, _registered) or "see register_metric")
@@ -71,6 +71,9 @@ def values(name: str, outputs: Sequence[object], labels: np.ndarray | None) -> n
         raise InputError(f"metric {name!r} raised {type(error).__name__}: {error}", where=where) from error
     if numbers.ndim > 1 or numbers.size == 0:
         raise InputError(f"custom metric {name!r} must return one number, or one per item")
+    if np.isnan(numbers).any():
+        code = function.__code__
+        raise InputError(f"metric {name!r} returned NaN", where=f"{code.co_filename}:{code.co_firstlineno}")
     return np.asarray(numbers)
 
 

@@ -63,6 +63,11 @@ def _decoded(outputs: Outputs, labels: np.ndarray, split: Split) -> list[list[Sy
         if axis is None:
             axis = -1
         return [list(map(int, best_path(item, axis))) for item in items]
+    if any(item.dtype.kind == "f" and (item % 1).any() for item in items):
+        raise InputError(
+            f"the model's first output, {items[0].shape} for each item, is no sequence: it holds fractions",
+            remedy="use accuracy for scores of classes",
+        )
     return [symbols(item, split) for item in items]
 
 
