@@ -71,6 +71,27 @@ def test_a_cancelled_run_keeps_and_exports_the_best_so_far(simulation: Simulatio
     assert notes.notes[-1].startswith(f"wrote the best model so far to {tmp_path / 'out'}/: 1.")
 
 
+def test_without_data_a_lossy_gain_is_named_with_the_command_that_writes_it(tmp_path: Path) -> None:
+    class Interrupting(Notes):
+        def on_trial_start(self, number: int, chain: str, point: object) -> None:
+            if number == 1:
+                raise KeyboardInterrupt
+
+    quantization = {"pass": "dynamic_quantization", "params": {"per_channel": {"search": [True, False]}}}
+    simulation = Simulation(tmp_path, dag={"passes": {"q": quantization}, "chains": [["q"]]}, unverified=True)
+    simulation.pool.passes = {"dynamic_quantization": faster(0.4)}
+    out, notes = tmp_path / "out", Interrupting()
+    session = simulation.session(observer=notes, out=out)
+    with pytest.raises(KeyboardInterrupt):
+        finish(session)
+    assert not session.export_incumbent(out)
+    assert not out.exists()
+    during, after = [note for note in notes.notes if "lossy" in note]
+    assert during == f"{out}/ gets lossless models only; {after}"
+    assert after.startswith("best lossy model so far, unverified: 2.50x faster")
+    assert f"; get it with: autoopt export {session.ctx.run} " in after
+
+
 def test_without_a_gain_nothing_is_exported_after_a_cancel(simulation: Simulation, tmp_path: Path) -> None:
     session = simulation.session()
     with pytest.raises(KeyboardInterrupt), session:

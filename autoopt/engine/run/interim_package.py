@@ -12,6 +12,7 @@ from autoopt.engine.run.export import Package, export
 from autoopt.engine.run.output_folder import shown_folder
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
+from autoopt.report.words.formatting import short
 from autoopt.report.words.verdict import gains
 from autoopt.results import ModelResult, RunResult
 from autoopt.workers.gate import notices_to
@@ -39,17 +40,23 @@ class InterimPackage:
     """A description of the folder's content, for the first note about it."""
     _candidate: str = field(default="", init=False)
     """Key of the candidate that this process wrote last."""
+    _named_lossy: bool = field(default=False, init=False)
     _next_time: float = field(default=0.0, init=False)
     """Time on the attempt's clock from which a better candidate is written."""
 
     def update(self, ctx: RunContext, result: RunResult, *, always: bool = False) -> None:
         """Write the best model of an interim result, if it is another one.
 
-        A folder that cannot be written does not stop the search. With `always`, write even if that takes a
-        noticeable share of the time.
+        Without data, a lossy model is only named, once. A folder that cannot be written does not stop the search. With
+        `always`, write even if that takes a noticeable share of the time.
         """
         model, clock = result.better_model, ctx.attempt.clock
-        if self.out is None or model is None or model.candidate.key == self._candidate:
+        if self.out is None:
+            return
+        if model is None and result.best_lossy is not None and not self._named_lossy:
+            self._named_lossy = True
+            ctx.attempt.observer.on_note(f"{shown_folder(self.out)}/ gets lossless models only; {_lossy_note(result)}")
+        if model is None or model.candidate.key == self._candidate:
             return
         if clock() < self._next_time and not always:
             return
@@ -67,7 +74,12 @@ class InterimPackage:
         self._next_time = clock() + (time.thread_time() - began) / TIME_SHARE
 
     def finish(self, ctx: RunContext, result: RunResult, out: Path) -> bool:
-        """Write the best model of a cancelled run to a folder and say so; false if none is better than the source."""
+        """Write the best model of a cancelled run to a folder and say so; false if none is better than the source.
+
+        Without data, the best lossy model is only named.
+        """
+        if result.best_lossy is not None:
+            ctx.attempt.observer.on_note(_lossy_note(result))
         model = result.better_model
         if model is None:
             return False
@@ -81,6 +93,15 @@ class InterimPackage:
     def _write(self, ctx: RunContext, result: RunResult, model: ModelResult, out: Path) -> None:
         self.write(ctx, result, model, out)
         self._candidate = model.candidate.key
+
+
+def _lossy_note(result: RunResult) -> str:
+    """The gain of the best lossy model of a run without data, and the command that writes it."""
+    model = result.best_lossy
+    assert model is not None
+    assert model.trial is not None
+    command = f"autoopt export {short(result.run)} {model.trial}"
+    return f"best lossy model so far, unverified: {', '.join(gains(result, model))}; get it with: {command}"
 
 
 def _ignore(_: str) -> None:
