@@ -40,7 +40,12 @@ SEARCH: Final = "Search"
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Folder for the package of the best model, updated during the run.")
 ]
-Trials = Annotated[int | None, typer.Option(min=1, help="Maximum number of trials of a run.", rich_help_panel=SEARCH)]
+Trials = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Maximum number of trials; repeats of a known model do not count.", rich_help_panel=SEARCH
+    ),
+]
 Minutes = Annotated[
     float | None, typer.Option(min=0.001, help="Maximum time of a run, in minutes.", rich_help_panel=SEARCH)
 ]

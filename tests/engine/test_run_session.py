@@ -408,5 +408,5 @@ def test_before_the_search_it_says_what_it_will_do(simulation: Simulation) -> No
     assert said == [
         "no data: so it is",
         "level 3: all passes",
-        "searching 3 configurations in 3 chains; at most 1 trial, 2.5 minutes",
+        "searching 3 configurations in 3 chains; at most 1 distinct trial, 2.5 minutes",
     ]

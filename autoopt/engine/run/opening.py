@@ -119,7 +119,7 @@ def _announce(request: RunRequest, inputs: ResolvedInputs) -> None:
     text = f"searching {plural(plan.point_count, 'configuration')} in {plural(plan.chain_count, 'chain')}"
     limits: list[str] = []
     if search.trials is not None and search.trials < plan.point_count:
-        limits.append(plural(search.trials, "trial"))
+        limits.append(plural(search.trials, "distinct trial"))
     if search.minutes is not None:
         limits.append("1 minute" if search.minutes == 1 else f"{search.minutes:g} minutes")
     if limits:
