@@ -180,6 +180,13 @@ def test_data_are_called_what_the_user_calls_them(loader: str, shape: tuple[int,
     assert check_data(description, inspection, "d") == [f"data: using {said} as the model's input 'x'"]
 
 
+def test_files_for_one_of_several_inputs_say_how_to_give_the_others() -> None:
+    inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)), ValueSpec("h", "float32", ("n", 3))))
+    description = DataDescription(5, {"x": Column("float32", (5, 2), True)}, loader="sounds")
+    with pytest.raises(InputError, match="no array for the model's input 'h'.* sounds are for one input only: give"):
+        check_data(description, inspection, "d")
+
+
 def test_labels_that_are_nan_are_refused() -> None:
     description = DataDescription(5, {}, labels=True, label_kind="value", broken_labels=2)
     with pytest.raises(InputError, match="2 of 5 labels are NaN or infinite; leave these items out"):

@@ -15,6 +15,8 @@ CHANNELS = (1, 3, 4)
 """Numbers of channels that images have."""
 TABLES = ("csv", "parquet")
 """Loaders of tables, whose columns can be chosen."""
+SINGLE_INPUT = ("images", "sounds")
+"""Loaders of files that are for one input."""
 NOT_NUMBERS = ("str", "sequence", "map", "optional")
 """Types of outputs that a text label may equal."""
 FLOATS = ("float16", "float32", "float64", "bfloat16")
@@ -140,6 +142,11 @@ def _only_input(inputs: Sequence[ValueSpec], decoder: Decoder | None) -> str | N
 def _name_remedy(inputs: Sequence[ValueSpec], description: DataDescription) -> str:
     if any(map(_is_text, description.columns.values())):
         return TOKENIZE
+    if description.loader in SINGLE_INPUT:
+        return (
+            f"{description.loader} are for one input only: give the arrays of all in an .npz file, or name recurrent "
+            "state in a dag.yaml's data: state"
+        )
     if len(inputs) == 1:
         return "choose it with --inputs NAME, and the labels with --label NAME"
     return "name the arrays after the model's inputs"
