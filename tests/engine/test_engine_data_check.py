@@ -183,7 +183,7 @@ def test_data_are_called_what_the_user_calls_them(loader: str, shape: tuple[int,
 def test_files_for_one_of_several_inputs_say_how_to_give_the_others() -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)), ValueSpec("h", "float32", ("n", 3))))
     description = DataDescription(5, {"x": Column("float32", (5, 2), True)}, loader="sounds")
-    with pytest.raises(InputError, match="no array for the model's input 'h'.* sounds are for one input only: give"):
+    with pytest.raises(InputError, match=r"no array for the model's input 'h'.* sounds are for one input only: give"):
         check_data(description, inspection, "d")
 
 
