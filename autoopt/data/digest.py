@@ -8,11 +8,16 @@ import os
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from autoopt.data.config import DataConfig, map_texts
 from autoopt.data.csv_files import listed_files
 from autoopt.errors import InputError
 from autoopt.model.external_data import external_files
+
+GENERATED: Final = "generated, version 1"
+"""The identity of the items that `sources.synthetic` makes up. The version is raised whenever they change: failures of
+earlier items say nothing about the model."""
 
 
 def digest(config: object, root: str | Path = ".") -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from autoopt.data.digest import GENERATED
 from autoopt.data.opening import open_data
 from autoopt.data.sources import synthetic
 from autoopt.errors import InputError
@@ -168,3 +169,23 @@ def test_open_images_get_the_size_in_the_metadata_and_it_is_said(tmp_path):
 def test_large_items_are_few(tmp_path):
     path = inputs_of(tmp_path, builders.tensor("x", ["n", 3, 1024, 1024]))
     assert len(synthetic.load(path, items=64)) == 5
+
+
+def test_other_items_come_with_another_version(tmp_path):
+    """Results on generated items are looked up by `GENERATED`: raise its version if this test fails, and adapt it."""
+    inputs = [
+        builders.tensor("image", ["n", 3, "height", "width"]),
+        builders.tensor("ids", ["n", "seq"], TensorProto.INT64),
+        builders.tensor("table", ["n", 7]),
+        builders.tensor("flag", [], TensorProto.BOOL),
+    ]
+    data = open_data({"load_dataset": {"type": "synthetic"}}, model=inputs_of(tmp_path, *inputs))
+    means = {}
+    for name in ("ids", "table", "flag"):
+        arrays = [feed[name] for feed, _ in data.feeds()]
+        means[name] = round(float(np.mean(arrays)), 3)
+    image = next(data.feeds())[0]["image"]
+    assert GENERATED == "generated, version 1"
+    assert means == {"ids": 0.479, "table": 0.175, "flag": 0.406}
+    assert (image.shape, len(data)) == ((1, 3, 224, 224), 32)
+    assert float(image[0, 0, 0, 0]) == pytest.approx(1.202, abs=1e-3)

@@ -47,7 +47,8 @@ from autoopt.workers import CallResult, Gate, WorkerPool
 from autoopt.workers.quarantine import Deaths
 
 Model = dict[str, Any]
-"""Latency in ms, size in bytes, accuracy, the names of the passes that changed it; and the executed graph if known."""
+"""Latency in ms, size in bytes, accuracy, the names of the passes that changed it; and the executed graph, or half the
+width of the intervals of its metrics, if known."""
 SOURCE: Model = {"latency": 10.0, "size": 1000.0, "accuracy": 0.9, "passes": []}
 
 
@@ -197,7 +198,7 @@ class SimulatedPool(WorkerPool):
             by_clock = Estimate(ratio.value, ratio.value / 2, 2 * ratio.value)
             details[DETAIL] = to_json(TwoRatios(by_clock, on_one_thread_for(ratio)))
         return {
-            "metrics": {name: _exact(value) for name, value in values.items()},
+            "metrics": {name: _exact(value, candidate.get("spread", 0.0)) for name, value in values.items()},
             "source_metrics": {name: _exact(value) for name, value in source_values.items()},
             "ratios": ratios,
             "details": details,
@@ -274,8 +275,8 @@ def _value(name: str, model: Model) -> float:
     return float(model.get(name, 1.0))
 
 
-def _exact(value: float) -> dict[str, float]:
-    return {"value": value, "low": value, "high": value}
+def _exact(value: float, spread: float = 0.0) -> dict[str, float]:
+    return {"value": value, "low": value - spread, "high": value + spread}
 
 
 def _interval(value: float, spread: float) -> dict[str, float]:

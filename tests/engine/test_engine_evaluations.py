@@ -10,6 +10,7 @@ from simulation import Simulation, estimate, write_model
 
 from autoopt.engine.work.attempt import RetryPolicy
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.engine.work.problem import DataSets
 from autoopt.json_codec import to_json
 from autoopt.memory import usable_memory
 from autoopt.metrics import Constraint, Estimate
@@ -54,6 +55,30 @@ def test_a_broken_constraint_spares_the_dearer_meters(simulation: Simulation) ->
     assert measurements.violation == pytest.approx(0.39)
     assert "accuracy" in measurements.worst
     assert measurements.reasons == (measurements.worst,)
+
+
+@pytest.mark.parametrize(("spread", "meters"), [(0.0, ["size", "task"]), (0.05, ["size", "task", "latency"])])
+def test_a_search_measures_what_breaks_a_constraint_perhaps_by_chance(
+    simulation: Simulation, spread: float, meters: list[str]
+) -> None:
+    """Its time says what a more faithful neighbour may gain."""
+    model = candidate(simulation, accuracy=0.87, spread=spread)
+    measurements = evaluate(simulation.context(), model, EvaluationOptions(screened=True))
+    assert simulation.pool.meters == meters
+    assert measurements.violation == pytest.approx(0.02)
+
+
+def test_without_data_another_generator_of_inputs_is_another_evaluation(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed on earlier inputs may run on these."""
+    ctx, model = simulation.context(), candidate(simulation)
+    ctx = replace(ctx, problem=replace(ctx.problem, data=DataSets()))
+    evaluate(ctx, model)
+    monkeypatch.setattr("autoopt.engine.work.evaluations.GENERATED", "generated, another version")
+    again = evaluate(ctx, model)
+    assert simulation.pool.meters == ["size", "task", "latency", "task", "latency"]
+    assert again.executed == 2
 
 
 def test_without_judging_everything_is_measured(simulation: Simulation) -> None:

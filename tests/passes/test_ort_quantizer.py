@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
 from bench import cosine, ops, outputs, saved, step, steps
 from micro_models import made, normal
 from onnx import TensorProto, helper
@@ -23,6 +25,27 @@ def test_a_copied_bias_does_not_reuse_the_name_of_another_value(tmp_path: Path) 
         b=normal(2),
     )
     result = step(tmp_path, model, "static_quantization", True)
+    assert result["outcome"] == "ok", result["message"]
+    feeds = next(synthetic_feeds(model))
+    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.98
+
+
+@pytest.mark.parametrize("quant_format", ["QDQ", "QOperator"])
+def test_a_model_with_operators_quantized_by_the_same_tool_is_quantized_further(
+    tmp_path: Path, quant_format: str
+) -> None:
+    """Their scales and nodes have the names that the quantizer gives to its own."""
+    model = made(
+        "g (float[1, 2, 6, 6] x) => (float[1, 2, 6, 6] y)"
+        "{ h = Conv <pads = [1, 1, 1, 1]> (x, w)\n h_quantized, h_scale, h_zero_point = DynamicQuantizeLinear (h)\n"
+        " i = ConvInteger <pads = [1, 1, 1, 1]> (h_quantized, w_quantized, h_zero_point)\n"
+        " s = Mul (h_scale, w_scale)\n f = Cast <to = 1> (i)\n c = Mul (f, s)\n y = Add (c, h) }",
+        w=normal(2, 2, 3, 3),
+        w_quantized=(20 * normal(2, 2, 3, 3, seed=1)).astype(np.int8),
+        w_scale=np.float32(0.05),
+    )
+    model.graph.node[1].name = "h_QuantizeLinear"
+    result = step(tmp_path, model, "static_quantization", True, quant_format=quant_format)
     assert result["outcome"] == "ok", result["message"]
     feeds = next(synthetic_feeds(model))
     assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.98

@@ -28,7 +28,8 @@ FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     "dynamic": ({**_DYNAMIC, "op_types": DENSE}, {**_DYNAMIC, "op_types": []}),
     "selective": (
         {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "rank_by": "noise_for_work", "dynamic_ops": ["LSTM"]},
-        {**_INT8, "op_types": [], "exclude_worst": 3, "rank_by": "work", "dynamic_ops": []},
+        # silero_vad agrees on 97.6 % of the items with two layers in float, and on 99.2 % with four.
+        {**_INT8, "op_types": HEAVY, "exclude_worst": 4, "rank_by": "noise_for_work", "dynamic_ops": ["LSTM"]},
     ),
     "half": ({"keep_io_types": True, "op_block_list": []},),
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from autoopt.data import DataConfig
+from autoopt.data.digest import GENERATED
 from autoopt.engine.work import equal_graphs
 from autoopt.engine.work.calls import CallTerms, guarded_call, is_setup_failure
 from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
@@ -45,7 +46,7 @@ class EvaluationOptions:
     judged: bool = True
     """Judge the constraints, and stop at a broken one."""
     screened: bool = False
-    """Measure only as exactly as a search needs."""
+    """Measure only as exactly as a search needs, and stop only at a constraint that is certainly broken."""
     occasion: str = ""
     """Distinguishes repeated measurements of a candidate, such as on two nights."""
     round: int = 0
@@ -148,6 +149,16 @@ class Measurements:
         """The largest violation of a constraint; feasible if <= 0."""
         return max((verdict.violation for verdict in self.verdicts), default=0.0)
 
+    def is_settled(self, *, screened: bool) -> bool:
+        """True if the candidate breaks a constraint, so that further measurements are of no use.
+
+        A search goes on with one that may break it by chance: it learns how fast its neighbours are, of which one may
+        keep the constraint.
+        """
+        if screened:
+            return any(verdict.status == "fails" for verdict in self.verdicts)
+        return self.violation > 0
+
     @property
     def worst(self) -> str:
         """The reason of the constraint with the largest violation; empty without constraints."""
@@ -200,7 +211,7 @@ def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions |
             break
         if options.judged:
             measurements.judge(ctx.problem.goal, record.metrics)
-            if measurements.violation > 0:
+            if measurements.is_settled(screened=options.screened):
                 break
     return measurements
 
@@ -223,7 +234,7 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
             candidate=candidate,
             source=problem.source,
             target=problem.target,
-            data=data.digest,
+            data=data.digest or (GENERATED if meter.data else ""),
             settings=settings | options.repetition,
             script=problem.script.content,
             runtime=_measuring_runtime(ctx),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.tensors import names_of, walk_graphs
@@ -52,6 +53,32 @@ SOFTMAX_SCALE: Final = 1 / 256
 """The step that the quantizer gives to every Softmax, whatever its range."""
 FEWEST_STEPS: Final = 4
 """Number of steps below which the largest value of a Softmax says nothing."""
+SUFFIXES: Final = ("_scale", "_zero_point", "_quantized", "_QuantizeLinear", "_DequantizeLinear")
+"""Ends of the names that quantizers derive from those of tensors, for nodes and values."""
+
+
+def rename_earlier_results(model: ModelProto) -> None:
+    """Rename the values and nodes that an earlier quantization named after a tensor, in place.
+
+    The quantizer gives the same names to its own without checking. Inputs and outputs of the model keep theirs.
+    """
+    names: set[str] = set()
+    for node in model.graph.node:
+        names.update(node.input, node.output)
+    kept = names_of((*model.graph.input, *model.graph.output))
+    renamed: dict[str, str] = {}
+    for name in sorted(names - kept):
+        if _is_derived(name, names):
+            renamed[name] = new_name(f"{name}/earlier", names)
+    for node in model.graph.node:
+        node.output[:] = [renamed.get(name, name) for name in node.output]
+        if node.op_type in INTEGER_OPS and _is_derived(node.name, names):
+            node.name += "/earlier"
+    _rename_tensors(model, renamed)
+
+
+def _is_derived(name: str, names: set[str]) -> bool:
+    return any(name.endswith(suffix) and name.removesuffix(suffix) in names for suffix in SUFFIXES)
 
 
 def rename_ambiguous_weights(model: ModelProto) -> None:
@@ -67,9 +94,13 @@ def rename_ambiguous_weights(model: ModelProto) -> None:
     for tensor in model.graph.initializer:
         if tensor.name in ambiguous:
             renamed[tensor.name] = new_name(f"{tensor.name}/constant", names)
+    _rename_tensors(model, renamed)
+
+
+def _rename_tensors(model: ModelProto, renamed: Mapping[str, str]) -> None:
+    """Rename initializers, notes of types, and what nodes read."""
     for item in (*model.graph.initializer, *model.graph.value_info):
-        if item.name in renamed:
-            item.name = renamed[item.name]
+        item.name = renamed.get(item.name, item.name)
     rename_inputs(walk_nodes(model.graph), renamed)
 
 

@@ -152,7 +152,7 @@ class SelectiveQuantization(StaticQuantization):
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process", "layer_sensitivity")
     aliases: ClassVar[tuple[str, ...]] = ("node_exclusion",)
 
-    version = 5
+    version = 6
 
     exclude_worst: Annotated[int, Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"] = 2
     rank_by: Annotated[

@@ -22,6 +22,7 @@ from autoopt.passes.quantize.ort_quantizer import (
     find_unquantizable,
     flatten_biases,
     rename_ambiguous_weights,
+    rename_earlier_results,
     split_gemms_with_computed_bias,
 )
 from autoopt.registry import ParameterInfo
@@ -52,7 +53,7 @@ class QuantizedTypes:
 class Static(Pass):
     """The common part of all static quantizations; subclasses choose types and formats."""
 
-    version = 6
+    version = 7
     takes = "outline"
     target_bound = False
     tolerance = "lossy"
@@ -193,6 +194,7 @@ class Static(Pass):
         from autoopt.passes.quantize.activation_ranges import calibrate
 
         prepared = at_least_opset(model, self.lowest_opset)
+        rename_earlier_results(prepared)
         rename_ambiguous_weights(prepared)
         split_gemms_with_computed_bias(prepared)
         flatten_biases(prepared)

@@ -12,7 +12,7 @@ from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
 
 DIVERSE: Final = 6
-"""Unlike chains that get an initial point where not every chain gets one."""
+"""Unlike chains that get an initial point where not every chain gets one; at most half of the budget."""
 BUDGET_SHARE: Final = 0.2
 MAX_CHAINS: Final = 20
 """Every chain gets an initial point if that takes no more than this share of the budget and this many points."""
@@ -36,7 +36,7 @@ def initial_points(
     # Shuffled, because the order in which these chains are listed carries no information.
     others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_later)
     if len(nonempty) > max(DIVERSE, min(BUDGET_SHARE * budget, MAX_CHAINS)):
-        others = diverse_chains(others, DIVERSE - len(preferred), preferred)
+        others = diverse_chains(others, min(DIVERSE, budget // 2) - len(preferred), preferred)
     for chain in others:
         point = chain.space[0]
         if points:
