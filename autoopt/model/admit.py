@@ -12,12 +12,13 @@ import re
 import shutil
 import stat
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from autoopt.errors import InputError
 from autoopt.model.fetch import beside, fetch
+from autoopt.model.file_copies import append_part
 from autoopt.model.files import MODEL, ORT_MODEL
 from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.mlflow import is_packaged, packaged_model
@@ -223,6 +224,6 @@ def _bytes_of(tensor: TensorProto) -> int | None:
 
 def _copy(source: IO[bytes], dest: Path) -> None:
     dest.parent.mkdir(parents=True, exist_ok=True)
-    source.seek(0)
-    with dest.open("wb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
+    size = os.fstat(source.fileno()).st_size
+    with dest.open("wb") as file, suppress(EOFError):  # whoever reads the copy finds out
+        append_part(source.fileno(), 0, size, file.fileno())

@@ -40,6 +40,8 @@ class Unreadable(InputError):
 def parse(path: str | os.PathLike[str]) -> ModelProto:
     """Read a model without its external data.
 
+    Attributes of a split model have their weights: passes ask for references to initializers only.
+
     Raises:
         Unreadable: the file is empty or not an ONNX model.
     """
@@ -55,6 +57,8 @@ def parse(path: str | os.PathLike[str]) -> ModelProto:
         raise Unreadable(f"not an ONNX model ({error})", where=where) from error
     if not model.HasField("graph"):
         raise Unreadable("not an ONNX model (it has no graph)", where=where)
+    if split_model.is_split(path):
+        _load_attributes(model, Path(path).parent)
     return model
 
 
@@ -94,6 +98,13 @@ def load_weights(
     """Load external data of the chosen tensors from a folder, in place. Raises what onnx raises."""
     for tensor in external_tensors(model):
         if chosen(tensor):
+            _load_weight(tensor, folder)
+
+
+def _load_attributes(model: ModelProto, folder: Path) -> None:
+    """Load external data of all tensors but the graph's initializers, which are the first ones."""
+    for tensor in islice(tensors(model), len(model.graph.initializer), None):
+        if tensor.data_location == tensor.EXTERNAL:
             _load_weight(tensor, folder)
 
 
@@ -169,13 +180,11 @@ def save_split(model: ModelProto, folder: Path) -> NewSplit | None:
     size = weight_bytes(model)
     if size <= split_model.SPLIT_ABOVE:
         return None
-    initializers = len(model.graph.initializer)  # the first ones among all tensors
-    for tensor in islice(tensors(model), initializers, None):
-        if tensor.data_location == tensor.EXTERNAL:
-            _load_weight(tensor, folder)
+    _load_attributes(model, folder)
     one_file = size <= EXTERNAL_ABOVE
     places = dict(_places(model))
     if one_file:
+        initializers = len(model.graph.initializer)  # the first ones among all tensors
         places = {number: place for number, place in places.items() if number < initializers}
     # Serializing the whole model would take its memory once more.
     graph = _refer_to_data(model, places).SerializeToString(deterministic=True)

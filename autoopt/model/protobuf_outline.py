@@ -6,12 +6,14 @@ https://protobuf.dev/programming-guides/encoding/ describes the encoding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from autoopt.model.weight_files import Bytes, NotSplit, Piece, total_size
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Ways in which fields are encoded."""
+Path: TypeAlias = tuple[int, ...]
+"""Numbers of fields, each in the message that the one before holds."""
 _LONGEST_VARINT: Final = 10
 """Bytes of the longest number."""
 
@@ -77,37 +79,66 @@ def fields_in(data: Bytes, start: int, stop: int) -> Iterator[Field]:
         start = end
 
 
-def messages_at(data: Bytes, start: int, stop: int, path: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Positions of all messages on a path of field numbers."""
-    if not path:
+def everything(_: Field) -> bool:
+    """Choose all fields."""
+    return True
+
+
+def messages_at(
+    data: Bytes, start: int, stop: int, paths: Sequence[Path], chosen: Callable[[Field], bool] = everything
+) -> Iterator[tuple[int, int]]:
+    """Positions of the messages on paths of field numbers, none of which begins with another one.
+
+    Only chosen fields on the way are read.
+    """
+    if _ends(paths):
         yield start, stop
         return
     for each in fields_in(data, start, stop):
-        if each.number == path[0] and each.encoding == BYTES:
-            yield from messages_at(data, each.content, each.stop, path[1:])
+        rest = _rest(paths, each)
+        if rest and chosen(each):
+            yield from messages_at(data, each.content, each.stop, rest, chosen)
 
 
 def rewritten(
-    data: Bytes, start: int, stop: int, path: Sequence[int], change: Callable[[int, int], list[Piece]]
+    data: Bytes,
+    start: int,
+    stop: int,
+    paths: Sequence[Path],
+    change: Callable[[int, int], list[Piece]],
+    chosen: Callable[[Field], bool] = everything,
 ) -> list[Piece]:
-    """A message with other content in the messages on a path of field numbers.
+    """A message with other content in the messages that `messages_at` finds.
 
     Raises:
         NotSplit: Lengths are not written in the shortest way, so that they could not be restored.
     """
-    if not path:
+    if _ends(paths):
         return change(start, stop)
     pieces: list[Piece] = []
     unchanged = start
     for each in fields_in(data, start, stop):
-        if each.number != path[0] or each.encoding != BYTES:
+        rest = _rest(paths, each)
+        if not rest or not chosen(each):
             continue
         check_header(data, each)
-        inner = rewritten(data, each.content, each.stop, path[1:], change)
+        inner = rewritten(data, each.content, each.stop, rest, change, chosen)
         pieces += [data[unchanged : each.start], header(each.number, total_size(inner)), *inner]
         unchanged = each.stop
     pieces.append(data[unchanged:stop])
     return pieces
+
+
+def _ends(paths: Sequence[Path]) -> bool:
+    """True at the end of the paths."""
+    return not paths[0]
+
+
+def _rest(paths: Sequence[Path], field: Field) -> list[Path]:
+    """What follows in the paths that begin with a field; nothing if it is no message on a path."""
+    if field.encoding != BYTES:
+        return []
+    return [path[1:] for path in paths if path[0] == field.number]
 
 
 def check_header(data: Bytes, each: Field) -> None:

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -67,10 +67,12 @@ LARGEST_GAP: Final = 1 << 20
 """Bytes between two weights in a file of external data."""
 
 _LOCATION: Final = re.compile(rf"{WEIGHTS}/[0-9a-f]{{2}}/([0-9a-f]{{64}})")
-_GRAPH: Final = 7
-_INITIALIZER: Final = 5
+_TENSORS: Final = ((7, 5), (7, 1, 5, 5))
+"""Paths to the tensors that may be weights: initializers of the graph, and attributes of its nodes (`Constant`)."""
 _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
-"""Numbers of fields of ModelProto, of GraphProto and of TensorProto."""
+"""Numbers of fields of TensorProto."""
+_LOCATION_KEY: Final = b"location"
+"""Part of every reference to external data."""
 
 _Part: TypeAlias = tuple[Bytes, int, int]
 """Bytes, and the positions of a part of them."""
@@ -194,7 +196,7 @@ def files_of(graph: Path) -> dict[str, list[Piece]]:
     def join(start: int, stop: int) -> list[Piece]:
         return _joined(data, start, stop)
 
-    return {MODEL: rewritten(data, 0, len(data), (_GRAPH, _INITIALIZER), join)}
+    return {MODEL: rewritten(data, 0, len(data), _TENSORS, join, partial(_may_refer, data))}
 
 
 def digest_files(graph: Path) -> str:
@@ -230,8 +232,7 @@ def write_files(graph: Path, folder: Path) -> None:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
-            for chunk in weights.read(pieces):
-                file.write(chunk)
+            weights.write(pieces, file)
 
 
 def sizes_of(graph: Path) -> dict[str, int]:
@@ -291,6 +292,16 @@ def beside_weights(graph: bytes, folder: Path) -> Iterator[Path]:
         path.unlink()
 
 
+def _may_hold_weight(data: Bytes, message: Field) -> bool:
+    """False for most nodes, whose fields need not be read."""
+    return message.size >= LEAST_WEIGHT or _may_refer(data, message)
+
+
+def _may_refer(data: Bytes, message: Field) -> bool:
+    """True if a message may refer to external data."""
+    return _LOCATION_KEY in bytes(data[message.content : message.stop])
+
+
 class _Place(NamedTuple):
     """The file and the positions of a tensor's external data."""
 
@@ -343,7 +354,8 @@ class _Splitter:
     def check_worthwhile(self) -> None:
         """Raise NotSplit if the model is small, or most of it would stay in the graph."""
         separable = 0
-        for start, stop in messages_at(self.graph, 0, len(self.graph), (_GRAPH, _INITIALIZER)):
+        tensors = messages_at(self.graph, 0, len(self.graph), _TENSORS, partial(_may_hold_weight, self.graph))
+        for start, stop in tensors:
             fields = list(fields_in(self.graph, start, stop))
             place = _place(self.graph, fields)
             if place is not None:
@@ -356,13 +368,16 @@ class _Splitter:
 
     def split(self) -> list[Piece]:
         """The graph, in pieces, after its weights are stored."""
-        pieces = rewritten(self.graph, 0, len(self.graph), (_GRAPH, _INITIALIZER), self._tensor)
+        may_hold_weight = partial(_may_hold_weight, self.graph)
+        pieces = rewritten(self.graph, 0, len(self.graph), _TENSORS, self._tensor, may_hold_weight)
+        graph = [bytes(piece) for piece in pieces if not isinstance(piece, Weight)] if self.external else []
+        key = header(1, len(_LOCATION_KEY)) + _LOCATION_KEY
         for name, data in self.external.items():
             _check_restorable(data, self._ranges.get(name, set()))
             # A tensor elsewhere, such as in the body of a Loop, would not find the file any more.
             value = header(2, len(name.encode())) + name.encode()
-            if any(value in bytes(piece) for piece in pieces if not isinstance(piece, Weight)):
-                raise NotSplit("external data of other tensors than initializers")
+            if any(reference in piece for piece in graph for reference in (key + value, value + key)):
+                raise NotSplit("external data of tensors that are not weights of the graph")
         return pieces
 
     def _tensor(self, start: int, stop: int) -> list[Piece]:
@@ -438,10 +453,9 @@ def _joined(data: Bytes, start: int, stop: int) -> list[Piece]:
 
 def _files_with_external_data(original: bytes, data: bytes) -> dict[str, list[Piece]]:
     """The files of a model that came with external data, from its original graph and the graph of the split model."""
-    path = (_GRAPH, _INITIALIZER)
     layout: dict[str, dict[int, Piece]] = {}
-    pairs = zip(messages_at(original, 0, len(original), path), messages_at(data, 0, len(data), path), strict=True)
-    for before, after in pairs:
+    tensors = (messages_at(graph, 0, len(graph), _TENSORS) for graph in (original, data))
+    for before, after in zip(*tensors, strict=True):
         place = _place(original, fields_in(original, *before))
         if place is not None:
             parts = layout.setdefault(place.location, {})

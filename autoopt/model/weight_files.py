@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import BinaryIO, Final, Protocol, TypeAlias
 
+from autoopt.model.file_copies import BLOCK, append_part
 from autoopt.working_folder import replacing
 
 LOCK: Final = ".lock"
@@ -69,6 +70,13 @@ class FileBytes:
             data += more
         return data
 
+    def append_to(self, target: int, start: int, stop: int) -> None:
+        """Write a part at the position of an open file, which shares its blocks where the file system can."""
+        try:
+            append_part(self._descriptor, start, stop, target)
+        except EOFError as error:
+            raise NotSplit(str(error)) from None
+
 
 class WeightFiles:
     """The weights in a folder of split models."""
@@ -86,7 +94,8 @@ class WeightFiles:
 
     def add(self, data: Bytes, start: int, stop: int, *, replace: bool = False) -> Weight:
         """Store a part of `data`, unless it is there and `replace` is off. It is durable afterwards."""
-        if stop - start <= READ_ONCE:
+        is_shareable = isinstance(data, FileBytes) and start % BLOCK == 0
+        if stop - start <= READ_ONCE and not is_shareable:
             data, start, stop = data[start:stop], 0, stop - start
         digest = hashlib.sha256()
         for chunk in chunks_of(data, start, stop):
@@ -95,7 +104,8 @@ class WeightFiles:
         if replace or not self._renew(weight):
             path = self.path(weight.digest)
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, chunks_of(data, start, stop))
+            with _new_file(path) as file:
+                _write_part(data, start, stop, file)
         return weight
 
     def _renew(self, weight: Weight) -> bool:
@@ -125,6 +135,28 @@ class WeightFiles:
                 while chunk := file.read(CHUNK):
                     yield chunk
 
+    def write(self, pieces: Iterable[Piece], file: BinaryIO) -> None:
+        """Write pieces; the file shares blocks with the weights where the file system can.
+
+        Raises:
+            FileNotFoundError: A weight is missing.
+        """
+        for piece in pieces:
+            if isinstance(piece, Weight):
+                with self.path(piece.digest).open("rb", buffering=0) as weight:
+                    data = FileBytes(weight.fileno())
+                    _write_part(data, 0, len(data), file)
+            else:
+                file.write(piece)
+
+
+def _write_part(data: Bytes, start: int, stop: int, file: BinaryIO) -> None:
+    if isinstance(data, FileBytes):
+        file.flush()
+        data.append_to(file.fileno(), start, stop)
+    else:
+        file.writelines(chunks_of(data, start, stop))
+
 
 def chunks_of(data: Bytes, start: int, stop: int) -> Iterator[bytes | memoryview]:
     """A part of `data`, of `CHUNK` bytes at most at once."""
@@ -144,9 +176,15 @@ def held(root: Path, kind: int) -> Iterator[None]:
 
 def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     """Write a read-only file that is either complete or absent."""
+    with _new_file(path) as file:
+        file.writelines(chunks)
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which is read-only, durable and at its place after the context, or absent."""
     with replacing(path) as new, new.open("wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
+        yield file
         file.flush()
         os.fchmod(file.fileno(), 0o444)
         os.fsync(file.fileno())

@@ -1,11 +1,13 @@
 """A whole run on a large model: time, memory and disk of planning, simplifying, quantizing, measuring and packaging.
 
-    python -m benchmarks.scale.large_run [--megabytes 2200] [--workers 1]
+    python -m benchmarks.scale.large_run [--megabytes 2200] [--workers 1] [--folder FOLDER]
 
 Makes a chain of matrix products of that size and runs `autoopt run` on it with the chains `simplify` and
 `simplify -> dynamic_quantization`. Prints JSON: `size` of the source; `largest_process` and `all_processes`, the peaks
 of the proportional set sizes; `disk`, the peak of all that the run writes (store, temporary files, package), and
-`store` and `package` at the end, and `models` in the store, all in bytes. Needs disk for five times the size.
+`store` and `package` at the end, and `models` in the store, all in bytes. With `--folder`, `file_system` is the peak by
+which its file system filled up: blocks that files share count once, and what others write meanwhile counts too. Needs
+disk for five times the size.
 """
 
 from __future__ import annotations
@@ -48,10 +50,12 @@ DAG = {
 class Peaks:
     """The largest values seen while a command runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, file_system: Path | None) -> None:
+        self._watched = file_system
         self.process = 0
         self.all_processes = 0
         self.disk = 0
+        self.file_system = 0
 
     def sample(self, pid: int, folders: Iterable[Path]) -> None:
         """Take the values of this moment."""
@@ -64,6 +68,8 @@ class Peaks:
         self.process = max(self.process, max(sizes))
         self.all_processes = max(self.all_processes, sum(sizes))
         self.disk = max(self.disk, sum(map(bytes_on_disk, folders)))
+        if self._watched is not None:
+            self.file_system = max(self.file_system, used_bytes(self._watched))
 
 
 def bytes_on_disk(folder: Path) -> int:
@@ -75,6 +81,13 @@ def bytes_on_disk(folder: Path) -> int:
                 status = os.lstat(os.path.join(parent, name))
                 sizes[status.st_ino] = status.st_blocks * 512
     return sum(sizes.values())
+
+
+def used_bytes(folder: Path) -> int:
+    """The bytes that are used on the file system of a folder, after all that is written has reached it."""
+    subprocess.run(["sync", "--file-system", folder], check=True)
+    status = os.statvfs(folder)
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 def variant_bytes(home: Path) -> list[int]:
@@ -106,8 +119,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=2200)
     parser.add_argument("--workers", default="1")
+    parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         size = write_inputs(folder, options.megabytes)
         home, temporary, package = folder / "home", folder / "temporary", folder / "package"
@@ -115,8 +129,9 @@ def main() -> None:
         environment = {**os.environ, "AUTOOPT_HOME": str(home), "TMPDIR": str(temporary), "CI": "true"}
         command = [sys.executable, "-m", "autoopt", "run", "dag.json", "--json", "-q"]
         command += ["--workers", options.workers, "--out", str(package)]
+        used = used_bytes(options.folder) if options.folder else 0
         began = time.monotonic()
-        peaks = Peaks()
+        peaks = Peaks(options.folder)
         with (folder / "result.json").open("w") as output:
             process = subprocess.Popen(command, cwd=folder / "inputs", env=environment, stdout=output)
             while process.poll() is None:
@@ -134,6 +149,7 @@ def main() -> None:
             "largest_process": peaks.process,
             "all_processes": peaks.all_processes,
             "disk": peaks.disk,
+            "file_system": peaks.file_system - used,
             "store": bytes_on_disk(home),
             "package": bytes_on_disk(package),
             "models": variant_bytes(home),

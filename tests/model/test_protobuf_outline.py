@@ -30,7 +30,7 @@ def test_numbers_are_read_as_they_were_written(value: int) -> None:
 @given(st.lists(st.text(), max_size=5))
 def test_messages_on_a_path_are_found(names: list[str]) -> None:
     data = model(names)
-    tensors = [TensorProto.FromString(data[start:stop]) for start, stop in messages_at(data, 0, len(data), (7, 5))]
+    tensors = [TensorProto.FromString(data[start:stop]) for start, stop in messages_at(data, 0, len(data), [(7, 5)])]
     assert [tensor.name for tensor in tensors] == names
 
 
@@ -41,7 +41,7 @@ def test_other_content_changes_the_lengths_around_it(names: list[str]) -> None:
     def renamed(start: int, stop: int) -> list[bytes | memoryview]:
         return [header(NAME, len(b"renamed")) + b"renamed"]
 
-    pieces = rewritten(data, 0, len(data), (GRAPH, INITIALIZER), renamed)
+    pieces = rewritten(data, 0, len(data), [(GRAPH, INITIALIZER)], renamed)
     changed = ModelProto.FromString(b"".join(piece for piece in pieces if isinstance(piece, bytes)))
     assert [tensor.name for tensor in changed.graph.initializer] == ["renamed"] * len(names)
     assert (changed.graph.name, changed.producer_name, changed.ir_version) == ("graph", "test", 10)
@@ -64,4 +64,4 @@ def test_broken_messages_are_refused(data: bytes) -> None:
 
 def test_lengths_that_could_not_be_restored_are_refused() -> None:
     with pytest.raises(NotSplit, match="shortest"):
-        rewritten(b"\x3a\x80\x00", 0, 3, (GRAPH,), lambda start, stop: [])
+        rewritten(b"\x3a\x80\x00", 0, 3, [(GRAPH,)], lambda start, stop: [])

@@ -30,6 +30,7 @@ from autoopt.model.split_model import (
     write_files,
 )
 from autoopt.model.storage import size_of
+from autoopt.model.tensors import tensors
 
 WIDTH = 64
 LAYERS = 4
@@ -62,11 +63,25 @@ def with_one_file_of_data(model: ModelProto, folder: Path) -> None:
 
 def with_packed_data(model: ModelProto, folder: Path) -> None:
     """As onnx itself saves it, without gaps."""
-    onnx.save(model, folder / MODEL, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    onnx.save(
+        model,
+        folder / MODEL,
+        save_as_external_data=True,
+        location="weights.bin",
+        size_threshold=0,
+        convert_attribute=True,
+    )
 
 
 def with_many_files_of_data(model: ModelProto, folder: Path) -> None:
-    onnx.save(model, folder / MODEL, save_as_external_data=True, all_tensors_to_one_file=False, size_threshold=0)
+    onnx.save(
+        model,
+        folder / MODEL,
+        save_as_external_data=True,
+        all_tensors_to_one_file=False,
+        size_threshold=0,
+        convert_attribute=True,
+    )
 
 
 FORMS = [io.save, with_one_file_of_data, with_packed_data, with_many_files_of_data]
@@ -83,11 +98,32 @@ def outputs(session: ort.InferenceSession) -> np.ndarray:
     return array
 
 
+def in_initializers(model: ModelProto) -> ModelProto:
+    return model
+
+
+def in_constants(model: ModelProto) -> ModelProto:
+    for tensor in model.graph.initializer:
+        model.graph.node.insert(0, helper.make_node("Constant", [], [tensor.name], value=tensor))
+    del model.graph.initializer[:]
+    return model
+
+
+def in_both(model: ModelProto) -> ModelProto:
+    tensor = model.graph.initializer.pop(0)
+    model.graph.node.insert(0, helper.make_node("Constant", [], [tensor.name], value=tensor))
+    return model
+
+
+PLACES = [in_initializers, in_constants, in_both]
+
+
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("save", FORMS)
-def test_the_files_come_out_as_they_went_in(save: object, tmp_path: Path) -> None:
+def test_the_files_come_out_as_they_went_in(save: object, place: object, tmp_path: Path) -> None:
     source, copy = tmp_path / "source", tmp_path / "copy"
     source.mkdir()
-    save(layers(), source)  # type: ignore[operator]
+    save(place(layers()), source)  # type: ignore[operator]
     graph = split(source, tmp_path)
     assert is_split(graph)
     assert not is_split(source / MODEL)
@@ -101,41 +137,50 @@ def test_the_files_come_out_as_they_went_in(save: object, tmp_path: Path) -> Non
     assert came_with_external_data(graph) == (save is not io.save)
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("save", FORMS)
-def test_every_reader_takes_a_split_model(save: object, tmp_path: Path) -> None:
+def test_every_reader_takes_a_split_model(save: object, place: object, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    save(layers(), source)  # type: ignore[operator]
+    save(place(layers()), source)  # type: ignore[operator]
     graph = split(source, tmp_path)
     onnx.checker.check_model(str(graph), full_check=True)
     expected = outputs(make_session(source / MODEL))
     np.testing.assert_array_equal(outputs(make_plain_session(graph)), outputs(make_plain_session(source / MODEL)))
     np.testing.assert_array_equal(outputs(make_session(graph)), expected)
     assert io.load(graph) == io.load(source / MODEL)
-    for tensor, other in zip(
-        onnx.load(graph).graph.initializer, io.load(source / MODEL).graph.initializer, strict=True
-    ):
+    for tensor, other in zip(tensors(onnx.load(graph)), tensors(io.load(source / MODEL)), strict=True):
         np.testing.assert_array_equal(numpy_helper.to_array(tensor), numpy_helper.to_array(other))
 
 
-def test_equal_weights_are_stored_once(tmp_path: Path) -> None:
+def test_attributes_have_their_weights_for_passes_that_take_references(tmp_path: Path) -> None:
+    graph = split(io.save(in_both(layers()), tmp_path / "source").parent, tmp_path)
+    model = io.load_own_weights(graph)
+    assert len(io.external_locations(model)) == LAYERS - 1
+    constant = numpy_helper.to_array(model.graph.node[0].attribute[0].t)
+    np.testing.assert_array_equal(constant, numpy_helper.to_array(layers().graph.initializer[0]))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_equal_weights_are_stored_once(place: object, tmp_path: Path) -> None:
     first, second = split(io.save(layers(), tmp_path / "a").parent, tmp_path), tmp_path / "b"
     before = bytes_in(tmp_path / split_model.FOLDER)
     assert before < bytes_in(tmp_path / "a") + 4096
-    io.save(layers("renamed_"), second)
+    io.save(place(layers("renamed_")), second)  # type: ignore[operator]
     renamed = split(second, tmp_path)
     assert bytes_in(tmp_path / split_model.FOLDER) - before == renamed.stat().st_size < WEIGHT
     assert weights_of(renamed) == weights_of(first)
     assert len(weights_of(first)) == LAYERS
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("external", [False, True])
 def test_a_model_in_memory_is_split_as_its_file_would_be(
-    external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    external: bool, place: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if external:
         monkeypatch.setattr(io, "EXTERNAL_ABOVE", WEIGHT)
-    model = layers()
+    model = place(layers())  # type: ignore[operator]
     source = io.save(model, tmp_path / "source").parent
     new = io.save_split(model, tmp_path / split_model.FOLDER)
     assert new is not None
@@ -179,11 +224,14 @@ def test_a_discarded_model_leaves_only_weights(tmp_path: Path) -> None:
     assert not list((tmp_path / split_model.FOLDER).glob(".*"))
 
 
-def in_a_constant(model: ModelProto) -> ModelProto:
-    for tensor in model.graph.initializer:
-        model.graph.node.insert(0, helper.make_node("Constant", [], [tensor.name], value=tensor))
-    del model.graph.initializer[:]
-    return model
+def in_a_body(model: ModelProto) -> ModelProto:
+    """A model whose operators and weights are those of a branch."""
+    body = helper.make_graph(model.graph.node, "body", [], model.graph.output, model.graph.initializer)
+    inputs = [*model.graph.input, helper.make_tensor_value_info("yes", TensorProto.BOOL, [])]
+    nodes = [helper.make_node("If", ["yes"], ["y"], then_branch=body, else_branch=body)]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", WIDTH])]
+    graph = helper.make_graph(nodes, "branches", inputs, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def with_two_values(model: ModelProto) -> ModelProto:
@@ -192,8 +240,9 @@ def with_two_values(model: ModelProto) -> ModelProto:
 
 
 def test_unusual_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = io.save(in_a_constant(layers()), tmp_path / "constant").parent
-    assert split_folder(source, tmp_path / "split") is None
+    for external in (False, True):
+        source = io.save(in_a_body(layers()), tmp_path / "body", external=external).parent
+        assert split_folder(source, tmp_path / "split") is None
     with_packed_data(layers(), source)
     (source / "weights.bin").open("ab").write(b"more")
     assert split_folder(source, tmp_path / "split") is None, "there is something behind the weights"

@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model import split_model
+from autoopt.model.file_copies import copy_file
 from autoopt.model.files import digest_file, digest_folder, files_in, model_in
 from autoopt.model.weight_files import NotSplit, WeightFiles, held
 from autoopt.store.faults import reached
@@ -407,7 +408,7 @@ def _copy(source: Path, folder: Path, *, consume: bool = False) -> None:
         if consume and stat.st_nlink == 1 and stat.st_dev == device:
             os.rename(path, target)
         else:
-            shutil.copyfile(path, target)
+            copy_file(path, target)
 
 
 def _make_durable(temporary: Path) -> None:
