@@ -84,7 +84,7 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
         for before, after, name, params in steps:
             store.results.finish_pass_run(
                 PassRunRecord(
-                    key=f"{before}{name}",
+                    key=f"{name} {before[:8]}",
                     pass_name=name,
                     params=params,
                     input=Candidate(before),
@@ -124,7 +124,7 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
         good = {
             "ratios": {"latency_p50": Estimate(0.3, 0.29, 0.31)},
             "candidate": Candidate(best),
-            "pass_runs": (f"{folded}static_quantization",),
+            "pass_runs": (f"static_quantization {folded[:8]}",),
         }
         store.trials.finish(TrialRecord(**{**vars(trials[0]), "status": "done", "outcome": Outcome.OK, **good}))
         store.trials.finish(
