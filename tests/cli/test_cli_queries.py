@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import postgres
 import pytest
-from conftest import Call
 from sqlalchemy import Connection, Engine, event
 
 from autoopt.settings import settings
 from autoopt.store import open_store
 from autoopt.store.sql.store import require_sql
 
+Call = Callable[..., Any]
 COMMANDS = ["best", "best {run}", "runs", "lineage latest", "compare {run} latest", "report latest"]
 GROWING = {"artifact", "model", "run", "chain", "trial", "pass_run", "evaluation", "event"}
 """Tables with rows of every run."""
