@@ -10,7 +10,7 @@ from progress_cases import FASTER, latency, trial
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.report.progress.displays import Lines, LiveState, StatusLine, Work, failure_line, line_of, trial_line
+from autoopt.report.progress.displays import Lines, LiveState, NotebookStatus, Work, failure_line, line_of, trial_line
 from autoopt.report.progress.search_progress import SearchProgress
 
 
@@ -95,15 +95,17 @@ def test_a_file_receives_whole_lines_only() -> None:
     assert stream.getvalue().splitlines() == lines
 
 
-def test_a_notebook_shows_the_work_in_progress_and_is_left_clean() -> None:
+def test_a_notebook_shows_the_work_in_progress_and_keeps_the_lines() -> None:
     stream, shown = io.StringIO(), state()
-    display = StatusLine(stream, shown, clock=lambda: 0.0)
+    status: list[str] = []
     shown.works[1] = Work("applying a -> b", since=0.0)
-    display.update()
-    assert stream.getvalue() == "| 0/6 trials · 0:00 · applying a -> b"
+    display = NotebookStatus(stream, shown, clock=lambda: 0.0, replace=status.append)
+    assert status == ["0/6 trials · 0:00 · applying a -> b"]
     shown.search.add(trial(ratios=latency(0.5)))
     shown.works.clear()
+    display.write_line("hello")
     display.update()
-    assert stream.getvalue().endswith("| 1/6 trials · 2.0x faster (1.9 to 2.1) · 0:00, about 0:00 left · waiting")
+    assert status[-1] == "1/6 trials · 2.0x faster (1.9 to 2.1) · 0:00, about 0:00 left · waiting"
     display.close()
-    assert stream.getvalue().endswith(" \r")
+    assert status[-1] == ""
+    assert stream.getvalue() == "hello\n"

@@ -1,8 +1,7 @@
-"""Displays of progress: whole lines for files and pipes, a line that is rewritten for notebooks."""
+"""Displays of progress: whole lines for files and pipes, with a status above them for notebooks."""
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -90,42 +89,32 @@ class Lines:
         """Nothing is left to remove."""
 
 
-class StatusLine(Lines):
-    """Rewrites the line below the others at every change, for notebooks."""
+class NotebookStatus(Lines):
+    """Shows the work in progress in an output of a notebook's cell, above the lines.
 
-    def __init__(self, stream: TextIO, state: LiveState, clock: Callable[[], float]) -> None:
+    Its text is replaced at every change, so that a stored or exported notebook keeps the lines only.
+    """
+
+    def __init__(
+        self, stream: TextIO, state: LiveState, clock: Callable[[], float], replace: Callable[[str], None]
+    ) -> None:
+        """Begin with the state; `replace` replaces the text of the output."""
         super().__init__(stream, state)
-        self._clock = clock
+        self._clock, self._replace = clock, replace
         self._lock = threading.Lock()
-        self._width = 0
-
-    def write_line(self, text: str) -> None:
-        with self._lock:
-            self._wipe()
-            super().write_line(text)
+        self.update()
 
     def update(self) -> None:
         now = self._clock()
         with self._state.lock:
             works = [work.text for work in self._state.works.values()]
             parts = [*self._state.search.texts(now), ", ".join(works) or self._state.opening or "waiting"]
-        spinner = SPINNER[int(now * 4) % len(SPINNER)]
-        width = max(20, shutil.get_terminal_size().columns - 1)
-        text = one_line(f"{spinner} {' · '.join(parts)}")[:width]
         with self._lock:
-            self._wipe()
-            self._stream.write(text)
-            self._stream.flush()
-            self._width = len(text)
+            self._replace(one_line(" · ".join(parts)))
 
     def close(self) -> None:
         with self._lock:
-            self._wipe()
-
-    def _wipe(self) -> None:
-        if self._width:
-            self._stream.write("\r" + " " * self._width + "\r")
-            self._width = 0
+            self._replace("")
 
 
 def line_of(trial: Trial, search: SearchProgress, width: int) -> str:

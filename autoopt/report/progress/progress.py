@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
@@ -15,7 +16,7 @@ from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.report.progress.displays import SPINNER, Display, Lines, LiveState, StatusLine, Work
+from autoopt.report.progress.displays import SPINNER, Display, Lines, LiveState, NotebookStatus, Work
 from autoopt.report.progress.search_progress import SearchProgress
 from autoopt.report.words.change import figure_text
 from autoopt.report.words.figures import DEFAULT_OBJECTIVE, kind
@@ -47,7 +48,7 @@ class Progress(Observer):
     def _display(self) -> Display:
         """The display, which opens with the first thing to show."""
         if self._live and in_notebook():
-            return StatusLine(self._stream, self.state, self._clock)
+            return NotebookStatus(self._stream, self.state, self._clock, cell_output())
         if self._live and is_terminal(self._stream):
             # Imported only now: without a terminal, nothing needs rich.
             from autoopt.report.progress.live_view import LiveView
@@ -169,7 +170,18 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def in_notebook() -> bool:
-    """True in the process of a Jupyter kernel, whose cells understand rewritten lines."""
+    """True in the process of a Jupyter kernel."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return hasattr(shell, "kernel")
+
+
+def cell_output() -> Callable[[str], None]:
+    """Open an output of the notebook's cell that runs; return a function that replaces its text."""
+    display = importlib.import_module("IPython.display").display
+    output = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def replace(text: str) -> None:
+        output.update({"text/plain": text}, raw=True)
+
+    return replace
