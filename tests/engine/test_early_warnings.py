@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autoopt.engine.run.early_warnings import UNCHECKED
 from autoopt.errors import InputError
 from autoopt.observer import Observer
 from autoopt.space import Point
@@ -35,6 +36,15 @@ def test_a_run_warns_before_its_first_trial(go: Any, mlp_file: Path, tmp_path: P
     warning = next(text for text in observer.said if text.startswith("WARNING: labels such as 7 never occur"))
     assert observer.said.index(warning) < observer.said.index("trial")
     assert warning in result.notes
+
+
+def test_a_check_that_is_cut_off_is_told(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    observer = Said()
+    np.savez(tmp_path / "d.npz", x=np.zeros((20, 8), np.float32), labels=np.zeros(20, int))
+    dag = {"passes": {"tidy": "simplify"}, "chains": [["tidy"]], "limits": {"measure_seconds": 1e-6}}
+    with pytest.raises(InputError, match="timeout"):
+        go(dag, model=mlp_file, data=str(tmp_path / "d.npz"), observer=observer)
+    assert UNCHECKED in observer.said
 
 
 def test_a_bug_in_a_users_pass_is_no_answer_where_nothing_else_ran(go: Any, mlp_file: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from autoopt.dag.compiler.chain import Chain
@@ -18,12 +17,16 @@ from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.json_codec import JsonObject
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
+from autoopt.outcome import Outcome
 from autoopt.report.words.failures import plain_reason
 from autoopt.results.run import WARNING
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
 CHECK_SHARE: Final = 0.15
 """Share of the run's time after which the check of a slow model is given up."""
+CHECK_SECONDS: Final = 5.0
+"""Time for the check of a short run, up to half of the run's: small models need it on a busy machine."""
+UNCHECKED: Final = "no time to check that your model and its data belong together; a larger --minutes allows it"
 
 
 def source_failure(problem: Problem, message: str) -> str:
@@ -35,7 +38,7 @@ def source_failure(problem: Problem, message: str) -> str:
 
 
 def source_warnings(ctx: RunContext) -> list[str]:
-    """Run the source model on some items of the data; one warning for each sign of trouble.
+    """Run the source model on some items of the data; one warning for each sign of trouble, or that time was up.
 
     A model that cannot be run says so when it is measured. Only this machine's interpreter is asked.
     """
@@ -52,32 +55,37 @@ def source_warnings(ctx: RunContext) -> list[str]:
         user_script=problem.script.path,
     )
     payload = request.to_json()
-    with suppress(_SourceFails):
+    try:
         if request.user_script or not is_read_from_files(config):
             return _warnings(_check(ctx, payload))
         content = {**payload, "candidate": problem.source.key}
         key = [CHECK_SOURCE, content, problem.data.evaluation.digest, versions()]
         _, reply = read_once(ctx.store.home, key, lambda _: _check(ctx, payload))
         return _warnings(reply)
-    return []
+    except _SourceFails as failure:
+        return [UNCHECKED] if failure.outcome is Outcome.TIMEOUT else []
 
 
 class _SourceFails(Exception):
-    """The source model cannot be run on its data."""
+    """The source model cannot be run on its data, or takes too long."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        super().__init__(outcome)
 
 
 def _check(ctx: RunContext, payload: JsonObject) -> JsonObject:
-    problem = ctx.problem
+    problem, remaining = ctx.problem, ctx.attempt.remaining()
     result = first_call(
         ctx.resources,
         CHECK_SOURCE,
         dict(payload),
         subject=lambda: problem.source.artifact,
-        limit=min(problem.limits.measure_seconds, max(1.0, CHECK_SHARE * ctx.attempt.remaining())),
+        limit=min(problem.limits.measure_seconds, max(CHECK_SHARE * remaining, min(CHECK_SECONDS, remaining / 2))),
         alone=False,
     )
     if not result.outcome.good or result.value is None:
-        raise _SourceFails
+        raise _SourceFails(result.outcome)
     return result.value
 
 
