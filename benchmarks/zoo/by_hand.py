@@ -46,7 +46,7 @@ Feed = dict[str, np.ndarray]
 Outputs = list[list[np.ndarray]]
 """For each output of a model, its value for each item."""
 CALIBRATION_ITEMS = 50
-COMPARED_ITEMS = 256
+COMPARED_ITEMS = 1024
 LIMITS = {"accuracy": 0.01, "psnr": 0.5}
 AGREEMENT = 0.98
 """The defaults of `autoopt run`: the accepted drop of a metric, and the agreement without labels."""

@@ -81,6 +81,13 @@ def test_more_items_are_used_where_the_model_is_fast(payload: dict[str, object],
     assert worker.fidelity({**payload, "settings": {"samples": 50}})["details"]["items"] == 50
 
 
+def test_a_fast_model_runs_all_items_between_two_numbers(payload: dict[str, object], tmp_path: Path) -> None:
+    """Of 400 items all are compared: 256, the number below, would leave few to decide a limit."""
+    x = np.random.default_rng(7).normal(size=(400, CLASSES, STEPS)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=x)
+    assert worker.fidelity(payload)["details"]["items"] == 400
+
+
 def test_fewer_items_are_used_where_the_model_is_slow(
     payload: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

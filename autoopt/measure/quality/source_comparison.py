@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -102,9 +103,9 @@ def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
     seconds_per_item = (time.monotonic() - began) / len(items)
     if len(items) == len(data):
         return items
-    for count, most_seconds in MORE_ITEMS:
-        if count >= 2 * len(data):
-            continue  # the next number covers the data, too, and says for how long so few items are worth it
+    for (count, most_seconds), (fewer, _) in pairwise((*MORE_ITEMS, (0, 0.0))):
+        if fewer >= len(data):
+            continue  # it covers the data, too, and says for how long so few items are worth it
         seconds = min(count, len(data)) * seconds_per_item
         if not request.is_source and not has_source_outputs(request, min(count, len(data))):
             seconds *= 2  # the source runs them, too
