@@ -288,7 +288,10 @@ class TrialStore(ABC):
 
     @abstractmethod
     def claim_next(self, run: str, chain: str | None = None, seconds: float = LEASE_SECONDS) -> TrialRecord | None:
-        """Claim the next trial: an abandoned one, else the pending one with the lowest number; None without either."""
+        """Claim the next trial: an abandoned one, else the pending one with the lowest number.
+
+        None without either, or if the details of the trial (`PARALLEL`) say that it has to wait for earlier ones.
+        """
 
     @abstractmethod
     def finish(self, record: TrialRecord) -> bool:

@@ -34,6 +34,8 @@ MEMORY: Final = "memory"
 """Entry of the environment of what ran out of memory: the bytes that the call could use."""
 TRANSIENT: Final = "transient"
 """Entry of a pass run's reports and of an evaluation's details; see `PassRunRecord.transient`."""
+PARALLEL: Final = "parallel"
+"""Entry of a trial's details: it begins once fewer earlier trials of its run than this are left."""
 
 
 def new_id() -> str:

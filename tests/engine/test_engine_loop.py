@@ -21,6 +21,7 @@ from autoopt.results import Trial, TrialResult
 from autoopt.search.factory import create_study
 from autoopt.search.trial import ChainSpace
 from autoopt.spec.search import SearchConfig
+from autoopt.store.records import PARALLEL
 
 DAG = {
     "passes": {"fold": "identity_elimination", "clean": "remove_unused", "names": "name_fix"},
@@ -32,6 +33,7 @@ class AtOnce:
     """Executes every trial when it is submitted, like other processes after the source is measured."""
 
     is_local = False
+    ahead = 0
 
     def __init__(self) -> None:
         self.submitted: list[int] = []
@@ -235,6 +237,18 @@ def test_as_many_trials_start_as_may_run_in_parallel(simulation: Simulation) -> 
     recorder = Recorder()
     make_loop(simulation, observer=recorder, workers=2).run(AtOnce())
     assert recorder.events == ["start 0", "start 1", "end 0", "start 2", "end 1", "end 2"]
+
+
+def test_a_trial_is_submitted_ahead_and_says_how_many_may_run_in_parallel(simulation: Simulation) -> None:
+    class Ahead(AtOnce):
+        ahead = 1
+
+    recorder = Recorder()
+    loop = make_loop(simulation, observer=recorder, workers=1)
+    loop.run(Ahead())
+    assert recorder.events == ["start 0", "start 1", "end 0", "start 2", "end 1", "end 2"]
+    rows = loop.ctx.store.trials.all(loop.ctx.run)
+    assert [row.details[PARALLEL] for row in rows] == [1, 1, 1]
 
 
 def test_trials_are_told_in_the_order_asked_whichever_ended_first(simulation: Simulation) -> None:

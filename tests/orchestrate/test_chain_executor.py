@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.exceptions import Pause
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import Running, Suspended
+from prefect.states import Completed, Running, Suspended
 from prefect_server import free_port, prepared, running_server
 from serving import environment
 from store_owners import by
@@ -45,7 +46,7 @@ def run(store: Store, tmp_path: Path) -> str:
 
 @pytest.fixture
 def executor(store: Store, run: str) -> DeployedExecutor:
-    context: Any = SimpleNamespace(store=store, run=run)
+    context: Any = SimpleNamespace(store=store, run=run, attempt=SimpleNamespace(workers=2))
     return DeployedExecutor(context, [])
 
 
@@ -136,3 +137,22 @@ def test_one_request_reads_all_chains_and_whether_the_run_is_suspended(
             client.delete_flow_run(root.id)
             with pytest.raises(SystemFailure, match="deleted"):
                 executor._check(Outage())
+
+
+def test_a_chain_that_made_room_while_its_trial_had_to_wait_starts_again_when_it_may_begin(
+    executor: DeployedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(executor, "_start", lambda key, chain: started.append(key))
+    executor.submit("d" * 8, "a", 0, work)
+    executor.submit(CHAIN, "a -> b", 1, work)
+    chain = executor._chains[CHAIN]
+    chain.flow_run = WatchedFlowRun(uuid4(), SimpleNamespace())  # type: ignore[arg-type]
+    flow_run = FlowRun(flow_id=uuid4(), state=Completed(), state_type=StateType.COMPLETED)
+    ended = {chain.flow_run.id: flow_run}
+    executor._check_chain(CHAIN, chain, ended, may_begin={0})
+    executor._check_chain(CHAIN, chain, {}, may_begin={0})
+    assert started == []
+    assert chain.fruitless == 0
+    executor._check_chain(CHAIN, chain, {}, may_begin={1})
+    assert started == [CHAIN]

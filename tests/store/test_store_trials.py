@@ -15,6 +15,7 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.store import Store
+from autoopt.store.records import PARALLEL
 
 
 def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
@@ -28,6 +29,23 @@ def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
     other = by(store, "c").trials.claim_next(run, None)
     assert other is not None
     assert other.number == 1
+
+
+def test_a_trial_waits_for_its_turn_among_those_of_all_chains(store: Store) -> None:
+    run = start_run(store).id
+    for n, chain in enumerate([CHAIN, key("other"), CHAIN, key("other")]):
+        store.trials.add(dataclasses.replace(trial(run, n, chain=chain), details={PARALLEL: 2}))
+    one, other = by(store, "one").trials, by(store, "other").trials
+    first, second = one.claim_next(run, CHAIN), other.claim_next(run, key("other"))
+    assert first
+    assert second
+    assert (first.number, second.number) == (0, 1)
+    assert by(store, "third").trials.claim_next(run) is None
+    assert other.finish(dataclasses.replace(second, outcome=Outcome.FAILED))
+    assert other.claim_next(run, key("other")) is None, "trials 0 and 2 are before it"
+    third = by(store, "third").trials.claim_next(run)
+    assert third is not None
+    assert third.number == 2
 
 
 def test_only_the_owner_of_a_trial_finishes_it(store: Store) -> None:

@@ -29,6 +29,8 @@ class Executor(Protocol):
 
     is_local: bool
     """Trials run in this process."""
+    ahead: int
+    """Trials that are submitted beyond those that may run in parallel, so that they begin without delay."""
 
     def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
         """Start a trial and return at once.
@@ -46,6 +48,7 @@ class InlineExecutor:
     """Executes trials in threads of this process. Each waits for worker processes, so threads are enough."""
 
     is_local = True
+    ahead = 0
 
     def __init__(self, workers: int, stop: Callable[[], None]) -> None:
         """Create the threads.

@@ -35,6 +35,7 @@ from autoopt.search.study import Study
 from autoopt.search.transitions import FAILED
 from autoopt.search.trial import Feedback, Proposal
 from autoopt.store import EventRecord, Store, TrialRecord, faults
+from autoopt.store.records import PARALLEL
 
 TIME_SPENT = "time spent"
 """Kind of the events with the time that a run has taken so far, so that its time limit survives a kill."""
@@ -106,7 +107,7 @@ class SearchLoop:
             self._source_measured.set()
         self._told_at = self.ctx.attempt.clock()
         while True:
-            self._fill(window, executor, workers)
+            self._fill(window, executor, workers + executor.ahead)
             if not window:
                 break
             # In the order of the proposals, not as trials end: equal results then lead to equal proposals.
@@ -117,7 +118,7 @@ class SearchLoop:
         return self.completed
 
     def _fill(self, window: deque[tuple[Proposal, Future[TrialResult]]], executor: Executor, most: int) -> None:
-        """Start trials until this many run, or the search is over."""
+        """Submit trials until there are this many, or the search is over."""
         while len(window) < most and not self._is_over():
             is_first = not self.completed and len(window) == 1
             if is_first and self.confirmation is not None and self.confirmation.is_expected:
@@ -179,7 +180,11 @@ class SearchLoop:
             point=proposal.point,
             owner=ctx.store.owner,
             # Enough for any process to execute the trial.
-            details={"incumbent": self._to_beat(chain), "upto": proposal.upto},
+            details={
+                "incumbent": self._to_beat(chain),
+                "upto": proposal.upto,
+                PARALLEL: ctx.attempt.workers,
+            },
         )
         self._started[proposal.number] = ctx.attempt.clock()
         ctx.store.trials.add(trial)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -63,6 +63,8 @@ class _Chain:
     flow_run: WatchedFlowRun | None = None
     rounds: int = 0
     fruitless: int = 0
+    gave_way: bool = False
+    """Its flow run has ended while its trials had to wait for earlier ones."""
     waiting: dict[int, Future[TrialResult]] = field(default_factory=dict)
 
 
@@ -76,6 +78,8 @@ class DeployedExecutor:
     """
 
     is_local = False
+    ahead = 1
+    """Meanwhile the process of its chain starts, and results are told."""
 
     def __init__(self, ctx: RunContext, tags: list[str]) -> None:
         self._ctx = ctx
@@ -216,8 +220,9 @@ class DeployedExecutor:
         with outage:
             flow_runs = self._read_flow_runs(chains.values())
             self._raise_if_suspended(flow_runs)
+            may_begin = self._trials_that_may_begin(chains.values())
             for key, chain in chains.items():
-                self._check_chain(key, chain, flow_runs)
+                self._check_chain(key, chain, flow_runs, may_begin)
             complete = True
         if not complete:
             self._new_trials.set()
@@ -244,17 +249,30 @@ class DeployedExecutor:
         if state is not None and state.is_paused():
             raise Pause(state=state)
 
-    def _check_chain(self, key: str, chain: _Chain, flow_runs: Mapping[UUID, FlowRun]) -> None:
+    def _trials_that_may_begin(self, chains: Iterable[_Chain]) -> set[int]:
+        """Numbers of the trials that run or may begin; the others wait for earlier ones."""
+        waiting = sorted(number for chain in chains for number in chain.waiting)
+        return set(waiting[: self._ctx.attempt.workers])
+
+    def _check_chain(
+        self, key: str, chain: _Chain, flow_runs: Mapping[UUID, FlowRun], may_begin: Collection[int]
+    ) -> None:
+        has_turn = min(chain.waiting) in may_begin
         if chain.flow_run is not None:
             state = chain.flow_run.state_of(flow_runs.get(chain.flow_run.id))
             if state is None or state.value not in FINAL_STATES:
                 return
             chain.flow_run = None
+            if not has_turn and state is StateType.COMPLETED:
+                chain.gave_way = True
+                return
             chain.fruitless += 1
             if chain.fruitless >= MAX_FRUITLESS_ROUNDS or state is StateType.CANCELLED:
                 self._give_up(key, chain, state)
                 return
-        self._start(key, chain)
+        # Where another flow run needed the slot before, this one takes it again only when it can use it.
+        if has_turn or not chain.gave_way:
+            self._start(key, chain)
 
     def _start(self, key: str, chain: _Chain) -> None:
         round_ = chain.rounds + 1
@@ -271,6 +289,7 @@ class DeployedExecutor:
         )
         chain.flow_run = WatchedFlowRun(UUID(str(created.id)), self._client)
         chain.rounds = round_
+        chain.gave_way = False
 
     def _give_up(self, key: str, chain: _Chain, state: StateType) -> None:
         """Finish the trials of a chain as crashed; a retry executes them again."""

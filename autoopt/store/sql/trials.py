@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, select, update
 
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
@@ -10,7 +10,7 @@ from autoopt.owner import is_known_dead
 from autoopt.store import codec
 from autoopt.store.contracts import LEASE_SECONDS, TrialStore
 from autoopt.store.leases import is_abandoned
-from autoopt.store.records import TrialRecord
+from autoopt.store.records import PARALLEL, TrialRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import LARGEST, Row, RowInsert, fetch_all, from_row, insert_if_absent, to_row
@@ -73,11 +73,24 @@ class SqlTrials(TrialStore):
         dead = [owner for owner in owners if owner is not None and is_known_dead(owner)]
         overdue = (_T.lease <= self._database.now) | _T.owner.is_(None) | _T.owner.in_(dead)
         for state in (and_(_T.status == "running", overdue), _T.status == "pending"):
-            query = select(_T.number).where(scope, state).order_by(_T.number).limit(1)
-            number: int | None = connection.execute(query.with_for_update(skip_locked=True)).scalar()
-            if number is not None:
-                return number
+            query = select(_T.number, _T.details).where(scope, state).order_by(_T.number).limit(1)
+            row = connection.execute(query.with_for_update(skip_locked=True)).mappings().first()
+            if row is not None and self._may_begin(connection, run, row):
+                return int(row["number"])
         return None
+
+    @staticmethod
+    def _may_begin(connection: Connection, run: str, row: RowMapping) -> bool:
+        """True unless as many earlier trials are left as may run in parallel.
+
+        The number of those left only falls, so processes that ask at the same time never begin more than that.
+        """
+        most: int | None = codec.loads(row["details"]).get(PARALLEL)
+        if most is None:
+            return True
+        earlier = and_(_T.run == run, _T.number < row["number"], _T.status != "done")
+        left = connection.execute(select(func.count()).select_from(tables.trial).where(earlier)).scalar_one()
+        return bool(left < most)
 
     def finish(self, record: TrialRecord) -> bool:
         row = {**_row(record, self._owner), "status": "done"}
