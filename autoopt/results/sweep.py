@@ -27,7 +27,7 @@ class MetricChange:
     """A metric that moved beyond its interval since an earlier sweep."""
 
     what: str
-    """`best model`, `last best model`, `released model` or `source model`."""
+    """`best model`, `last best model`, `released model` or `source model`; for the first, also how it was found."""
     metric: str
     before: Estimate | None
     after: Estimate | None

@@ -45,7 +45,7 @@ class SweepRequest:
     accept: bool = False
     """Makes this sweep the new baseline, regressions included."""
     bisect_minutes: float = 0.0
-    """Time for bisecting regressions; the zoo file sets it for nightly sweeps."""
+    """Time for bisecting models that are or may be slower; the zoo file sets it for nightly sweeps."""
     until: float = math.inf
     """End of the sweep on `time.monotonic`; the zoo file sets it for nightly sweeps."""
     out: Path | None = None

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoopt.engine.run.session import search_inline
+from autoopt.engine.sweeps.causes import Causes
 from autoopt.engine.sweeps.entry import EntryRunner
 from autoopt.engine.sweeps.history import SweepHistory
 from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights
@@ -21,14 +22,12 @@ from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
-from autoopt.errors import AutooptError, SystemFailure, writing
+from autoopt.errors import SystemFailure, writing
 from autoopt.report.elements.html import write_page
 from autoopt.report.nights.lasting import lasting_regression
 from autoopt.report.nights.night_history import entries_by_model
-from autoopt.report.sweeps.bisection import sentence
 from autoopt.report.sweeps.sweep_comparison import EarlierEntry, compare_entry, differences
 from autoopt.report.sweeps.sweep_page import SweepFacts, sweep_html
-from autoopt.report.words.figures import kind
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
@@ -96,7 +95,6 @@ class Sweep:
         self._id, self._name = record.id, record.name
         self._runner = EntryRunner(request, search, record.id, f"sweep {record.id}")
         self._began = time.monotonic()
-        self._bisected_seconds = 0.0
 
     def run(self, models: list[ZooItem], dags: Mapping[str, DagSpec]) -> SweepResult:
         """Run the models, one after the other, until the time is up.
@@ -131,7 +129,7 @@ class Sweep:
                     self._write_pages(result, earlier)
             raise
         if self._request.bisect_minutes:
-            entries = [self._with_cause(entry) for entry in entries]
+            entries = Causes(self._request, self._store, self._name, self._id).explain(entries, earlier)
         result = self._finish("finished", entries, all_models, newest)
         self._write_pages(result, earlier)
         return result
@@ -236,30 +234,6 @@ class Sweep:
         self._store.events.add(event)
         return entry
 
-    def _with_cause(self, entry: SweepEntry) -> SweepEntry:
-        """Bisect a model that became slower, if the night's budget allows."""
-        # Imported here: it imports numpy, and most nights have no regression.
-        from autoopt.engine.sweeps.bisection.bisect import bisect_entry, reference_of
-        from autoopt.engine.sweeps.bisection.variants import Budget
-
-        minutes = self._request.bisect_minutes - self._bisected_seconds / 60
-        if not _is_slower(entry) or entry.bisection is not None or minutes <= 0:
-            return entry
-        request = self._request
-        request.observer.on_phase(f"bisecting {entry.name}")
-        budget = Budget(minutes, request.home, request.db_url, request.observer)
-        began = time.monotonic()
-        try:
-            earlier = reference_of(self._store, self._name, entry)
-            bisection = bisect_entry(self._store, self._id, entry, earlier, budget)
-        except AutooptError as error:
-            request.observer.on_note(f"{entry.name}: not bisected: {error}")
-            return entry
-        finally:
-            self._bisected_seconds += time.monotonic() - began
-        request.observer.on_note(sentence(bisection))
-        return replace(entry, bisection=bisection)
-
     def _result(self, entries: list[SweepEntry], newest: Mapping[str, SweepEntry]) -> SweepResult:
         changes: list[str] = []
         for entry in entries:
@@ -284,12 +258,6 @@ def _environment_changes(before: SweepEntry | None, after: SweepEntry) -> list[s
     if before is None or not before.environment:
         return []
     return [change for change in differences(before.environment, after.environment) if not change.startswith("hosts.")]
-
-
-def _is_slower(entry: SweepEntry) -> bool:
-    """True if the verdict on a model is worse, and one of its latencies is."""
-    worse = [change.metric for change in entry.compared.changes if change.verdict == "worse"]
-    return entry.compared.verdict == "worse" and "latency" in map(kind, worse)
 
 
 def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None) -> None:
