@@ -69,6 +69,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.deployments import CHAINS, MODELS, check_queues, deploy_all, schedule_sweep
     from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.engine.sweeps.zoo import check_zoo
+    from autoopt.orchestrate.server.form_refresh import FormRefresh
     from autoopt.orchestrate.server.supervisor import Supervisor
 
     queues = tuple(queue or ())
@@ -87,6 +88,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         supervisor.server()
         if starts_server or site_port is not None:
             supervisor.zoo_site(site_port)
+        forms = FormRefresh(supervisor.api, Path.cwd())
         names = deploy_all(queues)
         if zoo is not None:
             request = SweepRequest(zoo=zoo, out=Path("out").absolute())
@@ -98,6 +100,6 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         typer.echo(f"store: {home}")
         typer.echo("ready; stop with Ctrl-C")
         try:
-            supervisor.watch()
+            supervisor.watch(forms.look)
         except KeyboardInterrupt:
             typer.echo("stopping")

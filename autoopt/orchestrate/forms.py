@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MOST_FILES: Final = 200
 """Files that are read to find DAGs and zoos."""
 PATTERNS: Final = ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml")
+CHOOSE: Final = "choose"
+"""Title of the list among the types of a field."""
 TITLES: Final = {"string": "path", "object": "content"}
 """Name of the values that a field takes, besides choices, by their type in JSON Schema."""
 Property = dict[str, Any]
@@ -39,9 +41,20 @@ def with_choices(properties: Mapping[str, Property], choices: Mapping[str, Seque
     for name, written in properties.items():
         field = _without_none(written)
         if choices.get(name):
-            field = _with_choices(field, list(choices[name]))
+            field = _with_choices(field, choices[name])
         form[name] = field
     return form
+
+
+def renew_choices(form: Mapping[str, Property], choices: Mapping[str, Sequence[str]]) -> dict[str, Property]:
+    """The fields of a form from `with_choices`, with other choices."""
+    renewed = dict(form)
+    for name in form.keys() & choices.keys():
+        field = _without_choices(form[name])
+        if choices[name]:
+            field = _with_choices(field, choices[name])
+        renewed[name] = field
+    return renewed
 
 
 def only_choices(properties: dict[str, Property], name: str, values: Sequence[str]) -> None:
@@ -73,9 +86,17 @@ def _without_none(field: Property) -> Property:
     return {**rest, "anyOf": list(map(_titled, types))}
 
 
-def _with_choices(field: Property, values: list[str]) -> Property:
+def _without_choices(field: Property) -> Property:
+    types = [one for one in field.get("anyOf", ()) if one.get("title") != CHOOSE]
+    if len(types) == len(field.get("anyOf", ())):
+        return field
+    rest = {key: value for key, value in field.items() if key != "anyOf"}
+    return {**types[0], **rest} if len(types) == 1 else {**rest, "anyOf": types}
+
+
+def _with_choices(field: Property, values: Sequence[str]) -> Property:
     """The field with a list to choose from before its other types."""
-    choice: Property = {"title": "choose", "type": "string", "enum": values}
+    choice: Property = {"title": CHOOSE, "type": "string", "enum": list(values)}
     types = field.get("anyOf") or [{"type": field["type"]}]
     rest = {key: value for key, value in field.items() if key not in ("anyOf", "type")}
     return {**rest, "anyOf": [choice, *map(_titled, types)]}
@@ -103,11 +124,16 @@ def tags_of(zoo: ZooSpec) -> list[str]:
 
 def _readable(folder: Path, load: Callable[[Path], object]) -> Iterator[str]:
     """Yield the files that can be loaded, relative to the folder; hidden folders are left out."""
-    files = [path.relative_to(folder) for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
-    visible = [path for path in files if not any(part.startswith(".") for part in path.parts)]
-    for path in visible[:MOST_FILES]:
+    for path in candidates(folder):
         try:
             load(folder / path)
         except AutooptError:
             continue
         yield str(path)
+
+
+def candidates(folder: Path) -> list[Path]:
+    """The files of a folder and its subfolders that may be DAGs or zoos, relative to it."""
+    files = [path.relative_to(folder) for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
+    visible = [path for path in files if not any(part.startswith(".") for part in path.parts)]
+    return visible[:MOST_FILES]

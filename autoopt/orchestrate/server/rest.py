@@ -39,13 +39,11 @@ class PrefectApi:
 
     def post(self, path: str, body: object) -> JsonObject:
         """The answer to a POST request."""
-        try:
-            return self._request("POST", path, body, REQUEST_SECONDS)
-        except urllib.error.HTTPError as error:
-            if error.code != 403:
-                raise
-        self._add_token()  # the server asks for one, or the one before has expired
-        return self._request("POST", path, body, REQUEST_SECONDS)
+        return self._send("POST", path, body)
+
+    def patch(self, path: str, body: object) -> None:
+        """Change some fields of an object."""
+        self._send("PATCH", path, body)
 
     def check(self) -> None:
         """Check that the server answers and accepts the password.
@@ -68,6 +66,15 @@ class PrefectApi:
                 where=self.url,
                 remedy="start it with 'prefect server start', or run with --engine inline",
             ) from None
+
+    def _send(self, method: str, path: str, body: object) -> JsonObject:
+        try:
+            return self._request(method, path, body, REQUEST_SECONDS)
+        except urllib.error.HTTPError as error:
+            if error.code != 403:
+                raise
+        self._add_token()  # the server asks for one, or the one before has expired
+        return self._request(method, path, body, REQUEST_SECONDS)
 
     def _add_token(self) -> None:
         """Add the token that a server without a password asks for."""

@@ -255,8 +255,10 @@ class Supervisor:
         """The log file of one of the processes."""
         return self.home / "logs" / f"{name}.log"
 
-    def watch(self) -> None:
+    def watch(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Restart workers and the site of the zoos if they end. Returns only by a signal.
+
+        `meanwhile` is called twice a second.
 
         Raises:
             SystemFailure: the server has ended by itself, or another process has ended too often within an hour.
@@ -274,6 +276,7 @@ class Supervisor:
                     raise SystemFailure(message, where=str(self.log(name)))
                 self.say(f"{name} ended with exit code {child.returncode}; restarting it")
                 self._restarts[name]()
+            meanwhile()
             time.sleep(0.5)
 
     def _start(self, name: str, command: list[str], env: dict[str, str]) -> None:
