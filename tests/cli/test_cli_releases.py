@@ -94,6 +94,10 @@ def test_after_a_rollback_the_places_are_those_of_the_release_that_was_taken_bac
     assert history.current is not None
     assert history.current.places == (str(tmp_path / "live"),)
     assert call("promote", filled["run"], *AS).code == 2  # is released there already
+    taken_back, in_use = call("releases").out.splitlines()[1:]
+    assert "rolled back by" in taken_back
+    assert "  released  " in in_use
+    assert in_use.endswith(str(tmp_path / "live"))
 
 
 PROMOTE = """

@@ -192,7 +192,11 @@ def _rows_of(history: ReleaseHistory) -> Iterator[ReleaseRow]:
         if step.rolled_back:
             taken_back[before.release.number] = step.by
     for number, release in sorted(history.promoted.items(), reverse=True):
-        yield ReleaseRow(release, release == history.current, taken_back.get(number, ""))
+        current = history.current
+        if current is not None and current.number == number:
+            yield ReleaseRow(current, True, taken_back.get(number, ""))  # a rollback may have changed its places
+        else:
+            yield ReleaseRow(release, False, taken_back.get(number, ""))
 
 
 def release_marks(store: Store, zoo: str) -> dict[str, list[ReleaseMark]]:
