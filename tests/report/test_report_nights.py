@@ -107,3 +107,11 @@ def test_the_page_has_the_verdict_a_heat_map_and_plots() -> None:
     assert text.index("Over the nights") < text.index('class="heat"') < text.index("Plots")
     assert "<cnn>" not in text
     assert 'title="failed"' in text
+
+
+def test_nights_of_one_day_are_told_apart_by_their_times() -> None:
+    nights = nights_of({"cnn": [0.5, 0.5, 0.5]})
+    twice = replace(nights[1], time=nights[0].time + 60)  # no change of day in any time zone but for one minute
+    text = nights_html(history_of("production", [nights[0], twice, nights[2]], {}))
+    heads = re.findall(r'<th title="(\d{4}-([^" ]+) ([^"]+))">([^<]+)</th>', text)
+    assert [head for _, _, _, head in heads] == [heads[0][1], *(f"{day} {time}" for _, day, time, _ in heads[1:])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -114,13 +115,25 @@ def _shown(history: ZooHistory) -> Sequence[Night]:
     return history.nights[-MOST_COLUMNS:]
 
 
+def _column_heads(nights: Sequence[Night]) -> list[tuple[str, str]]:
+    """The time of each night, and its text above the column: the day, and the hour where a day has several."""
+    times = [day_text(night.time) for night in nights]
+    nights_of_day = Counter(time.split()[0] for time in times)
+    heads = []
+    for time in times:
+        day = time.split()[0]
+        text = day if nights_of_day[day] == 1 else time
+        heads.append((time, text.partition("-")[2]))  # without the year
+    return heads
+
+
 def _heat_map(history: ZooHistory, places: Mapping[str, str], runs: str) -> str:
     """A table of models and nights, coloured by the deviation of the ratio from the model's median.
 
     `places` are addresses by the model's name.
     """
     nights = _shown(history)[::-1]  # the newest ones are in view
-    head = "".join(f'<th title="{day_text(night.time)}">{day_text(night.time)[5:10]}</th>' for night in nights)
+    head = "".join(f'<th title="{when}">{text}</th>' for when, text in _column_heads(nights))
     rows = []
     for past in history.models:
         relative = relative_values(past)
