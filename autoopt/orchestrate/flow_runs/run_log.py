@@ -85,7 +85,10 @@ class RunLog(NoteLog):
 
     def on_trial_end(self, trial: Trial, best: float | None) -> None:
         self._trials += 1
-        self._logger.log(_level(trial), f"{self._trials}/{self._budget}: {_trial_text(trial, self._metrics)}")
+        count = str(self._trials)
+        if self._trials <= self._budget:  # repeats of a known model do not count
+            count += f"/{self._budget}"
+        self._logger.log(_level(trial), f"{count}: {_trial_text(trial, self._metrics)}")
 
 
 def log_trial(logger: RunLogger, trial: Trial, metrics: Sequence[str]) -> None:

@@ -20,8 +20,8 @@ from autoopt.store import EventRecord, Store
 
 GAVE_WAY = "gave way"
 """Kind of the events that record for which flow run a slot was released, so that only one is released for it."""
-LATE_SECONDS = 1.5
-"""A flow run that no worker has taken for this long has found no slot."""
+LATE_SECONDS = 4.0
+"""A flow run that no worker has taken for this long has found no slot. On a busy machine, a worker takes up to 3 s."""
 RENEWAL_SECONDS = 8.0
 """Another slot is released for a flow run that still waits after this time."""
 MOST_WAITING = 10
