@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
@@ -15,6 +15,9 @@ from autoopt.json_codec import without_nulls
 if TYPE_CHECKING:
     from autoopt.data.folder import FolderLoader
     from autoopt.json_codec import JsonValue
+
+    Config: TypeAlias = str | dict[str, JsonValue] | None
+    """A path, or a data configuration; None without data."""
 
 Layout = Literal["NCHW", "NHWC"]
 DATA: Final = "Data"
@@ -103,7 +106,7 @@ class DataOptions:
         ),
     ] = None
 
-    def apply(self, path: str | None) -> str | dict[str, JsonValue] | None:
+    def apply(self, path: str | None) -> Config:
         """The data configuration of a path with these options; the path itself without any.
 
         Raises:
@@ -136,6 +139,14 @@ class DataOptions:
         if values:
             config["pre_process"] = {"type": "normalize", "params": values}
         return config
+
+    def apply_to_both(self, data: str | None, calibration: str | None) -> tuple[Config, Config]:
+        """The configurations of the evaluation data and of the calibration data, if there are any.
+
+        Raises:
+            InputError: as for `apply`.
+        """
+        return self.apply(data), self.apply(calibration) if calibration else None
 
     def generated_size(self) -> dict[str, JsonValue]:
         """The setting of the measurement for the size of generated images; empty without --image-size.

@@ -50,29 +50,26 @@ def init(  # noqa: PLR0913  options of the command
     from autoopt.model.archive import is_archive
     from autoopt.settings import settings
 
-    evaluation = reading.apply(data)
-    calibration_config = reading.apply(calibration) if calibration else None
+    evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
     first, parts = read_models(model, settings().home)
     request = PlanRequest(
         dag=first,
         parts=parts,
-        data=evaluation,
-        calibration=calibration_config,
+        data=evaluation_data,
+        calibration=calibration_data,
         # A written DAG generates no data, so it does not say how to judge models on it.
         proposal_options=replace(proposal.options(), fidelity=bool(proposal.fidelity)),
         goal=goal.options(),
     )
     folder = out.parent if out is not None else Path()
+    draft = propose_for_set(request) if parts else make_proposal(request, anywhere=True)
     models: JsonValue = path_in_file(first, folder)
-    if parts:
-        models = {name: path_in_file(path, folder) for name, path in parts.items()}
-        draft = propose_for_set(request)
-    else:
-        draft = make_proposal(request, anywhere=True)
     if is_archive(model[0]):
         models = path_in_file(model[0], folder)
+    elif parts:
+        models = {name: path_in_file(path, folder) for name, path in parts.items()}
     plan = draft.plan
-    sources = {"evaluation": evaluation, "calibration": calibration_config}
+    sources = {"evaluation": evaluation_data, "calibration": calibration_data}
     fields = {use: _in_file(source, folder) for use, source in sources.items() if source is not None}
     text = yaml_text(draft.proposal, draft.plan, models, fields, draft.objectives, draft.constraints)
     file = out or Path(f"{draft.proposal.spec.name}.yaml")

@@ -59,12 +59,13 @@ def plan(  # noqa: PLR0913  options of the command
     from autoopt.settings import settings
 
     first, parts = read_models(dag, settings().home)
+    evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
     request = PlanRequest(
         dag=first,
         model=model,
         parts=parts,
-        data=reading.apply(data),
-        calibration=reading.apply(calibration) if calibration else None,
+        data=evaluation_data,
+        calibration=calibration_data,
         proposal_options=proposal.options(),
         goal=goal.options(),
         data_root=data_root,

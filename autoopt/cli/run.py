@@ -230,8 +230,8 @@ def _request_for(dag: Sequence[str], data: str | None, calibration: str | None, 
     if data is None and calibration is None and names_model(first):
         generated = replace(reading, image_size=None)
         return RunRequest(first, parts=parts, data=generated.apply(None), measurement=reading.generated_size())
-    calibration_data = None if calibration is None else reading.apply(calibration)
-    return RunRequest(first, parts=parts, data=reading.apply(data), calibration=calibration_data)
+    evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
+    return RunRequest(first, parts=parts, data=evaluation_data, calibration=calibration_data)
 
 
 def _show_answer(document: Mapping[str, object], out: Path, began: float, *, as_json: bool) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoopt.script import SCRIPT_FOLDERS
 from autoopt.settings import settings
+
+if TYPE_CHECKING:
+    from autoopt.orchestrate.server.supervisor import Supervisor
 
 CHAINS_PER_CORE = 4
 """Most chains wait for their next trial, and a process that waits is quicker than a new one."""
@@ -82,12 +85,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     with Supervisor(
         home, host, port, typer.echo, queues=queues, password=not no_password, database=database
     ) as supervisor:
-        starts_server = not os.environ.get("PREFECT_API_URL")
-        if site_port is not None:
-            supervisor.check_port(site_port)
-        supervisor.server()
-        if starts_server or site_port is not None:
-            supervisor.zoo_site(site_port)
+        _start_servers(supervisor, site_port)
         forms = FormRefresh(supervisor.api, Path.cwd())
         names = deploy_all(queues)
         if zoo is not None:
@@ -103,3 +101,13 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
             supervisor.watch(forms.look)
         except KeyboardInterrupt:
             typer.echo("stopping")
+
+
+def _start_servers(supervisor: Supervisor, site_port: int | None) -> None:
+    """Start the Prefect server and the pages of zoos; with a server elsewhere, the pages only if they have a port."""
+    starts_server = not os.environ.get("PREFECT_API_URL")
+    if site_port is not None:
+        supervisor.check_port(site_port)
+    supervisor.server()
+    if starts_server or site_port is not None:
+        supervisor.zoo_site(site_port)

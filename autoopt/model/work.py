@@ -80,11 +80,13 @@ def weight_shapes(graph: GraphProto, outer: Shapes) -> Shapes:
     """
     shapes = {**outer, **constant_shapes(graph)}
     for node in graph.node:
-        names = [name for name in node.input if name]
+        if node.op_type not in UNPACKING or not node.output:
+            continue
+        names = list(filter(None, node.input))
         if node.op_type in SCALED:
             names = names[:1]
-        if node.op_type in UNPACKING and names and node.output and all(name in shapes for name in names):
-            shapes[node.output[0]] = max((shapes[name] for name in names), key=math.prod)
+        if names and shapes.keys() >= set(names):
+            shapes[node.output[0]] = max(map(shapes.__getitem__, names), key=math.prod)
     return shapes
 
 
@@ -107,11 +109,16 @@ def _without_weights(model: ModelProto) -> ModelProto:
     copy.graph.input.extend(value for value in model.graph.input if value.name not in weights)
     for name, tensor in weights.items():
         copy.graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, tensor.dims))
-    for value in copy.graph.input:
+    _fix_sizes(copy.graph)
+    return copy
+
+
+def _fix_sizes(graph: GraphProto) -> None:
+    """Fix the open dimensions of a graph's inputs, in place."""
+    for value in graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if dim.dim_value <= 0:
                 dim.dim_value = OPEN_SIZE if axis else 1
-    return copy
 
 
 def _known_shapes(graph: GraphProto) -> Shapes:

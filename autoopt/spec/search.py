@@ -151,15 +151,20 @@ def _check_combination(fields: SearchFields) -> None:
         reason = f"strategy {fields.strategy} takes {names}, not {fields.sampler!r}"
         raise FieldError(reason, place=("sampler",), remedy="use strategy: per-chain")
     if fields.with_replacement:
-        _check_option("with_replacement", sampler)
-        if not joint:
-            raise FieldError("needs order: joint", place=("with_replacement",))
-        if fields.trials is None and fields.minutes is None:
-            raise FieldError("never ends by itself", place=("with_replacement",), remedy="give trials or minutes")
+        _check_replacement(fields, sampler, joint=joint)
     if fields.min_expected_improvement is not None:
         _check_option("min_expected_improvement", sampler)
     if not joint and fields.allocation in ("successive_halving", "max_ucb"):
         raise FieldError(f"{fields.allocation} needs order: joint", place=("allocation",))
+
+
+def _check_replacement(fields: SearchFields, sampler: SamplerInfo, *, joint: bool) -> None:
+    """Refuse sampling with replacement where it cannot work."""
+    _check_option("with_replacement", sampler)
+    if not joint:
+        raise FieldError("needs order: joint", place=("with_replacement",))
+    if fields.trials is None and fields.minutes is None:
+        raise FieldError("never ends by itself", place=("with_replacement",), remedy="give trials or minutes")
 
 
 def _check_option(option: SamplerOption, sampler: SamplerInfo) -> None:

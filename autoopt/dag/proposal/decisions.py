@@ -75,18 +75,25 @@ def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, R
     model = inputs.inspection
     if not inputs.floats_fit(target):
         yield Decision("fp32 not tried", f"its {model.bytes} bytes exceed the target's memory of {target.memory}")
-    if model.ir_version < LOWEST_IR and "ir" not in reasons:
-        yield Decision("IR upgrade", f"the file has IR version {model.ir_version}", is_detail=True)
     opset = model.opsets.get("", 0)
-    if 0 < opset < LOWEST_OPSET and "opset" not in reasons:
-        text = f"the model has opset {opset}; tried with and without"
-        yield Decision("opset upgrade", text, tried="opset upgrade")
-    if inputs.quantized and "dequantize" not in reasons:
-        text = "the model comes quantized; tried with and without taking that back"
-        yield Decision("dequantizing", text, tried="dequantizing")
-    if inputs.has_float16 and "float32" not in reasons:
-        text = "the model is in float16, for which CPUs have few kernels; tried with and without"
-        yield Decision("float32", text, tried="float32")
+    changes = {
+        "ir": (model.ir_version < LOWEST_IR, "IR upgrade", f"the file has IR version {model.ir_version}"),
+        "opset": (0 < opset < LOWEST_OPSET, "opset upgrade", f"the model has opset {opset}; tried with and without"),
+        "dequantize": (
+            inputs.quantized,
+            "dequantizing",
+            "the model comes quantized; tried with and without taking that back",
+        ),
+        "float32": (
+            inputs.has_float16,
+            "float32",
+            "the model is in float16, for which CPUs have few kernels; tried with and without",
+        ),
+    }
+    for node, (is_needed, what, why) in changes.items():
+        if is_needed and node not in reasons:
+            is_detail = node == "ir"
+            yield Decision(what, why, is_detail=is_detail, tried="" if is_detail else what)
     if inputs.narrowing and "specialize" not in reasons:
         yield Decision("specializing to the data", f"{inputs.narrowing.text}; --keep-signature leaves this out")
     if inputs.needs_static_shapes(target):

@@ -65,19 +65,13 @@ def measure(request: MeasureRequest) -> MeasureReply:
     kinds: dict[str, JsonValue] = {}
     if AGREEMENT in request.metrics:
         of_model[AGREEMENT] = estimate(agreements, len(items), same=are_same)
-        for agreement in agreements:
-            of_part = estimate([agreement], len(items), same=are_same)
-            for index in agreement.part.outputs:
-                name = signature.names[index]
-                kinds[name] = agreement.kind
-                per_output[name][AGREEMENT] = of_part
+        for name, agreement in _by_name(agreements, signature.names):
+            kinds[name] = agreement.kind
+            per_output[name][AGREEMENT] = estimate([agreement], len(items), same=are_same)
     for index, (name, shape) in enumerate(zip(signature.names, signature.shapes, strict=True)):
         per_output[name].update(_distances(request.metrics, candidate[index], source[index], shape))
     of_model.update(_of_model(request.metrics, list(per_output.values()), agreements))
-    metrics: dict[str, Estimate] = {}
-    for name in request.metrics:
-        if name in of_model:
-            metrics[name] = of_model[name]
+    metrics = {name: of_model[name] for name in request.metrics if name in of_model}
     shares = [name for name in DECISIONS if name in metrics]
     details: dict[str, JsonValue] = {
         "items": len(items),
@@ -86,6 +80,13 @@ def measure(request: MeasureRequest) -> MeasureReply:
         "resolutions": dict.fromkeys(shares, share_resolution(len(items))),
     }
     return MeasureReply(metrics, details=details)
+
+
+def _by_name(agreements: Sequence[PartAgreement], names: Sequence[str]) -> Iterator[tuple[str, PartAgreement]]:
+    """Each output by its name, with the agreement of the part that it belongs to."""
+    for agreement in agreements:
+        for index in agreement.part.outputs:
+            yield names[index], agreement
 
 
 def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:

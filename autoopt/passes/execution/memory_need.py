@@ -39,20 +39,25 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
         return
     if model.loaded is not None:
         room += size
+    needed = _needed(pass_, model, size)
+    if needed > room:
+        raise Refused(
+            f"{TOO_LARGE}: a model of {_gigabytes(size)} needs about {_gigabytes(needed)}, and {_gigabytes(room)} are "
+            "free; raise limits.memory, leave the pass out, or use a machine with more memory"
+        )
+
+
+def _needed(pass_: Pass, model: CurrentModel, size: int) -> int:
+    """Bytes that a pass will allocate for a model of this size."""
     factor = pass_.memory_factor
     is_whole = size <= EXTERNAL_DATA_BYTES
     if pass_.takes == "outline" and not model.is_small and not (is_whole and pass_.serialized_copies):
         factor = OUTLINE_FACTOR
     elif factor and is_whole:
         factor += pass_.serialized_copies
-    needed = int(size * factor)
-    if factor:
-        needed += LIBRARIES
-    if needed > room:
-        raise Refused(
-            f"{TOO_LARGE}: a model of {_gigabytes(size)} needs about {_gigabytes(needed)}, and {_gigabytes(room)} are "
-            "free; raise limits.memory, leave the pass out, or use a machine with more memory"
-        )
+    if not factor:
+        return 0
+    return int(size * factor) + LIBRARIES
 
 
 def _size_of(model: Path) -> int:

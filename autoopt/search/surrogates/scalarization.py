@@ -42,15 +42,13 @@ def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective], rng:
         return Single(single)
     rows = dict(zip(raw, log_where_positive(list(raw.values())), strict=True))
     reference = [row for number, row in rows.items() if feasible(trials[number].feedback)] or list(rows.values())
-    if len(objectives) > 1:
-        weights = draw_weights(objectives, rng)
-        spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
-        for number, row in rows.items():
-            single[number] = tchebycheff(row, spans, weights)
-        return Single(single)
+    is_single = len(objectives) == 1
+    weights = [1.0] if is_single else draw_weights(objectives, rng)
+    spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
     for number, row in rows.items():
-        single[number] = row[0]
-    if min(raw.values()) > (0.0,):  # these are logarithms, whose differences are relative already
+        single[number] = row[0] if is_single else tchebycheff(row, spans, weights)
+    are_logarithms = min(raw.values()) > (0.0,)  # whose differences are relative already
+    if not is_single or are_logarithms:
         return Single(single)
     return Single(single, abs(min(reference)[0]) or 1.0)
 
