@@ -65,7 +65,7 @@ def export_openlineage(
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of jobs and models.")] = "autoopt",
     as_json: AsJson = False,
 ) -> None:
-    """Write a run as OpenLineage events: which pass made which model from which.
+    """Write a run as OpenLineage events: which pass made which model, and from which one.
 
     Models are data sets, named by their SHA-256. Needs autoopt[openlineage].
     """
@@ -96,7 +96,7 @@ def export(
 ) -> None:
     """Write the best model of a run, or that of a trial, as a package with all that is needed to use it.
 
-    Works during a run and after a cancelled one, too.
+    Also works during a run and after a cancelled one.
     """
     from autoopt.engine.run.export import export_to
     from autoopt.engine.tools.measured_model import package_of

@@ -277,7 +277,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
             autocompletion=complete_run,
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Resume all interrupted runs; not the cancelled ones.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Resume all interrupted runs, but not cancelled ones.")] = False,
     data_root: DataRoot = None,
     out: Annotated[
         Path | None,
@@ -293,7 +293,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
 ) -> int:
     """Resume an interrupted or cancelled run. Work that was finished is not repeated.
 
-    If there are several, they are listed. Exit code 1 if no model meets the constraints.
+    If several runs can be resumed, list them. Exit code 1 if no model meets the constraints.
     """
     from autoopt.cli.logs import is_verbose
     from autoopt.cli.store_access import require_store

@@ -45,7 +45,7 @@ def runs(
         return
     documents = []
     for record, row in zip(records, rows, strict=True):
-        result = row.result.to_json() if row.result is not None else record.result
+        result = row.result.to_json() if row.result is not None else record.result or None
         documents.append({**asdict(replace(row, result=None)), "finished": record.finished, "result": result})
     print_json(documents)
 
@@ -58,9 +58,9 @@ def best(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show the result of a run: the best model and the Pareto front. Works during a run and after a cancelled one, too.
+    """Show the result of a run: the best model and the Pareto front. Also works during a run and after a cancelled one.
 
-    For a multi-target run: those of each target, and the best single model for all.
+    For a multi-target run, show the result of each target and the best single model for all.
 
     Exit code 1 if no model meets the constraints.
     """

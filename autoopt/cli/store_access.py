@@ -52,7 +52,7 @@ def complete_model(incomplete: str) -> Iterator[tuple[str, str]]:
     for record in _sweeps():
         newest.setdefault(record.name, record)
     for record in newest.values():
-        for entry in (record.result or {}).get("models", ()):
+        for entry in record.result.get("models", ()):
             yield str(entry.get("name")), record.name
 
 
@@ -73,7 +73,7 @@ def _sweeps() -> list[SweepRecord]:
     """The finished sweeps, newest first; none if there is no store."""
     try:
         with existing_store() as store:
-            return [record for record in store.sweeps.all() if record.result is not None]
+            return [record for record in store.sweeps.all() if record.result]
     except AutooptError:
         return []
 

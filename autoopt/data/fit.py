@@ -11,6 +11,7 @@ import numpy as np
 from autoopt.data.dataset import Array, Feed
 from autoopt.data.decoder import decoder_with, empty_cache
 from autoopt.errors import InputError
+from autoopt.model.tensors import by_name
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -148,7 +149,7 @@ def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[
 
 def _with_prompt(feed: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Mapping[str, Array]:
     """Add what follows from the tokens of a decoder with a cache and is not in the feed; any other feed as it is."""
-    specs = {spec.name: spec for spec in inputs}
+    specs = by_name(inputs)
     decoder = None if feed.keys() >= specs.keys() else decoder_with(inputs)
     if decoder is None:
         return feed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -25,7 +25,11 @@ BITS = {
 class _Named(Protocol):
     """A value, a tensor or a node."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=_Named)
 
 
 def plain_domain(domain: str) -> str:
@@ -117,6 +121,11 @@ def copy_fields(source: Any, target: Any, but: str) -> None:  # noqa: ANN401  an
 def names_of(items: Iterable[_Named]) -> set[str]:
     """The names of values, tensors or nodes."""
     return {item.name for item in items}
+
+
+def by_name(items: Iterable[Named]) -> dict[str, Named]:
+    """Values, tensors or nodes by their name."""
+    return {item.name: item for item in items}
 
 
 def return_values(graph: GraphProto, names: Iterable[str]) -> None:

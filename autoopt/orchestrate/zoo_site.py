@@ -120,7 +120,7 @@ class Pages:
 
     def _sweep(self, store: Store, name: str) -> str:
         record = store.sweeps.get(name)
-        if record.result is None:
+        if not record.result:
             raise InputError("has not finished", where=f"sweep {record.id}")
         result = SweepResult.from_json(record.result)
         links = {f"zoo {record.name}": f"/zoo/{quote(record.name)}"}

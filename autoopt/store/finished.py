@@ -7,7 +7,7 @@ from dataclasses import replace
 from autoopt.errors import InputError
 from autoopt.results import RunResult, Trial
 from autoopt.store.contracts import Store
-from autoopt.store.records import Json, RunRecord
+from autoopt.store.records import RunRecord
 
 
 def finished_trials(store: Store, run: str, chain: str | None = None) -> list[Trial]:
@@ -23,12 +23,11 @@ def result_of(run: RunRecord) -> RunResult:
     Raises:
         InputError: the run has no trial yet, or was interrupted or failed before its first one.
     """
-    if run.status == "finished" and run.result:
-        return _result(run, run.result)
-    if has_result(run) and run.result:
-        return replace(_result(run, run.result), status=run.shown_status)
+    if has_result(run):
+        result = _result(run)
+        return result if run.status == "finished" else replace(result, status=run.shown_status)
     message = f"run {run.id} is {run.shown_status}"
-    reason = (run.result or {}).get("error")
+    reason = run.result.get("error")
     if run.status == "failed":
         message = f"run {run.id} failed"
     if reason:
@@ -43,12 +42,12 @@ def result_of(run: RunRecord) -> RunResult:
 
 def has_result(run: RunRecord) -> bool:
     """True for a finished run, and for one that has completed trials so far."""
-    return bool(run.result) and (run.status == "finished" or "baseline" in (run.result or {}))
+    return bool(run.result) and (run.status == "finished" or "baseline" in run.result)
 
 
-def _result(run: RunRecord, document: Json) -> RunResult:
+def _result(run: RunRecord) -> RunResult:
     try:
-        result = RunResult.from_json(document)
+        result = RunResult.from_json(run.result)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"the result of run {run.id} cannot be read ({error})") from None
     if run.imported:

@@ -107,7 +107,7 @@ def resumable_runs(store: Store) -> list[RunRecord]:
 
 def end_run(store: Store, run: str, status: RunStatus, error: str) -> None:
     """End a run without a result; its interim result stays."""
-    interim = store.runs.get(run).result or {}
+    interim = store.runs.get(run).result
     store.runs.finish(run, status, {**interim, "error": error})
 
 

@@ -171,7 +171,8 @@ class SweepRecord:
     name: str
     settings: Json = field(default_factory=dict)
     status: RunStatus = "running"
-    result: Json | None = None
+    result: Json = field(default_factory=dict)
+    """Empty until it ends."""
     owner: str | None = None
     created: float = 0.0
     finished: float | None = None
@@ -190,7 +191,8 @@ class RunRecord:
     plan: Json = field(default_factory=dict)
     settings: Json = field(default_factory=dict)
     status: RunStatus = "running"
-    result: Json | None = None
+    result: Json = field(default_factory=dict)
+    """Empty until a trial has completed, or the run ends."""
     sweep: str | None = None
     parent: str | None = None
     """Id of the run over several targets whose part for one target this run is."""

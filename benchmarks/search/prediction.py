@@ -1,4 +1,4 @@
-"""Log ratios of all candidates of a model, predicted from what other models taught, with its family left out."""
+"""Log ratios of all candidates of a model, predicted from results on other models, with its family left out."""
 
 from __future__ import annotations
 

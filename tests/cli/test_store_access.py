@@ -27,7 +27,7 @@ def test_a_database_elsewhere_needs_no_file_here(home: Path, monkeypatch: pytest
 
 
 def record(status: str, result: dict[str, Any] | None = None) -> RunRecord:
-    return RunRecord(id="1f2e", name="r", identity="i", model="m", status=status, result=result)
+    return RunRecord(id="1f2e", name="r", identity="i", model="m", status=status, result=result or {})
 
 
 @pytest.mark.parametrize(

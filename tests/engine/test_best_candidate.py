@@ -166,7 +166,7 @@ def test_session_options_belong_to_a_candidate(searched: Searched) -> None:
 
 def test_the_source_is_no_candidate(searched: Searched) -> None:
     assert best_candidate(searched.store, searched.finished(searched.trial, artifact=searched.source)) is None
-    assert best_candidate(searched.store, replace(searched.run, result=None)) is None
+    assert best_candidate(searched.store, replace(searched.run, result={})) is None
 
 
 def test_passes_that_the_plan_lacks_or_that_changed_nothing_are_left_out(searched: Searched) -> None:

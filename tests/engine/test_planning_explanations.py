@@ -37,9 +37,9 @@ def test_what_is_tried_is_one_line_and_details_are_left_to_the_plan() -> None:
 def test_what_was_learned_is_one_short_line() -> None:
     points = [Learned("a", ("pass1", "pass2", "pass5"), {}, evidence="e" * 300), Learned("b", ("pass3", "pass6"), {})]
     assert explanations(replace(plan(), learned=tuple(points))) == [
-        "starting with pass1 -> pass2 -> pass5 and 1 other point, as other models taught ('autoopt plan' says why)"
+        "starting with pass1 -> pass2 -> pass5 and 1 other point, the best on other models ('autoopt plan' says why)"
     ]
     known = Learned("a", ("pass1", "pass2", "pass5"), {}, expected=0.5)
     assert explanations(replace(plan(), learned=(known,))) == [
-        "starting with pass1 -> pass2 -> pass5, as an earlier run of the same graph taught ('autoopt plan' says why)"
+        "starting with pass1 -> pass2 -> pass5, the best in an earlier run of the same graph ('autoopt plan' says why)"
     ]

@@ -1,4 +1,4 @@
-"""The first points of a plan, in an order that other models taught."""
+"""The first points of a plan, in an order from results on other models."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_a_finished_sweep_can_be_reopened(store: Store) -> None:
     assert (ended.status, ended.result) == ("cancelled", {"error": "stopped"})
     assert ended.finished is not None
     store.sweeps.finish(sweep.id, "running")
-    assert store.sweeps.get(sweep.id).result is None
+    assert not store.sweeps.get(sweep.id).result
 
 
 def test_sweeps_are_read_one_by_one(store: Store) -> None:

@@ -86,7 +86,7 @@ class BestCandidate:
 
 def best_candidate(store: Store, run: RunRecord) -> BestCandidate | None:
     """The best candidate of a finished run; None if that is the source, or was not measured in a trial."""
-    best: Mapping[str, Any] = (run.result or {}).get("best") or {}
+    best: Mapping[str, Any] = run.result.get("best") or {}
     trial, goal = _trial_of(store, run, best), goal_of(run)
     if trial is None or goal is None:
         return None

@@ -31,7 +31,7 @@ def _lesson(learned: Sequence[Learned]) -> str:
     first = steps_text(ARROW.join(learned[0].chain), {}, CHAIN_WIDTH)
     if len(learned) > 1:
         first += f" and {plural(len(learned) - 1, 'other point')}"
-    teachers = "other models"
+    source = "on other models"
     if learned[0].expected is not None:
-        teachers = "an earlier run of the same graph"
-    return f"starting with {first}, as {teachers} taught ('autoopt plan' says why)"
+        source = "in an earlier run of the same graph"
+    return f"starting with {first}, the best {source} ('autoopt plan' says why)"

@@ -280,7 +280,7 @@ def _by_factor(rows: Iterable[_Row]) -> dict[Factor, list[_Row]]:
 
 def _rows(store: Store, run: RunRecord, trials: Sequence[TrialRecord], quality: str | None) -> list[_Row]:
     pass_runs = store.results.pass_runs({key for trial in trials for key in trial.pass_runs})
-    baseline = (run.result or {}).get("baseline") or {}
+    baseline = run.result.get("baseline") or {}
     source_quality = (baseline.get("metrics") or {}).get(quality, 1.0)
     rows: list[_Row] = []
     for trial in trials:

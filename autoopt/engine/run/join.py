@@ -84,7 +84,7 @@ class JoinedRun:
         """Compute the result of a finished run again from its trials; None if another process is doing that."""
         if not self.store.claims.acquire("run", self.record.id, redo=True):
             return None
-        stopped = str((self.record.result or {}).get("stopped", ""))
+        stopped = str(self.record.result.get("stopped", ""))
         return self.session.conclude(self.session.completed_trials(), stopped)
 
 

@@ -95,7 +95,7 @@ def _finished_run(store: Store, request: RunRequest, identity: str) -> RunRecord
     if not request.accepts_trials:
         return None
     finished = store.runs.latest_finished(identity)
-    if finished is not None and _is_cut_short(finished.result or {}):
+    if finished is not None and _is_cut_short(finished.result):
         return None
     return finished
 
@@ -107,7 +107,7 @@ def _is_cut_short(result: Json) -> bool:
 
 def _answers(request: RunRequest, finished: RunRecord) -> bool:
     """True if the result of an identical finished run is the answer."""
-    return request.accepts_answer and finished.result is not None and is_complete(finished.result)
+    return request.accepts_answer and is_complete(finished.result)
 
 
 def _announce(request: RunRequest, inputs: ResolvedInputs) -> None:
@@ -129,7 +129,6 @@ def _announce(request: RunRequest, inputs: ResolvedInputs) -> None:
 
 def stored_answer(store: Store, finished: RunRecord, seconds: float) -> RunResult:
     """The result of an identical finished run, found after `seconds`; closes interrupted runs that searched for it."""
-    assert finished.result is not None, "a finished run has a result"
     close_dead_runs(store, finished.identity, finished.id)
     return RunResult.from_json(finished.result).as_reused(seconds)
 
@@ -139,7 +138,7 @@ def is_complete(result: Json) -> bool:
 
     A run adds to the measurements of one whose race did not decide, and tries what that one could not.
     """
-    return not (result.get("undecided") or _is_cut_short(result))
+    return bool(result) and not (result.get("undecided") or _is_cut_short(result))
 
 
 def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: float) -> Attempt:

@@ -131,7 +131,7 @@ def open_run_of_parts(
         The run's record, and the answer of an identical finished run if there is one.
     """
     finished = store.runs.latest_finished(record.identity) if request.accepts_answer else None
-    if finished is None or finished.result is None or not _answers(finished.result):
+    if finished is None or not _answers(finished.result):
         return begin_run(request, record, store), None
     if is_outdated(finished, store):
         return begin_run(replace(request, resume=finished.id), record, store), None
@@ -150,6 +150,6 @@ def _answers(result: Json) -> bool:
 
 def is_outdated(record: RunRecord, store: Store) -> bool:
     """True if a part of a finished run changed after its parts were joined."""
-    part_ids = {str(part["run"]) for part in part_documents(record.result or {})}
+    part_ids = {str(part["run"]) for part in part_documents(record.result)}
     joined = record.finished or 0.0
     return any((run.finished or 0.0) > joined for run in store.runs.all(status="finished") if run.id in part_ids)

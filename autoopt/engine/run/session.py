@@ -162,7 +162,7 @@ class Session:
             self.ctx.attempt.observer.on_note(
                 f"run {self.continues} has done the search: only its best candidates are measured on"
             )
-            stopped = str((store.runs.get(self.continues).result or {}).get("stopped", ""))
+            stopped = str(store.runs.get(self.continues).result.get("stopped", ""))
             return self.conclude(self.completed_trials(), stopped)
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
         trials_planned = min(self.search_config.trials or problem.plan.point_count, problem.plan.point_count)
@@ -255,7 +255,7 @@ class Session:
         Returns:
             True if there was one.
         """
-        interim = self.record.result or {}
+        interim = self.record.result
         if self.answer is not None or "baseline" not in interim:
             return False
         return self.interim_package.finish(self.ctx, RunResult.from_json(interim), out)

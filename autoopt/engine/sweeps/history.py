@@ -201,7 +201,7 @@ class SweepHistory:
         for record in self._records():
             if len(newest) == len(models):
                 break
-            if record.id == sweep or record.result is None:
+            if record.id == sweep or not record.result:
                 continue
             for entry in self._result(record).models:
                 key = self._key(entry)
@@ -221,7 +221,7 @@ class SweepHistory:
     def _finished(self, sweep: str) -> Iterator[SweepRecord]:
         """The finished sweeps other than `sweep`, newest first."""
         for record in self._records():
-            if record.id != sweep and record.status == "finished" and record.result is not None:
+            if record.id != sweep and record.status == "finished" and record.result:
                 yield record
 
     def _with_tag(self, sweep: str, only: str | None) -> Iterator[SweepRecord]:
@@ -242,7 +242,7 @@ class SweepHistory:
 
     def _result(self, record: SweepRecord) -> SweepResult:
         if record.id not in self._results:
-            self._results[record.id] = SweepResult.from_json(record.result or {})
+            self._results[record.id] = SweepResult.from_json(record.result)
         return self._results[record.id]
 
     @cached_property

@@ -18,7 +18,7 @@ def zoo_of(store: Store, name: str | None) -> str:
     Raises:
         InputError: No sweep has finished, there is no zoo of that name, or there are several and none is named.
     """
-    names = [name for name in store.sweeps.names() if any(one.result is not None for one in store.sweeps.all(name))]
+    names = [name for name in store.sweeps.names() if any(one.result for one in store.sweeps.all(name))]
     if not names:
         raise InputError("no sweep in this store", remedy="run 'autoopt sweep zoo.yaml'")
     listed = ", ".join(sorted(names))
@@ -37,7 +37,7 @@ def stored_nights(store: Store, zoo: str, limit: int) -> list[StoredNight]:
     for record in store.sweeps.all(zoo):
         if len(nights) == limit:
             break
-        if record.status == "finished" and record.result is not None:
+        if record.status == "finished" and record.result:
             nights.append(StoredNight(record.created, SweepResult.from_json(record.result)))
     return nights[::-1]
 
@@ -74,7 +74,7 @@ def newest_entries(store: Store, name: str, zoo: str | None = None) -> dict[str,
         if record.name in newest or record.status != "finished" or searched[record.name] == DEFAULT_NIGHTS:
             continue
         searched[record.name] += 1
-        for document in (record.result or {}).get("models", ()):
+        for document in record.result.get("models", ()):
             if document.get("name") == name:
                 newest[record.name] = (record.id, SweepEntry.from_json(document))
     return newest

@@ -84,7 +84,7 @@ def write_run_pages(store: Store, entries: Sequence[SweepEntry], out: Path) -> d
         new.sort(key=lambda entry: not (entry.compared.regressed or entry.compared.improved))
         for entry in new[:MOST_PAGES]:
             record = store.runs.get(entry.run)
-            if record.result is not None:
+            if record.result:
                 page = run_report(store, record, RunResult.from_json(record.result))
                 write_page(folder / f"{entry.run}.html", page)
         _prune(folder, {entry.run for entry in entries})

@@ -253,7 +253,7 @@ def _of_newest_sweep(store: Store, name: str, zoo: str | None) -> Release | None
 def _of_run(store: Store, run: RunRecord, promotion: Promotion) -> Release:
     """A run as a release: its entry in the newest sweep that has it, or a new one."""
     for record in store.sweeps.all(promotion.zoo):
-        for document in (record.result or {}).get("models", ()):
+        for document in record.result.get("models", ()):
             if document.get("run") == run.id:
                 return Release(record.name, 0, SweepEntry.from_json(document), record.id)
     if promotion.zoo is None or promotion.name is None:

@@ -67,7 +67,7 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
         else:
             record = history.claimed(record, wait=bool(request.flow_run))
         if record.status == "finished":
-            return SweepResult.from_json(record.result or {})
+            return SweepResult.from_json(record.result)
         if request.flow_run:
             history.refuse_beside_another_night(record)
         if request.nightly:

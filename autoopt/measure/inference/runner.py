@@ -17,6 +17,7 @@ from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session import make_session, make_untimed_session
 from autoopt.model.split_model import is_split
+from autoopt.model.tensors import by_name
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -92,7 +93,7 @@ class ModelRunner:
 
     def _prepare_state(self) -> None:
         """Check the recurrent state and set it to zero."""
-        specs = {spec.name: spec for spec in self.inputs}
+        specs = by_name(self.inputs)
         output_shapes = {output.name: output.shape for output in self.session.get_outputs()}
         for output, target in self.state.items():
             if output not in output_shapes or target not in specs:

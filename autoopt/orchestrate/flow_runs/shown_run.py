@@ -91,8 +91,8 @@ class ShownRun:
 
     def _begin_log(self, record: RunRecord) -> None:
         """Begin the log of the run, once its source model was measured."""
-        if self._log is None and "baseline" in (record.result or {}):
-            result = RunResult.from_json(record.result or {})
+        if self._log is None and "baseline" in record.result:
+            result = RunResult.from_json(record.result)
             self._log = RunLog(self._logger(self._flow_run))
             self._log.on_search_start(result.objectives, result.constraints, self._showing.trials, float("inf"))
             self._log.on_baseline(result.baseline.intervals)
@@ -208,7 +208,7 @@ class ShownRun:
             for flow_run in flow.flow_runs:
                 _set_state(api, flow_run, state)
         if record.status == "finished":
-            result = RunResult.from_json(record.result or {})
+            result = RunResult.from_json(record.result)
             log_result(self._logger(self._flow_run), result)
             _send(api, "/logs/", self._lines)
             page = f"{api.url.removesuffix('/api')}/runs/flow-run/{self._flow_run}"
@@ -229,7 +229,7 @@ class _LineHandler(logging.Handler):
 
 def _final_state(record: RunRecord) -> Document:
     """The state of the flow run of a run that has ended, or whose process has."""
-    result = record.result or {}
+    result = record.result
     if record.status == "finished":
         return _state("COMPLETED", str(result.get("status", "finished")))
     if record.status == "running":

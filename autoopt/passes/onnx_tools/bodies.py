@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from autoopt.model.tensors import walk_graphs
+from autoopt.model.tensors import by_name, walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     constant_names,
     defined_names,
@@ -34,7 +34,7 @@ def lift_body_constants(model: ModelProto) -> ModelProto:
 
 def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> None:
     """Give bodies weights of their own for nodes of these types, in place of weights of the main graph."""
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    weights = by_name(model.graph.initializer)
     names = value_names(model)
     replaced: set[str] = set()
     for body in _bodies(model):

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.tensors import names_of, walk_graphs
+from autoopt.model.tensors import by_name, names_of, walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     is_standard,
@@ -57,7 +57,7 @@ class _Splitter:
         self._main = main
         self._tensors: dict[str, TensorProto] = {}
         for owner in (main, graph):
-            self._tensors.update({tensor.name: tensor for tensor in owner.initializer})
+            self._tensors.update(by_name(owner.initializer))
         self._inputs = names_of((*main.input, *graph.input))
         self._names = names
         self._replaced: set[str] = set()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.tensors import bodies, names_of, op_name, walk_graphs, weight_bytes
+from autoopt.model.tensors import bodies, by_name, names_of, op_name, walk_graphs, weight_bytes
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def constant_names(graph: GraphProto) -> set[str]:
 
 def constant_tensors(graph: GraphProto) -> dict[str, TensorProto]:
     """The initializers and the tensors of Constant nodes of a graph, by the name of their value."""
-    constants = {tensor.name: tensor for tensor in graph.initializer}
+    constants = by_name(graph.initializer)
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
             constants[node.output[0]] = node.attribute[0].t

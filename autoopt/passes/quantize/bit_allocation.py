@@ -13,6 +13,7 @@ from autoopt.data.sources.synthetic import input_spec
 from autoopt.model import io
 from autoopt.model.lazy_imports import helper, numpy_helper, onnx
 from autoopt.model.session import make_plain_session
+from autoopt.model.tensors import by_name
 from autoopt.passes.quantize.block_grid import BlockGrid
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def rounding_noise(
 
     Outputs that hold a decoder's cache do not count. The weights are inputs of one session, so that it loads once.
     """
-    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    tensors = by_name(model.graph.initializer)
     names = list(dict.fromkeys(node.input[1] for node in nodes))
     open_model = onnx.ModelProto()
     open_model.CopyFrom(model)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.tensors import names_of, walk_graphs
+from autoopt.model.tensors import by_name, names_of, walk_graphs
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import (
     constant_names,
@@ -119,7 +119,7 @@ def flatten_biases(model: ModelProto) -> None:
 
     Skips biases that other nodes read as well.
     """
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    weights = by_name(model.graph.initializer)
     notes = {value.name: value for value in (*model.graph.input, *model.graph.value_info)}
     for node in _nodes_with_bias(model):
         bias = weights.get(node.input[2])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from autoopt.model import io
 from autoopt.model.session import make_options
+from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
@@ -75,7 +76,7 @@ class LayerSensitivity(Pass):
                 layers = [node for node in layers if node.name in most_disturbed]
             measured = output_ratios(prepared, layers, ranges, feeds, work, per_channel=self.per_channel)
         ratios = [*_worst_first(measured), *_worst_first({n: r for n, r in others.items() if n not in measured})]
-        nodes = {node.name: node for node in prepared.graph.node}
+        nodes = by_name(prepared.graph.node)
         shares = _shares_of_work(prepared, [nodes[name] for name, _ in ratios], feeds[0], work)
         ranking: list[dict[str, str | float]] = []
         for name, ratio in ratios:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.model.lazy_imports import onnx
+from autoopt.model.tensors import by_name
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, fixed_size, replace_items
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
@@ -29,7 +30,7 @@ class FixInputShape(RecordsTypes):
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxruntime.tools.onnx_model_utils import make_input_shape_fixed
 
-        inputs = {value.name: value for value in caller_inputs(model)}
+        inputs = by_name(caller_inputs(model))
         for name in self.shapes:
             if name not in inputs:
                 raise Refused(f"the model has no input {name!r}; it has {', '.join(inputs)}")

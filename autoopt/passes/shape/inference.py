@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.model.lazy_imports import shape_inference
+from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
@@ -66,7 +67,7 @@ class SymbolicShapeInference(RecordsTypes):
 
 def _keep_output_shapes(model: ModelProto, inferred: ModelProto) -> None:
     """Give outputs that lost their shape, behind operators that the tool does not know, the declared one again."""
-    declared = {output.name: output for output in model.graph.output}
+    declared = by_name(model.graph.output)
     for output in inferred.graph.output:
         if output.name in declared and not output.type.tensor_type.HasField("shape"):
             output.CopyFrom(declared[output.name])

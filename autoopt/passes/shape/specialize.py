@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from autoopt.json_codec import JsonValue
 from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.folding import fold_constants
@@ -35,7 +36,7 @@ class SpecializeInputs(Pass):
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         if not self.values and not self.shapes:
             return _common_contract(model, self.context)
-        inputs = {value.name: value for value in caller_inputs(model)}
+        inputs = by_name(caller_inputs(model))
         for name in (*self.values, *self.shapes):
             if name not in inputs:
                 raise Refused(f"the model has no input {name!r}; it has {', '.join(inputs)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.model import io
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.tensors import names_of
+from autoopt.model.tensors import by_name, names_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
@@ -187,7 +187,7 @@ class _Finder:
 
     def __init__(self, graph: GraphProto) -> None:
         self._graph = graph
-        self._weights = {tensor.name: tensor for tensor in graph.initializer}
+        self._weights = by_name(graph.initializer)
         self._sources = producers(graph)
         self._readers = consumers(graph)
         self._outputs = names_of(graph.output)
@@ -294,7 +294,7 @@ def make_inputs(model: ModelProto, weights: list[AdapterWeight], defaults: str) 
     graph = model.graph
     replaced = {weight.tensor for weight in weights}
     names = value_names(model) - replaced
-    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    tensors = by_name(graph.initializer)
     extracted: dict[str, np.ndarray] = {}
     for weight in weights:
         tensor = tensors[weight.tensor]

@@ -153,7 +153,7 @@ def _records(store: MemoryStore, rows: Rows) -> Iterator[object]:
     for run in store.runs.all():
         yield run
         yield from_json(_Settings, run.settings)
-        for part in part_documents(run.result or {}):
+        for part in part_documents(run.result):
             yield from_json(_Part, part)
         yield from store.runs.chains(run.id)
         for trial in store.trials.all(run.id):

@@ -115,13 +115,16 @@ def _compile_replacing(statement: Insert, compiler: SQLCompiler, **options: obje
 
 
 def to_row(table: Table, record: object) -> Row:
-    """The fields of a record for which the table has a column of the same name: JSON as text, text on one line."""
+    """The fields of a record for which the table has a column of the same name: JSON as text, text on one line.
+
+    Empty JSON is NULL where the column allows it.
+    """
     row: Row = {}
     for column in table.c:
         if hasattr(record, column.name):
             value = getattr(record, column.name)
             if column.info.get("json"):
-                value = codec.dumps_optional(value)
+                value = codec.dumps(value) if value or not column.nullable else None
             elif isinstance(value, str):
                 value = codec.text(value)
             row[column.name] = value
@@ -133,7 +136,11 @@ def from_row(kind: type[Record], table: Table, row: RowMapping, **values: object
     for column in table.c:
         if column.name in kind.__annotations__ and column.name not in values:
             value = row[column.name]
-            values[column.name] = codec.loads(value) if column.info.get("json") else value
+            if column.info.get("json"):
+                if value is None:
+                    continue  # the record's default
+                value = codec.loads(value)
+            values[column.name] = value
     make: Callable[..., Record] = kind
     return make(**values)
 

@@ -38,7 +38,7 @@ def bisect(store: Store, sweep: str, model: str, budget: Budget) -> Bisection:
         SystemFailure: An earlier version of a library cannot be installed, or the earlier model does not run here.
     """
     record = store.sweeps.get(sweep)
-    if record.result is None:
+    if not record.result:
         raise InputError(f"sweep {record.id} has not finished", where="SWEEP", remedy="name another one")
     result = SweepResult.from_json(record.result)
     entry = _entry_named(result, model)
@@ -112,7 +112,7 @@ def reference_of(store: Store, zoo: str, entry: SweepEntry) -> EarlierEntry:
     if not compared.sweep:
         reason = f"{entry.name} is new in this sweep: there is no earlier night to compare it with"
         raise InputError(reason, where="MODEL", remedy="name a later sweep, see 'autoopt nights'")
-    earlier = SweepResult.from_json(store.sweeps.get(compared.sweep).result or {})
+    earlier = SweepResult.from_json(store.sweeps.get(compared.sweep).result)
     for candidate in earlier.models:
         if (candidate.listed, candidate.called) == (entry.listed, entry.called) or candidate.name == entry.name:
             return EarlierEntry(earlier.sweep, candidate)
