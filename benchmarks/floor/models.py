@@ -14,8 +14,8 @@ DIGITS = Path(__file__).parents[2] / "dags" / "digits"
 VOCABULARY, HIDDEN, INNER, HEADS, LAYERS = 30522, 384, 1536, 12, 6
 """Sizes of MiniLM-L6: 90 MB in float32."""
 ENTROPY_BINS = 128
-"""Bins that `quantize_static`, and with it Olive, uses for Entropy. autoopt's own default is 512, because 128 bins for 128
-levels change nothing: the ranges are MinMax's."""
+"""Bins that `quantize_static`, and with it Olive, uses for Entropy. autoopt's own default is 512, because 128 bins for
+128 levels change nothing: the ranges are MinMax's."""
 SEQUENCE = 32
 """Tokens of an item."""
 
@@ -34,15 +34,15 @@ class Case:
     labelled: bool
     """The quality of a point is its accuracy; without labels, the distance of its outputs from the source's."""
     pairs: int
-    """Blocks of candidate and source that autoopt times. A block takes 2.5 ms, or two inferences if they are longer: for
-    models of up to 0.12 ms, one holds at least the 20 inferences of the floor."""
+    """Blocks of candidate and source that autoopt times, each of 2.5 ms, or of two inferences if they are longer. At
+    least two, since one says nothing about how sure its ratio is."""
     seconds: float
     """The setting `seconds`, of which autoopt warms up for 2 %: 5 ms are at least 15 inferences."""
 
 
 CASES = {
-    "cnn": Case("cnn", "onnxslim", ("MinMax", "Entropy", "Percentile"), (), True, 1, 0.25),
-    "quantization": Case("quantization", "", ("MinMax", "Entropy", "Percentile"), (), True, 1, 0.25),
+    "cnn": Case("cnn", "onnxslim", ("MinMax", "Entropy", "Percentile"), (), True, 2, 0.25),
+    "quantization": Case("quantization", "", ("MinMax", "Entropy", "Percentile"), (), True, 2, 0.25),
     "transformer": Case("transformer", "transformer_fusion", ("MinMax",), ("MatMul",), False, 5, 2.0),
 }
 

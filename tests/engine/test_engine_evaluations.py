@@ -203,3 +203,22 @@ def test_a_broken_limit_names_the_least_faithful_of_several_outputs(tmp_path: Pa
     alone = Measurements(metrics=measurements.metrics, details={"fidelity": {"outputs": {"mask": outputs["mask"]}}})
     alone.judge(simulation.goal, alone.metrics)
     assert "least faithful" not in alone.worst
+
+
+def test_what_is_far_slower_than_the_source_is_not_measured_completely(simulation: Simulation) -> None:
+    ctx, options = simulation.context(), EvaluationOptions(incumbent=1.0, drops_slow=True)
+    first = evaluate(ctx, candidate(simulation, "first", latency=20.0), options)
+    assert (first.too_slow, set(first.metrics)) == (True, {"size", "accuracy", *LATENCY})
+    # Now the latency has rejected more candidates for its time than the other meters.
+    second = evaluate(ctx, candidate(simulation, "second", latency=20.0), options)
+    assert (second.too_slow, set(second.metrics)) == (True, set(LATENCY))
+    fast = evaluate(ctx, candidate(simulation, "fast"), options)
+    assert (fast.too_slow, set(fast.metrics)) == (False, {"size", "accuracy", *LATENCY})
+    assert [meter for meter in simulation.pool.meters if meter == "task"] == ["task"] * 2
+
+
+def test_unless_the_latency_decides_slow_candidates_are_measured_completely(simulation: Simulation) -> None:
+    ctx, options = simulation.context(), EvaluationOptions(incumbent=1.0)
+    for name in ("first", "second"):
+        measurements = evaluate(ctx, candidate(simulation, name, latency=20.0), options)
+        assert (measurements.too_slow, set(measurements.metrics)) == (False, {"size", "accuracy", *LATENCY})

@@ -306,3 +306,4 @@ def test_the_first_candidate_has_to_beat_the_source_if_that_is_an_answer(
     first, *_, last = simulation.store.trials.all(loop.ctx.run)
     assert first.details["incumbent"] == expected
     assert last.details["incumbent"] == pytest.approx(min(factor, expected or factor))
+    assert last.details["drops_slow"] is is_rival

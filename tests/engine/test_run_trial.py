@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation import Simulation, estimate, failing, unchanged
+from simulation import Simulation, estimate, failing, faster, unchanged
 
 from autoopt.engine.run.trial import (
     completed_record,
@@ -84,6 +84,19 @@ def test_candidates_before_a_failed_pass_are_measured_too(simulation: Simulation
     result = execute(simulation, evaluate="intermediate").result
     assert [row.node for row in result.intermediate] == ["fold"]
     assert result.outcome is Outcome.FAILED
+
+
+def test_a_trial_that_is_too_slow_says_what_was_not_measured(simulation: Simulation) -> None:
+    simulation.pool.passes["remove_unused"] = faster(8.0)
+    ctx = simulation.context()
+    for _ in range(2):  # the source and a first candidate show that the latency is worth measuring first
+        ctx.attempt.meter_statistics.add_decision("latency", rejected=True)
+    for meter in ("size", "task", "latency"):
+        ctx.attempt.meter_statistics.add_time(meter, 1.0)
+    trial = TrialRecord(ctx.run, 0, simulation.chain.id, {}, details={"incumbent": 1.0, "drops_slow": True})
+    simulation.store.trials.add(trial)
+    result = execute_trial(ctx, simulation.chain, trial).result
+    assert (result.outcome, result.note) == (Outcome.OK, "too slow: accuracy, size not measured")
 
 
 def test_all_nodes_are_run_without_a_last_one(simulation: Simulation) -> None:

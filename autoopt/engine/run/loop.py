@@ -26,6 +26,7 @@ from autoopt.engine.run.trial import (
 )
 from autoopt.engine.work import equal_graphs
 from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.meter_order import rejects_slow
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
 from autoopt.metrics import START_UP, Estimate, Objective, headline_metrics, latency_objective
 from autoopt.observer import WorkSpan
@@ -182,6 +183,7 @@ class SearchLoop:
             # Enough for any process to execute the trial.
             details={
                 "incumbent": self._to_beat(chain),
+                "drops_slow": self._drops_slow,
                 "upto": proposal.upto,
                 PARALLEL: ctx.attempt.workers,
             },
@@ -281,6 +283,12 @@ class SearchLoop:
         if not self._source.is_rival or latency_objective(self.ctx.problem.goal.objectives[:1]) is None:
             return best
         return 1.0 if best is None else min(1.0, best)
+
+    @property
+    def _drops_slow(self) -> bool:
+        """True if a candidate that is far slower than the source cannot be the answer."""
+        is_rival = self._source_measured.is_set() and self._source.is_rival
+        return is_rival and rejects_slow(self.ctx.problem.goal)
 
     def incumbent(self) -> float | None:
         """The best latency ratio of a feasible trial so far; None before the first, or without a latency objective."""

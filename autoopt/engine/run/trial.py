@@ -78,7 +78,11 @@ def execute_trial(
         result = replace(result, intermediate=_measure_path(ctx, progress))
     if progress.outcome.good:
         result = replace(result, steps=_steps(nodes, progress.changing))
-        options = EvaluationOptions(incumbent=trial.details.get("incumbent"), screened=True)
+        options = EvaluationOptions(
+            incumbent=trial.details.get("incumbent"),
+            screened=True,
+            drops_slow=bool(trial.details.get("drops_slow")),
+        )
         measurements = evaluate(ctx, progress.candidate, options)
         result = with_measurements(replace(result, candidate=progress.candidate), measurements)
         result = replace(result, note=_note(ctx, measurements))
@@ -89,7 +93,11 @@ def execute_trial(
 
 
 def _note(ctx: RunContext, measurements: Measurements) -> str:
-    """Say whose figures the candidate shares; empty if its own were measured."""
+    """Say whose figures the candidate shares, or which metrics it lacks because it is too slow; else empty."""
+    if measurements.too_slow:
+        missing = [metric.name for metric in ctx.problem.goal.metrics if metric.name not in measurements.metrics]
+        if missing:
+            return f"too slow: {', '.join(missing)} not measured"
     twins = [details[TWIN] for details in measurements.details.values() if TWIN in details]
     if not twins:
         return ""

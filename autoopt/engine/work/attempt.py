@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
+from autoopt.engine.work.meter_order import MeterStatistics
 from autoopt.observer import SILENT, Observer
 from autoopt.outcome import Outcome
 from autoopt.results import WorkCounts
@@ -134,6 +135,7 @@ class Attempt:
     clock: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
     source_latencies: SourceLatencies = field(default_factory=SourceLatencies)
+    meter_statistics: MeterStatistics = field(default_factory=MeterStatistics)
     executed_graphs: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Key of a candidate -> digests of the graphs that the runtime executes for it and for the source."""
 

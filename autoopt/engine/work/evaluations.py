@@ -14,6 +14,7 @@ from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import EvaluationInput, evaluation_key
+from autoopt.engine.work.meter_order import is_too_slow
 from autoopt.engine.work.problem import DataSource, Goal
 from autoopt.errors import TimeUp, one_line
 from autoopt.json_codec import JsonValue, from_json
@@ -47,6 +48,8 @@ class EvaluationOptions:
     """Judge the constraints, and stop at a broken one."""
     screened: bool = False
     """Measure only as exactly as a search needs, and stop only at a constraint that is certainly broken."""
+    drops_slow: bool = False
+    """The latency decides, and the source meets the constraints: what is far slower need not be measured completely."""
     occasion: str = ""
     """Distinguishes repeated measurements of a candidate, such as on two nights."""
     round: int = 0
@@ -88,6 +91,8 @@ class Measurements:
     """Number of evaluations that were measured rather than looked up."""
     disturbed: bool = False
     """True if another process used the machine while a latency was measured."""
+    too_slow: bool = False
+    """True if the candidate was dropped for its latency."""
 
     @staticmethod
     def of(records: Iterable[EvaluationRecord]) -> Measurements:
@@ -198,7 +203,7 @@ def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions |
     """Measure a candidate beside the source model, up to the first failure or broken constraint."""
     options = options or EvaluationOptions()
     measurements = Measurements()
-    for meter_run in meter_runs(ctx, candidate, options):
+    for meter_run in _in_order(ctx, meter_runs(ctx, candidate, options), options):
         try:
             record, executed = _look_up_or_measure(ctx, meter_run)
         except TimeUp as error:
@@ -207,13 +212,41 @@ def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions |
             break
         measurements.add(record)
         measurements.executed += executed
+        if executed:
+            ctx.attempt.meter_statistics.add_time(record.meter, record.seconds)
         if not record.outcome.good:
             break
-        if options.judged:
-            measurements.judge(ctx.problem.goal, record.metrics)
-            if measurements.is_settled(screened=options.screened):
-                break
+        if options.judged and _is_rejected(ctx, measurements, record, options):
+            break
     return measurements
+
+
+def _in_order(ctx: RunContext, runs: Iterator[MeterRun], options: EvaluationOptions) -> Iterable[MeterRun]:
+    """Sort meters by their time until they reject a candidate, where each of them may do so and its time is known."""
+    if not options.drops_slow:
+        return runs
+    by_seconds: list[tuple[float, MeterRun]] = []
+    ordered = list(runs)
+    for meter_run in ordered:
+        seconds = ctx.attempt.meter_statistics.seconds_per_rejection(meter_run.meter.name)
+        if seconds is None:
+            return ordered
+        # All trials wait for an exclusive meter.
+        by_seconds.append((seconds * (ctx.attempt.workers if meter_run.meter.exclusive else 1), meter_run))
+    return [meter_run for _, meter_run in sorted(by_seconds, key=lambda entry: entry[0])]
+
+
+def _is_rejected(
+    ctx: RunContext, measurements: Measurements, record: EvaluationRecord, options: EvaluationOptions
+) -> bool:
+    """Judge a candidate by what a meter has just measured; true if it cannot win."""
+    goal = ctx.problem.goal
+    measurements.judge(goal, record.metrics)
+    if options.drops_slow:
+        measurements.too_slow = is_too_slow(goal, record.ratios)
+    rejected = measurements.is_settled(screened=options.screened) or measurements.too_slow
+    ctx.attempt.meter_statistics.add_decision(record.meter, rejected=rejected)
+    return rejected
 
 
 def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions) -> Iterator[MeterRun]:
