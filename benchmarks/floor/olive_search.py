@@ -89,18 +89,17 @@ def config(case: Case, folder: Path) -> dict[str, object]:
         "calibrate_method": "SEARCHABLE_VALUES",
         "data_config": "calibration",
     }
+    precision = "SEARCHABLE_VALUES" if len(case.weight_types) > 1 else case.weight_types[0].removeprefix("Q").lower()
+    quantize = [{"type": "OnnxDynamicQuantization", **common, "precision": precision}]
+    if case.methods:
+        quantize.append({"type": "OnnxStaticQuantization", **common, **static})
     accelerator = {"device": "cpu", "execution_providers": ["CPUExecutionProvider"]}
     return {
         "input_model": {"type": "OnnxModel", "model_path": str(folder / "model.onnx")},
         "systems": {"local": {"type": "LocalSystem", "accelerators": [accelerator]}},
         "data_configs": data,
         "evaluators": {"all": {"metrics": metrics}},
-        "passes": {
-            "quantize": [
-                {"type": "OnnxDynamicQuantization", **common, "precision": "SEARCHABLE_VALUES"},
-                {"type": "OnnxStaticQuantization", **common, **static},
-            ]
-        },
+        "passes": {"quantize": quantize},
         "search_strategy": {"execution_order": "joint", "sampler": "sequential"},
         "evaluator": "all",
         "host": "local",

@@ -72,7 +72,7 @@ def models(case: Case, folder: Path) -> Iterator[Path]:
     for base in bases:
         untyped = onnx.load(base)
         del untyped.graph.value_info[:]  # quantize_dynamic transposes weights and then refuses their noted shapes
-        for weight_type in (QuantType.QInt8, QuantType.QUInt8):
+        for weight_type in map(QuantType.from_string, case.weight_types):
             for per_channel in (False, True):
                 target = folder / f"{base.stem}-dynamic-{weight_type}-{per_channel}.onnx"
                 quantize_dynamic(
@@ -84,6 +84,8 @@ def models(case: Case, folder: Path) -> Iterator[Path]:
                     extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
                 )
                 yield target
+        if not case.methods:
+            continue
         prepared = folder / f"{base.stem}-prepared.onnx"
         try:
             quant_pre_process(base, prepared, auto_merge=True)
