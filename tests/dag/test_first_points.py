@@ -32,6 +32,13 @@ def test_all_preparation_comes_before_each_kind_of_quantization() -> None:
     assert "names -> simplify -> fuse -> dynamic -> residuals" in first(TRANSFORMER)
 
 
+def test_a_quantized_model_is_prepared_as_it_is_and_in_float() -> None:
+    points = first(model("MatMulInteger", "DynamicQuantizeLinear", "DequantizeLinear", "MatMul"))
+    chains = [chain for chain in points if not {"static", "dynamic", "selective", "weights"} & set(chain.split(" -> "))]
+    assert "names -> simplify" in chains
+    assert "names -> dequantize -> simplify" in chains
+
+
 def test_recurrent_layers_are_tried_at_run_time_before_they_stay_in_float() -> None:
     static = first(model("Conv", "LSTM", "MatMul"))["names -> simplify -> states -> static"]
     assert [values["dynamic_ops"] for values in static] == [["LSTM"], ["LSTM"], []]

@@ -121,7 +121,12 @@ def first_points(
     tried = set(itertools.chain.from_iterable(stages))
     if places.floats:
         with_session = places.one_thread and "session" in tried
-        yield from _float_points(_chain(stages, nodes), nodes, places, with_session=with_session)
+        preparation = _chain(stages, nodes)
+        # A quantized model as it is, then in float, which convolutions gain by that are quantized at run time.
+        as_it_is = tuple(node for node in preparation if node != "dequantize")
+        yield from _float_points(as_it_is, nodes, places, with_session=with_session)
+        if as_it_is != preparation:
+            yield from _float_points(preparation, nodes, places, with_session=False)
     for node, points in lossy.items():
         if node not in tried:
             continue
