@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import s3fs
 from children import HANG_SECONDS, start_process
 from object_store import bucket
 
@@ -46,6 +45,8 @@ def test_a_model_is_promoted_rolled_back_and_listed(call: Call, filled: dict[str
 def test_a_model_is_released_to_an_object_store_and_for_the_hugging_face_hub(
     call: Call, filled: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import s3fs
+
     with bucket(monkeypatch) as url:
         assert call("promote", filled["run"], *AS, "--to", f"{url}/cnn", "--to", "hf:hub").code == 0
         system = s3fs.S3FileSystem()

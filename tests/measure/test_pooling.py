@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import multivariate_normal
 
 from autoopt.measure.intervals.pooling import SCALES, USUAL, WIDE, Observation, Pooled, observation, pool
 from autoopt.measure.two_ratios import COMMON
@@ -237,6 +236,8 @@ def test_a_biased_observation_counts_less_than_an_exact_one() -> None:
 
 def test_means_are_those_of_the_model_averaged_over_the_grid() -> None:
     """Against the density of the logarithms themselves, without the identities that make it fast."""
+    from scipy.stats import multivariate_normal
+
     seen = [
         Observation("a", "1", -0.10, 0.01, 0.00005), Observation("b", "1", -0.04, 0.02, 0.00003, bias=0.03),
         Observation("a", "2", -0.16, 0.01, 0.00005, bias=0.01), Observation("a", "3", -0.08, 0.03, bias=0.02),

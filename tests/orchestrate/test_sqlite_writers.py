@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 from aiosqlite import Cursor
 from children import HANG_SECONDS
-from prefect.server.api.server import RequestLimitMiddleware
-from prefect.server.database.configurations import AioSqliteConfiguration
 
 from autoopt.orchestrate.server.sqlite_writers import (
     WriterQueue,
@@ -20,6 +19,9 @@ from autoopt.orchestrate.server.sqlite_writers import (
     queue_writers,
 )
 
+if TYPE_CHECKING:  # Prefect's server takes 1.4 s to import, in each process that collects tests
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
 WRITERS = 40
 """More than the pool of the server has connections."""
 
@@ -27,6 +29,8 @@ WRITERS = 40
 @pytest.fixture
 def queued(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prefect's own methods afterwards."""
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
     monkeypatch.setattr(AioSqliteConfiguration, "begin_transaction", AioSqliteConfiguration.begin_transaction)
     monkeypatch.setattr(Cursor, "execute", Cursor.execute)
     monkeypatch.setattr(Cursor, "executemany", Cursor.executemany)
@@ -45,6 +49,8 @@ async def write(database: AioSqliteConfiguration, number: int) -> None:
 
 async def new_database(file: Path) -> AioSqliteConfiguration:
     """A database with an empty table."""
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
     database = AioSqliteConfiguration(connection_url=f"sqlite+aiosqlite:///{file}")
     engine = await database.engine()
     async with engine.begin() as connection:
@@ -144,6 +150,8 @@ def test_a_task_does_not_wait_for_itself_and_leaves_its_turn_after_an_exception(
 
 
 def test_open_websockets_leave_requests_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.server.api.server import RequestLimitMiddleware
+
     monkeypatch.setattr(RequestLimitMiddleware, "__call__", RequestLimitMiddleware.__call__)  # restored afterwards
     limit_requests_only()
 
