@@ -36,13 +36,14 @@ from autoopt import Param, Pass, register
 
 @register("noted")
 class Noted(Pass):
-    "Writes down what a file says, unless something is broken."
+    "Writes down what a file says; the checker refuses the model while something is broken."
 
     text: Annotated[str, Param("data"), "a file"] = "note.txt"
     touches = ("names",)
 
     def run(self, model):
-        assert not Path("BROKEN").exists(), "broken"
+        if Path("BROKEN").exists():
+            model.graph.node[0].op_type = "Broken"
         model.graph.node[0].name = model.producer_name = Path(self.text).read_text()
         return model
 """
