@@ -66,6 +66,18 @@ class MeasureRequest:
         return replace(self, candidate=self.models[number], rivals=())
 
     @property
+    def data_batch_size(self) -> int:
+        """The batch size of the data; 0 if they have none."""
+        return self.data.batch_size if self.data is not None else 0
+
+    @property
+    def states(self) -> Mapping[str, str]:
+        """Recurrent state by the settings or the data: output -> input."""
+        if self.settings.state or self.data is None:
+            return self.settings.state or {}
+        return self.data.state
+
+    @property
     def compares_graphs(self) -> bool:
         """True if models for which the runtime executes the same graph have the same metrics.
 

@@ -63,7 +63,7 @@ class _Sample:
 def _read(request: MeasureRequest) -> _Sample | None:
     """Find the inputs without a session, which takes half a minute for large tree ensembles; None if that needs one."""
     path = Path(request.candidate.path)
-    if path.suffix != ".onnx" or request.settings.state or (request.data is not None and request.data.state):
+    if path.suffix != ".onnx" or request.states:
         return None
     model = parse(path)
     constants = constant_shapes(model.graph)

@@ -186,12 +186,16 @@ def _choose(each: OlivePass, equivalent: Answer, config: OliveConfig) -> tuple[s
         return ("fix_input_shape",)
     names = equivalent.passes
     if {"static_quantization", "dynamic_quantization"}.issubset(names):
-        mode = each.params.get("quant_mode") or ("static" if config.search is None else "")
+        mode = each.params.get("quant_mode")
+        if mode is None and config.search is None:
+            mode = "static"
         if mode in ("static", "dynamic"):
             names = (f"{mode}_quantization",)
     precision = each.params.get("precision")
     if precision and {"static_quantization", "calibrated_weight_quantization"}.issubset(names):
-        names = ("calibrated_weight_quantization" if precision == "int4" else "static_quantization",)
+        names = ("static_quantization",)
+        if precision == "int4":
+            names = ("calibrated_weight_quantization",)
     if each.params.get("activation_type") in _TYPES_16_BIT:
         return tuple("static_16bit" if name == "static_quantization" else name for name in names)
     return names

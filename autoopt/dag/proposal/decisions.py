@@ -76,8 +76,9 @@ def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, R
     if not inputs.floats_fit(target):
         yield Decision("fp32 not tried", f"its {model.bytes} bytes exceed the target's memory of {target.memory}")
     opset = model.opsets.get("", 0)
+    if model.ir_version < LOWEST_IR and "ir" not in reasons:
+        yield Decision("IR upgrade", f"the file has IR version {model.ir_version}", is_detail=True)
     changes = {
-        "ir": (model.ir_version < LOWEST_IR, "IR upgrade", f"the file has IR version {model.ir_version}"),
         "opset": (0 < opset < LOWEST_OPSET, "opset upgrade", f"the model has opset {opset}; tried with and without"),
         "dequantize": (
             inputs.quantized,
@@ -92,8 +93,7 @@ def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, R
     }
     for node, (is_needed, what, why) in changes.items():
         if is_needed and node not in reasons:
-            is_detail = node == "ir"
-            yield Decision(what, why, is_detail=is_detail, tried="" if is_detail else what)
+            yield Decision(what, why, tried=what)
     if inputs.narrowing and "specialize" not in reasons:
         yield Decision("specializing to the data", f"{inputs.narrowing.text}; --keep-signature leaves this out")
     if inputs.needs_static_shapes(target):

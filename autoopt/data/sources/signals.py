@@ -115,12 +115,14 @@ def _sound_axis(spec: InputSpec, is_streamed: bool) -> int | None:
     long_axes = {axis: size for axis, size in enumerate(spec.dims) if isinstance(size, int) and size > MOST_CHANNELS}
     if long_axes:
         shortest = SHORTEST_PIECE if may_be_piece else SHORTEST_SOUND
-        return _only_axis(axis for axis, size in long_axes.items() if len(long_axes) == 1 and size >= shortest)
+        return _only_axis(long_axes) if max(long_axes.values()) >= shortest else None
     # Nothing tells an open sound from other open floats but its name, or the state that a streamed model takes.
     is_piece = may_be_piece and not state_names([spec])
     if not is_piece and not _SOUND.search(spec.name.lower()):
         return None
-    return _only_axis(spec.open_axes if len(spec.dims) == 1 else _inner_open_axes(spec))
+    if len(spec.dims) == 1:
+        return _only_axis(spec.open_axes)
+    return _only_axis(_inner_open_axes(spec))
 
 
 def _only_axis(axes: Iterable[int]) -> int | None:

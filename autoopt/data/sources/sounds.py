@@ -170,8 +170,9 @@ def _long_axis(spec: InputSpec) -> int | None:
     *others, size = spec.dims or (0,)
     if not spec.is_float or len(others) > 2 or (len(others) == 2 and others[1] != 1):
         return None
-    is_short = isinstance(size, int) and size < SHORTEST_PIECE
-    return None if is_short else len(others)
+    if isinstance(size, int) and size < SHORTEST_PIECE:
+        return None
+    return len(others)
 
 
 def _shape_text(spec: InputSpec) -> str:

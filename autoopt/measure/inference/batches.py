@@ -72,7 +72,7 @@ def _size(request: MeasureRequest, model: ModelFile, data: DataSet) -> int:
     """Find the batch size by running the model once: a first dimension may look free and not be."""
     runner = ModelRunner.open(model, request, timed=False)
     setting = request.settings.batch_size
-    size = setting or _allowed_size(runner.inputs, data, _size_of_data(request), has_state=bool(runner.state))
+    size = setting or _allowed_size(runner.inputs, data, request.data_batch_size, has_state=bool(runner.state))
     try:
         runner.session.run(None, batch(runner, data, 0, size))
     except InputError:
@@ -98,14 +98,10 @@ def first_feed(request: MeasureRequest, inputs: Sequence[InputSpec]) -> Feed | N
         InputError: the data do not fit the inputs.
     """
     data = evaluation_data(request)
-    size = request.settings.batch_size or _allowed_size(inputs, data, _size_of_data(request))
+    size = request.settings.batch_size or _allowed_size(inputs, data, request.data_batch_size)
     if size > 1 and not request.settings.batch_size:
         return None
     return fit(items(data, 0, size), inputs)
-
-
-def _size_of_data(request: MeasureRequest) -> int:
-    return request.data.batch_size if request.data else 0
 
 
 def _allowed_size(inputs: Sequence[InputSpec], data: DataSet, data_size: int, *, has_state: bool = False) -> int:

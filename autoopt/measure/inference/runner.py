@@ -83,11 +83,10 @@ class ModelRunner:
                 threads = 1
             session = make_untimed_session(model.path, options, target.execution_provider, threads, script=script)
         runner = ModelRunner(session, specs_of(session), tuple(output.name for output in session.get_outputs()))
-        runner.state = settings.state or {}
+        runner.state = request.states
         runner.reset_every = settings.reset_every
-        if config is not None:
-            runner.state = runner.state or config.state
-            runner.reset_every = runner.reset_every or config.reset_every
+        if config is not None and not runner.reset_every:
+            runner.reset_every = config.reset_every
         runner._prepare_state()
         return runner
 

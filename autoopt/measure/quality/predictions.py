@@ -40,13 +40,9 @@ def subset(request: MeasureRequest, data: DataSet, count: int) -> DataSet:
 
 def _chosen(request: MeasureRequest, data: DataSet, count: int) -> np.ndarray:
     """The indices of the items that `subset` selects; a smaller number selects some of them."""
-    if count >= len(data) or _is_recurrent(request):
+    if count >= len(data) or request.states:
         return np.arange(min(count, len(data)))
     return np.random.default_rng(0).permutation(len(data))[:count]
-
-
-def _is_recurrent(request: MeasureRequest) -> bool:
-    return bool(request.settings.state or (request.data is not None and request.data.state))
 
 
 def more_outputs_of(
@@ -64,7 +60,7 @@ def more_outputs_of(
     """
     selected = subset(request, data, count)
     is_source = request.source is not None and model.same_as(request.source)
-    if _is_recurrent(request) or (is_source and _known_outputs(_cache_key(request, model, len(selected)))):
+    if request.states or (is_source and _known_outputs(_cache_key(request, model, len(selected)))):
         return outputs_of(request, model, selected, runner)
     began = time.monotonic()
     outputs = dict(zip(_chosen(request, data, len(known)).tolist(), known, strict=True))
@@ -124,7 +120,7 @@ def _run(request: MeasureRequest, model: ModelFile, data: DataSet, runner: Model
 
 
 def _batch_size(request: MeasureRequest) -> int:
-    return request.settings.batch_size or (request.data.batch_size if request.data else 0)
+    return request.settings.batch_size or request.data_batch_size
 
 
 def _cache_key(request: MeasureRequest, model: ModelFile, items: int) -> str:

@@ -71,7 +71,7 @@ def _run(request: MeasureRequest, data: DataSet) -> list[Item]:
     runner = ModelRunner.open(request.candidate, request, timed=False)
     began = time.monotonic()
     items: list[Item] = []
-    for item in runner.items(data, batch_size=request.data.batch_size if request.data else 0):
+    for item in runner.items(data, batch_size=request.data_batch_size):
         items.append(item)
         seconds = time.monotonic() - began
         if seconds > SECONDS or (len(items) >= ENOUGH and seconds > SECONDS_FOR_MORE):

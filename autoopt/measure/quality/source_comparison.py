@@ -153,8 +153,7 @@ _signatures: dict[str, _Signature] = {}
 
 
 def _signature(request: MeasureRequest, source: ModelFile) -> _Signature:
-    states = request.data.state if request.data else {}
-    key = digest_json([source.digest, request.settings.state, states])
+    key = digest_json([source.digest, request.states])
     if key not in _signatures:
         runner = ModelRunner.open(source, request, timed=False)
         shapes = tuple(output.shape for output in runner.session.get_outputs())

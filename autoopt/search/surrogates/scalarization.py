@@ -37,20 +37,20 @@ def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective], rng:
         loss = losses(trial.feedback, objectives)
         if loss is not None:
             raw[number] = loss
-    single = [math.nan] * len(trials)
     if not raw:
-        return Single(single)
+        return Single([math.nan] * len(trials))
     rows = dict(zip(raw, log_where_positive(list(raw.values())), strict=True))
     reference = [row for number, row in rows.items() if feasible(trials[number].feedback)] or list(rows.values())
-    is_single = len(objectives) == 1
-    weights = [1.0] if is_single else draw_weights(objectives, rng)
-    spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
-    for number, row in rows.items():
-        single[number] = row[0] if is_single else tchebycheff(row, spans, weights)
-    are_logarithms = min(raw.values()) > (0.0,)  # whose differences are relative already
-    if not is_single or are_logarithms:
-        return Single(single)
-    return Single(single, abs(min(reference)[0]) or 1.0)
+    unit = 1.0
+    if len(objectives) > 1:
+        weights = draw_weights(objectives, rng)
+        spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
+        known = {number: tchebycheff(row, spans, weights) for number, row in rows.items()}
+    else:
+        known = {number: row[0] for number, row in rows.items()}
+        if min(raw.values()) <= (0.0,):  # others are logarithms, whose differences are relative already
+            unit = abs(min(reference)[0]) or 1.0
+    return Single([known.get(number, math.nan) for number in range(len(trials))], unit)
 
 
 def draw_weights(objectives: Sequence[Objective], rng: Random) -> list[float]:
