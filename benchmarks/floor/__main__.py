@@ -1,10 +1,10 @@
 """Run the floor and autoopt in turns on the same points, and compare.
 
-    python -m benchmarks.floor [--case cnn|transformer] [--repeats 3] [--ways floor,inline,again,...]
+    python -m benchmarks.floor [--case cnn|transformer|medium|large] [--repeats 3] [--ways floor,inline,...] [--save]
 
 Each repetition runs all ways once, in turns, with empty stores. Prints a table of medians over the repetitions of
 each way's ratio to the floor of the same repetition, with the smallest and largest ratio, and the seconds of autoopt's
-phases.
+phases. With `--save`, the figures go to `results/`, from which `benchmarks.floor.page` makes the page.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import os
 import statistics
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.floor.first_good import seconds_until_good
 from benchmarks.floor.models import CASES, Case, write_case
+from benchmarks.floor.page import RESULTS
 from benchmarks.floor.usage import Usage, end_servers, measure
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +92,14 @@ def default_row(first_good: list[float], repetitions: list[dict[str, Usage]]) ->
     return f"{text}, {statistics.median(first):.2f} x Olive's wall; all of it {statistics.median(all_of_it):.2f} x"
 
 
+def save(case: Case, state: str, repetitions: list[dict[str, Usage]], notes: list[str]) -> None:
+    """Store the figures of all repetitions."""
+    kept = [{way: {name: asdict(usage)[name] for name in FIGURES} for way, usage in row.items()} for row in repetitions]
+    RESULTS.mkdir(exist_ok=True)
+    document = {"state": state, "repetitions": kept, "notes": notes}
+    (RESULTS / f"{case.name}.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
 def last_document(output: str) -> dict[str, object]:
     """The JSON object that the output ends with; libraries may have printed before it."""
     start = output.rfind("\n{\n") + 1 or output.rfind("\n{") + 1
@@ -104,6 +114,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ways", default="floor,smart,inline,again,fresh")
     parser.add_argument("--olive", help="The interpreter that has olive-ai, for the way `olive`.")
+    parser.add_argument("--save", action="store_true", help="Store the figures for the page.")
     options = parser.parse_args()
     ways = [way for way in WAYS if way in options.ways.split(",")]
     case = CASES[options.case]
@@ -121,12 +132,15 @@ def main() -> None:
                     first_good.append(seconds_until_good(Path(name, DEFAULT_HOME)))
             end_servers()
         repetitions.append(usages)
-    print(f"{case.name}, {options.repeats} repetitions, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    state = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    print(f"{case.name}, {options.repeats} repetitions, {state}")
     print(f"{'':<14}{'wall s, ratio':<30}{'CPU s, ratio':<30}{'background CPU s, ratio':<30}{'peak MB, ratio':<30}")
     for way in ways:
         print(row(way, repetitions))
-    if first_good:
-        print(default_row(first_good, repetitions))
+    notes = [default_row(first_good, repetitions)] if first_good else []
+    print(*notes, sep="\n")
+    if options.save:
+        save(case, state, repetitions, notes)
     for way in ways:
         output = last_document(repetitions[-1][way].output)
         print(way, {key: output[key] for key in SHOWN if key in output})

@@ -210,11 +210,15 @@ def test_what_is_far_slower_than_the_source_is_not_measured_completely(simulatio
     first = evaluate(ctx, candidate(simulation, "first", latency=20.0), options)
     assert (first.too_slow, set(first.metrics)) == (True, {"size", "accuracy", *LATENCY})
     # Now the latency has rejected more candidates for its time than the other meters.
-    second = evaluate(ctx, candidate(simulation, "second", latency=20.0), options)
+    slow = candidate(simulation, "second", latency=20.0)
+    second = evaluate(ctx, slow, options)
     assert (second.too_slow, set(second.metrics)) == (True, set(LATENCY))
     fast = evaluate(ctx, candidate(simulation, "fast"), options)
     assert (fast.too_slow, set(fast.metrics)) == (False, {"size", "accuracy", *LATENCY})
     assert [meter for meter in simulation.pool.meters if meter == "task"] == ["task"] * 2
+    # Another run, which knows nothing of the meters yet, looks at what is stored first.
+    again = evaluate(simulation.context(), slow, options)
+    assert (again.too_slow, again.executed) == (True, 0)
 
 
 def test_unless_the_latency_decides_slow_candidates_are_measured_completely(simulation: Simulation) -> None:

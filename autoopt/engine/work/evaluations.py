@@ -222,18 +222,26 @@ def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions |
 
 
 def _in_order(ctx: RunContext, runs: Iterator[MeterRun], options: EvaluationOptions) -> Iterable[MeterRun]:
-    """Sort meters by their time until they reject a candidate, where each of them may do so and its time is known."""
+    """Sort meters by their time until they reject a candidate, where each of them may do so and its time is known.
+
+    Those come first whose results are in the store.
+    """
     if not options.drops_slow:
         return runs
-    by_seconds: list[tuple[float, MeterRun]] = []
     ordered = list(runs)
-    for meter_run in ordered:
-        seconds = ctx.attempt.meter_statistics.seconds_per_rejection(meter_run.meter.name)
-        if seconds is None:
-            return ordered
-        # All trials wait for an exclusive meter.
-        by_seconds.append((seconds * (ctx.attempt.workers if meter_run.meter.exclusive else 1), meter_run))
-    return [meter_run for _, meter_run in sorted(by_seconds, key=lambda entry: entry[0])]
+    seconds = {run.key: _seconds_per_rejection(ctx, run.meter) for run in ordered}
+    if None in seconds.values():
+        seconds = dict.fromkeys(seconds, 0.0)
+    stored = ctx.store.results.evaluations([run.key for run in ordered])
+    return sorted(ordered, key=lambda run: (run.key not in stored, seconds[run.key]))
+
+
+def _seconds_per_rejection(ctx: RunContext, meter: Meter) -> float | None:
+    """The time of all trials that a meter takes for each candidate that it rejects; None if it was never called."""
+    seconds = ctx.attempt.meter_statistics.seconds_per_rejection(meter.name)
+    if seconds is None:
+        return None
+    return seconds * (ctx.attempt.workers if meter.exclusive else 1)  # all trials wait for an exclusive meter
 
 
 def _is_rejected(
