@@ -110,6 +110,8 @@ def test_tabs_separate_columns_of_tsv_files(tmp_path):
         ("file,label\nno.png,cat\n", {}, "column 'file' names files, and no.png is not found"),
         ("a,file\n1,no.wav\n", {}, "column 'file' names files, and no.wav is not found"),
         ("a,b\n1,x\n", {}, "column 'b' holds text among numbers; name the label with --label b"),
+        ("a,b,y\n1,x,0\n", {}, "column 'b' holds text among numbers; choose columns with --inputs"),
+        ("a,b,y\n1,2,0\n3,n/a,1\n", {}, "column 'b' holds the text 'n/a' among numbers, in row 2; give numbers"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(tmp_path, text, params, words):

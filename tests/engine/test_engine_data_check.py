@@ -171,6 +171,13 @@ def test_a_shape_that_does_not_fit_names_the_option_that_helps(
     assert str(refused.value).endswith(remedy)
 
 
+def test_a_table_whose_label_is_known_is_not_asked_for_it() -> None:
+    inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 13)),))
+    columns = {"x": Column("float32", (5, 14), True)}
+    with pytest.raises(InputError, match=r"; choose the columns with --inputs A,B,\.\.\.$"):
+        check_data(DataDescription(5, columns, labels=True, loader="csv"), inspection, "d.csv")
+
+
 @pytest.mark.parametrize(
     ("loader", "shape", "said"), [("images", (5, 1, 2, 2), "the images"), ("csv", (5, 2), "2 columns")]
 )

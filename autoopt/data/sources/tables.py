@@ -76,11 +76,11 @@ def to_dataset(columns: Mapping[str, Array], path: str, label_col: str | None, i
         input_cols = [name for name in columns if name != label]
     if not isinstance(input_cols, Mapping):
         input_cols = {"input": input_cols}
-    inputs = {name: _join(columns, list(names), path) for name, names in input_cols.items()}
+    inputs = {name: _join(columns, list(names), path, label) for name, names in input_cols.items()}
     return DataSet(inputs, labels, name=path)
 
 
-def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
+def _join(columns: Mapping[str, Array], names: list[str], path: str, label: str | None) -> Array:
     if not names:
         raise InputError("has no columns besides the label", where=path)
     check_columns(columns, names, path)
@@ -91,13 +91,34 @@ def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
     if len(arrays) == 1:
         return arrays[0] if arrays[0].ndim > 1 or texts else arrays[0].reshape(-1, 1)
     if 0 < len(texts) < len(arrays):
+        for name in texts:
+            _refuse_stray_text(columns[name], name, path)
         noun, verb = ("column", "holds") if len(texts) == 1 else ("columns", "hold")
         quoted = ", ".join(map(repr, texts))
-        remedy = f"name the label with --label {texts[0]}, or choose columns with --inputs A,B,..."
-        if len(texts) > 1:
-            remedy = "name the label with --label NAME, and choose columns with --inputs A,B,..."
+        remedy = "choose columns with --inputs A,B,..."
+        if label is None and len(texts) == 1:
+            remedy = f"name the label with --label {texts[0]}, or {remedy}"
+        elif label is None:
+            remedy = f"name the label with --label NAME, and {remedy}"
         raise InputError(f"{noun} {quoted} {verb} text among numbers", where=path, remedy=remedy)
     return np.column_stack(arrays)
+
+
+def _refuse_stray_text(cells: Array, column: str, path: str) -> None:
+    """Refuse a column of numbers with some text, such as `n/a`."""
+    rows = [row for row, cell in enumerate(map(str, cells), 1) if not _is_number(cell)]
+    if 2 * len(rows) > len(cells):
+        return
+    reason = f"column {column!r} holds the text {str(cells[rows[0] - 1])!r} among numbers, in row {rows[0]}"
+    raise InputError(reason, where=path, remedy="give numbers, or leave these rows out")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell or "nan")
+    except ValueError:
+        return False
+    return True
 
 
 def _refuse_files(cell: str, column: str, path: str) -> None:

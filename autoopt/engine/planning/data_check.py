@@ -105,7 +105,7 @@ def _check_array(
     Raises:
         InputError: The model cannot take it.
     """
-    _check_shape(spec, column, description.loader, place)
+    _check_shape(spec, column, description, place)
     array = f"data: the array for {one_line(spec.name)!r}"
     notes = []
     if column.finite is False:
@@ -252,13 +252,13 @@ def _ignored(columns: Collection[str], inputs: Sequence[ValueSpec], has_labels: 
     return notes
 
 
-def _check_shape(spec: ValueSpec, column: Column, loader: str, place: str) -> None:
+def _check_shape(spec: ValueSpec, column: Column, description: DataDescription, place: str) -> None:
     """Raise an error if items of an array of this shape certainly cannot be an input."""
     if spec.shape is None or _may_fit(spec.shape, column):
         return
     expected = ["?" if size is None else size for size in spec.shape]
     message = f"array for input {spec.name!r} has shape {list(column.shape)}, the model expects {expected}"
-    raise InputError(message, where=place, remedy=_shape_remedy(spec.shape, column.shape, loader))
+    raise InputError(message, where=place, remedy=_shape_remedy(spec.shape, column.shape, description))
 
 
 def _may_fit(expected: Sequence[int | str | None], column: Column) -> bool:
@@ -272,10 +272,11 @@ def _may_fit(expected: Sequence[int | str | None], column: Column) -> bool:
     return _fits(expected[len(expected) - len(item) :], item)
 
 
-def _shape_remedy(expected: Sequence[int | str | None], actual: Sequence[int], loader: str) -> str:
+def _shape_remedy(expected: Sequence[int | str | None], actual: Sequence[int], description: DataDescription) -> str:
     """The options or the change that would give the data the expected shape (items first), if any would."""
+    loader = description.loader
     if len(actual) == 2 and loader in TABLES:
-        return _table_remedy(expected, actual[1])
+        return _table_remedy(expected, actual[1], description.labels)
     if len(actual) != 4 or len(expected) != 4:
         return ""
     channels_first = actual[1] in CHANNELS
@@ -299,8 +300,10 @@ def _images_remedy(expected: Sequence[int | str | None], actual: Sequence[int], 
     return ""
 
 
-def _table_remedy(expected: Sequence[int | str | None], columns: int) -> str:
-    """The remedy for a table with this number of columns."""
+def _table_remedy(expected: Sequence[int | str | None], columns: int, labelled: bool) -> str:
+    """The remedy for a table with this number of columns beside the label."""
+    if labelled and len(expected) <= 2:
+        return "choose the columns with --inputs A,B,..."
     if len(expected) == 2 and isinstance(expected[1], int) and columns == expected[1] + 1:
         return "one column too many: name the label with --label NAME, or choose the others with --inputs A,B,..."
     if len(expected) <= 2:
