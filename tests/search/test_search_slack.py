@@ -10,7 +10,8 @@ import pytest
 from search_cases import LATENCY, MIDDLE, SIX, drive
 
 from autoopt.search import Feedback, Proposal, SearchConfig, Trial, create_study
-from autoopt.search.surrogates.models import Observations, expect
+from autoopt.search.surrogates.models import expect
+from autoopt.search.surrogates.observations import Observations
 from autoopt.search.surrogates.slack import scaled_violations
 
 

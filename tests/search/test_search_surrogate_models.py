@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from autoopt.search.surrogates.models import (
     MAX_OBSERVATIONS,
-    Observations,
     expect,
     log_expected_improvement,
     possible_gains,
 )
+from autoopt.search.surrogates.observations import Observations
 
 GRID = np.array([[a, b] for a in np.linspace(0, 1, 9) for b in np.linspace(0, 1, 9)])
 SEEN = GRID[::5]

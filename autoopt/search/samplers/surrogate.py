@@ -23,7 +23,8 @@ from autoopt.space import Point
 
 if TYPE_CHECKING:
     from autoopt.search.surrogates.gaussian_process import Array
-    from autoopt.search.surrogates.models import Expected, Observations
+    from autoopt.search.surrogates.models import Expected
+    from autoopt.search.surrogates.observations import Observations
 
 BEST: Final = 5
 """Best points whose neighbourhood is sampled in spaces that are too large to enumerate."""
@@ -150,12 +151,13 @@ def _observations(pool: _Pool, single: Single) -> Observations:
     """The trials of a pool as arrays."""
     import numpy as np
 
-    from autoopt.search.surrogates.models import Observations
+    from autoopt.search.surrogates.observations import Observations
 
     labels = [math.nan if trial.feedback is None else float(feasible(trial.feedback)) for trial in pool.trials]
     violations = scaled_violations(pool.trials)
     violation = None if violations is None else np.array(violations)
-    return Observations(pool.known_rows, np.array(single.loss), np.array(labels), violation)
+    failed = [float(trial.feedback is not None and trial.feedback.failed) for trial in pool.trials]
+    return Observations(pool.known_rows, np.array(single.loss), np.array(labels), violation, np.array(failed))
 
 
 def _point_of(trial: Trial) -> tuple[str, Point]:

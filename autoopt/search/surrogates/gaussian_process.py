@@ -52,7 +52,7 @@ class GaussianProcess:
 
         if self._scales is None:
             _, self._scales = max(log_likelihoods(x, y), key=itemgetter(0))
-        values, vectors = np.linalg.eigh(_correlation(_distances(x, x), self._scales.length))
+        values, vectors = np.linalg.eigh(correlation(x, x, self._scales.length))
         self._x = x
         # The inverse of the covariance is the product of this matrix and its transpose, divided by the variance.
         self._root = vectors / np.sqrt(np.maximum(values, 0.0) + self._scales.noise)
@@ -63,7 +63,7 @@ class GaussianProcess:
         import numpy as np
 
         assert self._scales is not None
-        across = _correlation(_distances(x, self._x), self._scales.length)
+        across = correlation(x, self._x, self._scales.length)
         explained = np.square(across @ self._root).sum(axis=1)
         deviation = np.sqrt(self._scales.variance * np.maximum(1.0 - explained, 1e-10))
         return across @ self._weights, deviation
@@ -73,13 +73,26 @@ class GaussianProcess:
         import numpy as np
 
         assert self._scales is not None
-        across = _correlation(_distances(x, self._x), self._scales.length)
+        across = correlation(x, self._x, self._scales.length)
         projected = across @ self._root
-        covariance = _correlation(_distances(x, x), self._scales.length) - projected @ projected.T
+        covariance = correlation(x, x, self._scales.length) - projected @ projected.T
         covariance[np.diag_indices_from(covariance)] += JITTER
         root = math.sqrt(self._scales.variance) * np.linalg.cholesky(covariance)
         drawn: Array = across @ self._weights + rng.standard_normal((count, len(x))) @ root.T
         return drawn
+
+
+def chances_below(limit: float, model: GaussianProcess, x: Array) -> Array:
+    """The probability of a value below the limit at each row."""
+    mean, deviation = model.predict(x)
+    return normal_distribution((limit - mean) / deviation)
+
+
+def normal_distribution(z: Array) -> Array:
+    """P(Z < z) of a standard normal Z."""
+    import numpy as np
+
+    return np.array([0.5 * math.erfc(value) for value in (-z / math.sqrt(2)).tolist()])
 
 
 def log_likelihoods(x: Array, y: Array) -> list[tuple[float, Scales]]:
@@ -100,13 +113,17 @@ def log_likelihoods(x: Array, y: Array) -> list[tuple[float, Scales]]:
     return grid
 
 
+def correlation(a: Array, b: Array, length: float) -> Array:
+    """The Matern 5/2 kernel of all rows of `a` with all rows of `b`."""
+    return _correlation(_distances(a, b), length)
+
+
 def _correlation(distances: Array, length: float) -> Array:
-    """The Matern 5/2 kernel."""
     import numpy as np
 
     scaled = math.sqrt(5.0) / length * distances
-    correlation: Array = (1.0 + scaled + np.square(scaled) / 3.0) * np.exp(-scaled)
-    return correlation
+    values: Array = (1.0 + scaled + np.square(scaled) / 3.0) * np.exp(-scaled)
+    return values
 
 
 def _distances(a: Array, b: Array) -> Array:

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess, Scales, log_likelihoods
+from autoopt.search.surrogates.feasibility import log_feasible
+from autoopt.search.surrogates.gaussian_process import (
+    Array,
+    GaussianProcess,
+    Scales,
+    chances_below,
+    log_likelihoods,
+    normal_distribution,
+)
+from autoopt.search.surrogates.observations import Observations, Standardization
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,46 +32,6 @@ SCALES: Final = 8
 """Draws of the scales among them."""
 CONSIDERED: Final = 300
 """Points that may be the best of all; the others are too unlikely to matter."""
-LEAST_EXTENT: Final = 0.02
-"""Distance between good losses and the best one below which differences are noise: 2 % of a time."""
-LABEL_SCALES: Final = Scales(length=2.0, noise=0.1)
-"""Of the model of labels 0 and 1, which are too few to find the most likely scales."""
-MIN_CERTAINTY: Final = 0.02
-MAX_CERTAINTY: Final = 0.98
-"""Bounds of P(feasible)."""
-
-
-@dataclass(frozen=True)
-class Observations:
-    """The asked points: rows `x`, `loss` to minimize (NaN without one), `feasible` (1 or 0, NaN while running)."""
-
-    x: Array
-    loss: Array
-    feasible: Array
-    violation: Array | None = None
-    """By how much the constraints are broken, with 0 as the limit and NaN without a result; None if unknown."""
-
-    @property
-    def emphasized(self) -> Observations:
-        """The same with the losses above the median of the feasible ones compressed, the more the worse they are.
-
-        A process whose variance is that of the worst candidates expects as much of every point that was not tried.
-        Differences among the better half count in full.
-        """
-        import numpy as np
-
-        known = self.loss[(self.feasible == 1) & np.isfinite(self.loss)]
-        if len(known) < 3:
-            return self
-        middle = float(np.median(known))
-        extent = max(middle - float(known.min()), LEAST_EXTENT)
-        excess = np.maximum(self.loss - middle, 0.0)
-        loss = np.minimum(self.loss, middle) + extent * np.log1p(excess / extent)
-        return Observations(self.x, loss, self.feasible, self.violation)
-
-    def __getitem__(self, rows: Array) -> Observations:
-        violation = None if self.violation is None else self.violation[rows]
-        return Observations(self.x[rows], self.loss[rows], self.feasible[rows], violation)
 
 
 @dataclass(frozen=True)
@@ -169,9 +138,7 @@ def possible_gains(observations: Observations, candidates: Array, seed: int) -> 
         noises.append(scales.noise * scales.variance)
         model = GaussianProcess(scales)
         model.fit(measured.x, y)
-        likely = np.argsort(-_chances_below(y[allowed].min(), model, candidates) * certainty, kind="stable")[
-            :CONSIDERED
-        ]
+        likely = np.argsort(-chances_below(y[allowed].min(), model, candidates) * certainty, kind="stable")[:CONSIDERED]
         gains.append(_drawn_gains(model, measured.x[allowed], candidates[likely], certainty[likely], rng))
     unit = standardization.unit
     return PossibleGains(unit * np.concatenate(gains), unit * math.sqrt(float(np.mean(noises))))
@@ -200,28 +167,6 @@ def _drawn_scales(x: Array, y: Array, rng: np.random.Generator) -> list[Scales]:
     return [grid[place] for place in rng.choice(len(grid), SCALES, p=weights / weights.sum())]
 
 
-def _chances_below(limit: float, model: GaussianProcess, x: Array) -> Array:
-    """The probability of a value below the limit at each row."""
-    mean, deviation = model.predict(x)
-    return _normal_distribution((limit - mean) / deviation)
-
-
-@dataclass(frozen=True)
-class Standardization:
-    """Mean and standard deviation of some values; a deviation of 0 counts as 1."""
-
-    mean: float
-    unit: float
-
-    @staticmethod
-    def of(values: Array) -> Standardization:
-        return Standardization(float(values.mean()), float(values.std()) or 1.0)
-
-    def standardized(self, values: Array) -> Array:
-        """The values in units of the deviation from the mean."""
-        return (values - self.mean) / self.unit
-
-
 def _feasible_first(y: Array, feasible: Array) -> Array:
     """The losses of the feasible points; all of them if none is."""
     return y[feasible] if feasible.any() else y
@@ -239,65 +184,12 @@ def _most_informative(observations: Observations) -> Observations:
     return observations[np.sort(np.argsort(np.minimum(rank, age), kind="stable")[:MAX_OBSERVATIONS])]
 
 
-def log_feasible(observations: Observations, candidates: Array) -> Array:
-    """Estimate log P(feasible) of each candidate; 0 as long as nothing was infeasible.
-
-    Where it is known by how much the constraints are broken, the mean of two models counts: one learns that, which is
-    sharper near the limit, and one only that they are broken, which needs fewer observations.
-    """
-    import numpy as np
-
-    labels = observations.feasible
-    probability = _probability(observations.x, labels, candidates)
-    if observations.violation is None:
-        return np.log(probability)
-    succeeded = np.where(np.isnan(labels), np.nan, np.isfinite(observations.violation))
-    graded = _probability(observations.x, succeeded, candidates)
-    graded *= _probability_within(observations.x, observations.violation, candidates)
-    return np.log((probability + graded) / 2)
-
-
-def _probability(x: Array, labels: Array, candidates: Array) -> Array:
-    """The probability of label 1 at each candidate, from labels 0, 1 and NaN; 1 as long as there is no 0."""
-    import numpy as np
-
-    finished = np.isfinite(labels)
-    known = labels[finished]
-    if known.all():
-        return np.ones(len(candidates))
-    base = float(known.sum() + 1) / (len(known) + 2)
-    model = GaussianProcess(scales=LABEL_SCALES)
-    model.fit(x[finished], known - base)
-    mean, _ = model.predict(candidates)
-    probability: Array = np.clip(mean + base, MIN_CERTAINTY, MAX_CERTAINTY)
-    return probability
-
-
-def _probability_within(x: Array, violation: Array, candidates: Array) -> Array:
-    """The probability of a violation below 0 at each candidate, from violations that may be NaN."""
-    import numpy as np
-
-    known = np.isfinite(violation)
-    scale = Standardization.of(violation[known])
-    model = GaussianProcess()
-    model.fit(x[known], scale.standardized(violation[known]))
-    chances = _chances_below(-scale.mean / scale.unit, model, candidates)
-    return np.clip(chances, MIN_CERTAINTY, MAX_CERTAINTY)
-
-
 def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
     """Compute log E[max(0, best - Y)] of Y ~ N(mean, deviation^2), finite also where it is almost 0."""
     import numpy as np
 
     z = (best - mean) / deviation
     log_density = -0.5 * np.square(z) - 0.5 * math.log(2 * math.pi)
-    near = np.log(np.maximum(np.exp(log_density) + z * _normal_distribution(z), 1e-300))
+    near = np.log(np.maximum(np.exp(log_density) + z * normal_distribution(z), 1e-300))
     far = log_density - 2 * np.log(np.maximum(-z, 1.0))  # the first term of the asymptotic series
     return np.asarray(np.where(z > -6, near, far) + np.log(deviation))
-
-
-def _normal_distribution(z: Array) -> Array:
-    """P(Z < z) of a standard normal Z."""
-    import numpy as np
-
-    return np.array([0.5 * math.erfc(value) for value in (-z / math.sqrt(2)).tolist()])

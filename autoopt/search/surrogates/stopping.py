@@ -29,9 +29,11 @@ MANY_WITHOUT_GAIN: Final = 18
 never certain."""
 LEFT_WITHOUT_GAIN: Final = 0.02
 """Relative improvement that is left then at most, with probability `SURE`, in replays."""
+TRUSTED_GAIN: Final = 0.06
+"""Expected gain above which a search without gains may have missed much, so that only the bound of the draws holds."""
 SHOWN: Final = 2.0
 """Standard deviations of the noise that an expected gain must exceed to be worth a longer search."""
-MOST_LITTLE: Final = 0.03
+MOST_LITTLE: Final = 0.02
 """Expected gain that always is, because what looks like much noise may be structure."""
 TRUSTED: Final = MANY_WITHOUT_GAIN
 """Distinct candidates without a gain that a process is trusted for: a search that may stop ends then."""
@@ -121,7 +123,7 @@ def reason_to_stop(outlook: Outlook, progress: SearchState, min_rate: float) -> 
     """
     bound = outlook.bound
     is_stalled = progress.without_gain >= MANY_WITHOUT_GAIN
-    if is_stalled:
+    if is_stalled and outlook.expected <= TRUSTED_GAIN:
         bound = min(bound, LEFT_WITHOUT_GAIN)
     if is_stalled or bound <= LITTLE:
         return _at_most(bound)
