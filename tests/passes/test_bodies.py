@@ -14,10 +14,10 @@ def test_constants_of_bodies_become_weights_of_the_body() -> None:
         { y = If (c) <then_branch = a () => (float[2] p) { k = Constant <value = float[2] {1.0, 2.0}> ()\n
             p = Add (x, k) }, else_branch = b () => (float[2] q) { q = Relu (x) }> }"""
     )
-    _, *inner = walk_graphs(bodies.lift_body_constants(model).graph)
+    _, *inner = walk_graphs(bodies.lift_constants(model).graph)
     assert {tensor.name for body in inner for tensor in body.initializer} == {"k"}
     plain = relu_only()
-    assert bodies.lift_body_constants(plain) is plain
+    assert bodies.lift_constants(plain) is plain
 
 
 def test_each_body_gets_weights_of_its_own() -> None:

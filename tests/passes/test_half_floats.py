@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from bench import ops, outputs, saved, step
-from micro_models import MODELS, made
+from micro_models import MODELS, branches_of_outer_weights, made
 
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
@@ -31,6 +31,13 @@ def test_weights_become_float16(tmp_path: Path, impl: str) -> None:
     model = half(tmp_path, MODELS["small_cnn"](), impl=impl)
     assert any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in model.graph.initializer)
     assert model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_branches_compute_in_float16_with_the_inputs_of_the_model(tmp_path: Path, impl: str) -> None:
+    model = half(tmp_path, branches_of_outer_weights(), impl=impl)
+    assert all(value.type.tensor_type.elem_type != onnx.TensorProto.FLOAT16 for value in model.graph.input)
+    assert model.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
 
 
 @pytest.mark.parametrize("impl", IMPLS)

@@ -25,6 +25,18 @@ def test_op_types_limit_the_quantization(tmp_path: Path) -> None:
     assert "ConvInteger" not in ops(saved(result))
 
 
+@pytest.mark.parametrize(
+    ("quantization", "op_type"),
+    [("dynamic_quantization", "MatMulInteger"), ("weight_only_quantization", "MatMulNBits")],
+)
+def test_weights_in_constant_nodes_of_functions_are_quantized(tmp_path: Path, quantization: str, op_type: str) -> None:
+    model = made("g (float[2, 16] x) => (float[2, 16] y) { y = own.Layer (x) }", domains=', "own": 1')
+    weight = helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(normal(16, 16)))
+    nodes = [weight, helper.make_node("MatMul", ["a", "w"], ["b"])]
+    model.functions.append(helper.make_function("own", "Layer", ["a"], ["b"], nodes, model.opset_import[:1]))
+    assert op_type in ops(saved(step(tmp_path, model, quantization)))
+
+
 @pytest.mark.parametrize("name", ["trees", "svm", "tfidf", "relu_only"])
 @pytest.mark.parametrize(
     "quantization", ["dynamic_quantization", "static_quantization", "weight_only_quantization", "bnb4_quantization"]

@@ -21,15 +21,22 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
-def lift_body_constants(model: ModelProto) -> ModelProto:
-    """Store the Constant nodes of bodies as weights, and return the model; one without bodies is returned as is."""
-    if not has_subgraphs(model):
+def lift_constants(model: ModelProto) -> ModelProto:
+    """Store Constant nodes as weights, where quantizers look for them, in bodies too; returns the model.
+
+    A model without bodies whose Constant nodes hold no matrix is returned as is.
+    """
+    if not has_subgraphs(model) and not any(map(_holds_matrix, model.graph.node)):
         return model
     import onnx_ir
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
     lift = LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
     return onnx_ir.to_proto(lift(to_ir(model)).model)
+
+
+def _holds_matrix(node: NodeProto) -> bool:
+    return node.op_type == "Constant" and any(len(attribute.t.dims) > 1 for attribute in node.attribute)
 
 
 def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> None:

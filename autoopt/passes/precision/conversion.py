@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
 from autoopt.model.tensors import names_of, tensors, walk_graphs
+from autoopt.passes.onnx_tools.casts import cast_input, cast_output
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
     drop_weight_types,
+    has_subgraphs,
     is_large,
     name_nodes,
     remove_weights_from_inputs,
@@ -46,6 +49,11 @@ def to_float16(
     float16.convert_np_to_float16 = round_to_float16  # theirs takes four times as long, and six times the memory
     protected = prepare_for_conversion(model)
     original = names_of(walk_nodes(model.graph))
+    kinds: dict[str, int] = {}
+    if options.get("keep_io_types") and has_subgraphs(model):
+        # The converters' casts do not reach bodies, which read inputs of the model by name.
+        options["keep_io_types"] = False
+        kinds = {value.name: value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
     if is_large(model):  # the converters would serialize it
         model = call_without_large_weights(onnx.shape_inference.infer_shapes, model)
         options["disable_shape_infer"] = True
@@ -61,7 +69,17 @@ def to_float16(
     drop_weight_types(converted)
     if not computes_float16(converted):
         return None
+    _keep_types(converted, kinds)
     return sort_nodes(converted)
+
+
+def _keep_types(model: ModelProto, kinds: Mapping[str, int]) -> None:
+    """Give inputs and outputs the element types in `kinds`, in place, with a Cast inside the model."""
+    for values, convert in ((model.graph.input, cast_input), (model.graph.output, cast_output)):
+        for value in values:
+            kind = kinds.get(value.name)
+            if kind is not None and kind != value.type.tensor_type.elem_type:
+                convert(model, value, kind)
 
 
 def round_to_float16(values: np.ndarray, smallest: float, largest: float) -> np.ndarray:

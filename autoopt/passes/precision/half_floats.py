@@ -24,6 +24,7 @@ class Float16(Pass):
     float32.
     """
 
+    version = 2
     tolerance = "lossy"
     requires = ("ir_upgrade", "shape_inference")
     conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_body_constants, weighted_nodes
+from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_constants, weighted_nodes
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
@@ -49,7 +49,7 @@ class DynamicQuantization(Pass):
     and Scan are quantized too. Trees, SVMs and TF-IDF stay unchanged.
     """
 
-    version = 6
+    version = 7
     takes = "outline"
     serialized_copies = 0.0
     memory_factor = 5.5
@@ -88,10 +88,9 @@ class DynamicQuantization(Pass):
         opset = 11
         if self.per_channel:
             opset = 13  # DequantizeLinear has an axis from opset 13 on
-        prepared = at_least_opset(model, opset)
+        prepared = lift_constants(at_least_opset(model, opset))
         with_bodies = self.bodies and has_subgraphs(prepared)
         if with_bodies:
-            prepared = lift_body_constants(prepared)
             copy_weights_into_bodies(prepared, ["LSTM"])
         _drop_equal_sizes(prepared)
         split_gemms(prepared)  # onnxruntime would transpose a shared weight once per Gemm

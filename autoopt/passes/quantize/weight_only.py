@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND, WEIGHT_QUANTIZATIONS
-from autoopt.passes.onnx_tools.bodies import lift_body_constants
+from autoopt.passes.onnx_tools.bodies import lift_constants
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.large_models import inline_functions
@@ -35,7 +35,7 @@ class WeightOnlyQuantization(Pass):
     that none divides.
     """
 
-    version = 4
+    version = 5
     takes = "outline"
     serialized_copies = 0.0
     tolerance = "lossy"
@@ -181,7 +181,7 @@ def with_matmuls(model: ModelProto, excluded: Collection[str]) -> ModelProto:
     Functions are inlined, constants of bodies are weights, nodes have names, and Gemm but for the `excluded` nodes is
     MatMul and Add.
     """
-    model = lift_body_constants(inline_functions(model))
+    model = lift_constants(inline_functions(model))
     name_nodes(model)
     split_gemms(model, excluded)
     return model
