@@ -88,6 +88,14 @@ def test_what_ran_out_of_memory_is_tried_again_with_more(
     assert attempt.reusable(replace(failure, run="run")) is not None, "not twice in one run"
 
 
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REFUSED])
+def test_what_the_set_up_caused_is_tried_again_by_later_runs(outcome: Outcome) -> None:
+    """Such as a model that was refused for want of memory."""
+    failure = replace(record(outcome), reports={"transient": True})
+    assert Attempt("run").reusable(failure) is None
+    assert Attempt("run").reusable(replace(failure, run="run")) is not None
+
+
 @pytest.mark.parametrize(
     ("policy", "active"),
     [(RetryPolicy(), False), (RetryPolicy(earlier_runs=True), True), (RetryPolicy(before=1.0), True)],

@@ -104,9 +104,11 @@ class RetryPolicy:
 
     def retries(self, record: EvaluationRecord | PassRunRecord, run: str) -> bool:
         """True if `run` executes again what this record stores."""
+        if record.transient and record.run != run:
+            return True  # also a refusal for want of memory
         if not record.outcome.retryable:
             return False
-        if record.run != run and (record.transient or self._has_more_memory(record)):
+        if record.run != run and self._has_more_memory(record):
             return True
         return (self.earlier_runs and record.run != run) or record.finished < self.before
 
