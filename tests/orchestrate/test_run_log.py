@@ -66,6 +66,23 @@ def test_a_result_is_logged_with_its_notes(logger: logging.Logger, caplog: pytes
     ]
 
 
+def test_a_note_is_logged_once(logger: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    log = RunLog(logger)
+    log.on_note("accuracy may drop by at most 0.01")
+    log_result(logger, RunResult("1f2e", "no model", notes=("accuracy may drop by at most 0.01",)), log.notes)
+    assert caplog.messages.count("accuracy may drop by at most 0.01") == 1
+
+
+def test_repeats_are_counted_without_the_limit_of_trials(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = RunLog(logger)
+    log.on_search_start((), (), 1, 60.0)
+    log.on_trial_end(GOOD, None)
+    log.on_trial_end(GOOD, None)
+    assert [message.partition(":")[0] for message in caplog.messages] == ["1/1", "2"]
+
+
 def test_a_sweep_logs_what_changed(logger: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
     compared = EntryComparison("worse", causes=("onnxruntime 1.30 -> 1.31",), other_inputs=("DAG a -> b",))
     SweepLog(logger).on_model_end(SweepEntry("cnn", "failed", reason="it crashed", compared=compared))

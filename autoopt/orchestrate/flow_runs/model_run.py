@@ -41,10 +41,11 @@ def optimize(request: RunRequest) -> State[None]:
         if request.out is not None:
             check_out(request.out)
         logger = run_logger()
-        request = replace(request, opener=PrefectHost, observer=RunLog(logger))
+        log = RunLog(logger)
+        request = replace(request, opener=PrefectHost, observer=log)
         with prepare(request, try_scripts=False) as session:
             result = session.execute(search_and_show)
-            log_result(logger, result)
+            log_result(logger, result, log.notes)
             if request.out is not None:
                 session.export(result, request.out)
     except Pause:

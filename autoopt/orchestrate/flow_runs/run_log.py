@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from autoopt.errors import one_line
@@ -45,8 +45,11 @@ class NoteLog(Observer):
 
     def __init__(self, logger: RunLogger) -> None:
         self._logger = logger
+        self.notes: set[str] = set()
+        """The notes so far."""
 
     def on_note(self, text: str) -> None:
+        self.notes.add(text)
         self._logger.info(one_line(text))
 
     def on_phase(self, name: str) -> None:
@@ -105,10 +108,11 @@ def _trial_text(trial: Trial, metrics: Sequence[str]) -> str:
     return f"{failure_line(trial, trial.number)}  {steps_text(trial.short_chain, trial.result.point)}"
 
 
-def log_result(logger: RunLogger, result: RunResult) -> None:
-    """Write the answer of a run with its caveats and notes."""
+def log_result(logger: RunLogger, result: RunResult, known: Collection[str] = ()) -> None:
+    """Write the answer of a run with its caveats and notes, without those that the log has: `known`."""
     for text in (*caveats(result), *result.notes):
-        logger.info(one_line(in_form_words(text)))
+        if text not in known:
+            logger.info(one_line(in_form_words(text)))
     logger.info(one_line(f"run {result.run}: {result.status}. {in_form_words(verdict(result))}"))
 
 

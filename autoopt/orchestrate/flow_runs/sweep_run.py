@@ -149,9 +149,10 @@ def _search_in_subflow(pages: dict[str, str], session: Session) -> RunResult:
         below = flow_run.id
         pages[run] = without_userinfo(flow_run.ui_url or "")
         logger = run_logger()
-        session.observe_with(ObserverGroup(session.ctx.attempt.observer, RunLog(logger)))
+        log = RunLog(logger)
+        session.observe_with(ObserverGroup(session.ctx.attempt.observer, log))
         result = search_and_show(session)
-        log_result(logger, result)
+        log_result(logger, result, log.notes)
         outcome.set_result(result)
         return Completed(message=result.status)
 
