@@ -53,8 +53,10 @@ class Causes:
             bisection = self._bisect(entry)
             if bisection is None:
                 continue
-            explained[entry.name] = replace(_judged(entry, bisection), bisection=bisection)
-            if explained[entry.name].compared != entry.compared:
+            judged = _judged(entry, bisection)
+            if judged.compared.regressed:  # that the others are as fast stands in the log
+                explained[entry.name] = replace(judged, bisection=bisection)
+            if judged is not entry:
                 self.request.observer.on_model_end(explained[entry.name])
         return list(explained.values())
 
