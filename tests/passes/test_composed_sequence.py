@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from bench import same, step
 from micro_models import MODELS
 
 from autoopt import Repeat, Sequence
+from autoopt.errors import InputError
 from autoopt.passes.cleanup.simplifiers import Simplify
 
 
@@ -18,6 +20,11 @@ def test_a_sequence_is_a_pass(tmp_path: Path) -> None:
     settled = Repeat("onnxscript_optimize", limit=5)(model)
     assert Repeat("onnxscript_optimize")(settled).SerializeToString() == settled.SerializeToString()
     assert same(model, once, tmp_path)
+
+
+def test_a_list_is_no_pass() -> None:
+    with pytest.raises(InputError, match=r"takes passes or their names, not a list.*Sequence\(\*passes\)"):
+        Sequence(["name_fix", "shape_inference"])  # type: ignore[arg-type]  # the mistake
 
 
 def test_a_sequence_runs_required_passes() -> None:

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeAlias
 
+from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, Refused, Retry, Touch
@@ -47,6 +48,10 @@ class Sequence(Pass):
     def __init__(self, *items: Item, **params: object) -> None:
         super().__init__(**params)
         self._items = items or self.items
+        for item in self._items:
+            if not isinstance(item, (str, PassCall, Pass)):
+                reason = f"a Sequence takes passes or their names, not a {type(item).__name__}"
+                raise InputError(reason, remedy="Sequence(one, two), or Sequence(*passes) for a list")
 
     def initialize(self) -> None:
         """Build the passes and take over the loosest of their tolerances."""
