@@ -50,7 +50,10 @@ def bisect(store: Store, sweep: str, model: str, budget: Budget) -> Bisection:
 
 
 def bisect_entry(store: Store, sweep: str, entry: SweepEntry, earlier: EarlierEntry, budget: Budget) -> Bisection:
-    """Bisect the entry of a model against an earlier one; errors as of `bisect`."""
+    """Bisect the entry of a model against an earlier one; errors as of `bisect`.
+
+    Where the model is as fast as before although the entry regressed, its source is compared, too.
+    """
     began = time.monotonic()
     before, after = NightModel.of(store, earlier.sweep, earlier.entry), NightModel.of(store, sweep, entry)
     with working_folder(store.home / STORE_WORK) as scratch:
@@ -67,7 +70,9 @@ def bisect_entry(store: Store, sweep: str, entry: SweepEntry, earlier: EarlierEn
         budget.observer.on_phase(f"measuring {entry.name} of both nights in turns")
         stopwatch = Stopwatch.of(before.run, scratch)
         outcome = CauseSearch(variants, stopwatch).run(variants.until)
-        source = _source_ratio(variants, stopwatch) if outcome.is_unchanged else None
+        source = None
+        if outcome.is_unchanged and entry.compared.regressed:
+            source = _source_ratio(variants, stopwatch)
     return Bisection(
         model=entry.name,
         sweep=sweep,
