@@ -18,6 +18,8 @@ MISSING = "missing"
 """Status of a model that an earlier sweep had and that its line in the zoo file no longer yields; also a verdict."""
 BROKEN = "breaks a constraint"
 """Status of a model whose best, measured again on a nightly sweep, certainly breaks a constraint."""
+BESIDE = "best model (beside the earlier night's)"
+"""What became worse, in a change that only a bisection shows."""
 REGRESSIONS = ("worse", "fails", MISSING)
 IMPROVEMENTS = ("better", "works again")
 
@@ -27,7 +29,7 @@ class MetricChange:
     """A metric that moved beyond its interval since an earlier sweep."""
 
     what: str
-    """`best model`, `last best model`, `released model` or `source model`; for the first, also how it was found."""
+    """`best model`, `last best model`, `released model`, `source model` or `BESIDE`; also since when it lasts."""
     metric: str
     before: Estimate | None
     after: Estimate | None

@@ -14,6 +14,7 @@ from autoopt.report.sweeps.sweep import message, sweep_markdown
 from autoopt.report.sweeps.sweep_page import sweep_html
 from autoopt.results import EntryComparison, MetricChange, SweepEntry, SweepResult
 from autoopt.results.bisection import Bisection, Factor, OperatorDifference, Variant
+from autoopt.results.sweep import BESIDE
 
 RUNTIME = Factor("onnxruntime", "1.30.0", "1.31.1")
 TOOL = Factor("onnxslim", "0.1.9", "0.2.0")
@@ -117,6 +118,11 @@ def test_the_night_tells_the_cause_in_its_message_page_and_markdown() -> None:
     night = SweepResult.from_json(night.to_json())
     assert message(night).endswith(sentence(FOUND))
     assert sentence(FOUND) in sweep_markdown(night)
+    beside = replace(change, what=BESIDE)
+    found = replace(entry, compared=replace(compared, changes=(beside,)))
+    assert message(replace(night, models=(found,))).splitlines()[1:] == [sentence(FOUND)], (
+        "the change is in the sentence"
+    )
     page = sweep_html(night)
     assert page.index("Causes, measured") < page.index("MatMulInteger</td>")
 

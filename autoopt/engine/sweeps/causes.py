@@ -21,12 +21,10 @@ from autoopt.report.sweeps.sweep_comparison import EarlierEntry
 from autoopt.report.words.figures import kind
 from autoopt.results import MetricChange, SweepEntry
 from autoopt.results.bisection import Bisection
-from autoopt.results.sweep import OK
+from autoopt.results.sweep import BESIDE, OK
 from autoopt.store import Store
 
 RUNTIME: Final = "onnxruntime"
-BESIDE: Final = "best model (beside the earlier night's)"
-"""What became slower, in a change that only a bisection shows."""
 
 
 @dataclass

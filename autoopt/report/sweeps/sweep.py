@@ -16,7 +16,7 @@ from autoopt.report.words.figures import chain_text, is_quality, model_estimate
 from autoopt.report.words.formatting import first_names, metric_text, plural, short
 from autoopt.report.words.verdict import gains
 from autoopt.results import MetricChange, SweepEntry, SweepResult
-from autoopt.results.sweep import OK
+from autoopt.results.sweep import BESIDE, OK
 
 MOST_LINES = 5
 """Largest number of regressions, and of causes, in a message."""
@@ -201,6 +201,8 @@ def _regression_line(entry: SweepEntry) -> str:
     if not changes:
         return f"{entry.name} {entry.compared.verdict}: {one_line(entry.reason)[:MOST_REASON]}"
     change = changes[0]
+    if change.what == BESIDE and entry.bisection is not None:
+        return sentence(entry.bisection)
     before, after = _change_text(change, change.before), _change_text(change, change.after)
     line = f"{entry.name}: {change.metric} of the {change.what} {before} -> {after}."
     if entry.bisection is not None:
