@@ -20,7 +20,6 @@ INPUT_MODEL_DATA: Final = "__input_model_data_config__"
 class OlivePass:
     """One pass; several of one slot are alternatives."""
 
-    slot: str
     type: str
     params: Section
     place: Place
@@ -113,7 +112,7 @@ def _slot(name: str, value: JsonValue) -> list[OlivePass]:
         place: Place = ("passes", name)
         if isinstance(value, Sequence):
             place = (*place, index)
-        passes.append(OlivePass(name, str(fields.pop("type", name)), fields, place))
+        passes.append(OlivePass(str(fields.pop("type", name)), fields, place))
     return passes
 
 

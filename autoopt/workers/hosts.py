@@ -139,12 +139,12 @@ class PoolHost(FunctionHost):
         self.pool.close()
 
 
-def open_host(kind: Kind = "local", python: str | None = None, size: int = 2, memory: int | None = None) -> PoolHost:
-    """Open a host on this machine.
+def open_host(kind: Kind, python: str | None, memory: int | None = None) -> PoolHost:
+    """Open a host on this machine, with one worker.
 
     `python` is the path of the interpreter, unless the kind is `local`. `memory` limits a call, in bytes; None is half
     of the machine's.
     """
     if kind == "local":
-        return PoolHost("local", WorkerPool(size, memory=memory))
-    return PoolHost(f"{kind} {python}", WorkerPool(size, python, memory, lend=kind == "isolated_ort"))
+        return PoolHost("local", WorkerPool(1, memory=memory))
+    return PoolHost(f"{kind} {python}", WorkerPool(1, python, memory, lend=kind == "isolated_ort"))

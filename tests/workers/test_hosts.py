@@ -64,7 +64,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             python = environment_with(tmp_path_factory.mktemp("full"), *names)
         elif request.param == "isolated_ort":
             python = environment_with(tmp_path_factory.mktemp("isolated"), "numpy", "numpy.libs", "onnxruntime")
-        with open_host(request.param, python, size=1) as made:
+        with open_host(request.param, python) as made:
             yield made
 
 

@@ -186,7 +186,7 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
     return model
 
 
-def export_set(store: Store, package: SetPackage, out: Path, pool: WorkerPool | None = None) -> Path:
+def export_set(store: Store, package: SetPackage, out: Path, pool: WorkerPool | None) -> Path:
     """Write a model set: a package for each part, the description of the set, and a program that runs the whole.
 
     The arguments, the returned path and the error are as for `export`.

@@ -60,7 +60,7 @@ class Hosts:
     def _opened(self, host: HostSpec) -> Host:
         if host.type in ("python_env", "isolated_ort"):
             check_allowed(host.python)
-            return open_host(host.type, host.python, 1, self._memory)
+            return open_host(host.type, host.python, self._memory)
         if self._opener is None:
             raise InputError(f"this process cannot reach a {host.type} host")
         return self._opener(host, self._home)

@@ -246,7 +246,7 @@ class ArtifactFiles:
         """The bytes of a split artifact apart from its weights."""
         return split_model.graph_bytes(self.graph(digest))
 
-    def unused_weights(self, removed: Collection[str] = ()) -> list[Path]:
+    def unused_weights(self, removed: Collection[str]) -> list[Path]:
         """The weights that no artifact has, apart from `removed` ones. The caller holds `exclusive`."""
         used: set[str] = set()
         for graph in self._graphs():

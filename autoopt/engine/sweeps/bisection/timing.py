@@ -170,7 +170,7 @@ def _lowest(profiles: Sequence[Mapping[str, float]], name: str) -> float:
 def _host(model: VariantModel) -> Iterator[PoolHost]:
     """A single process of the model's interpreter."""
     kind: Any = "local" if model.python == sys.executable else "isolated_ort"
-    with open_host(kind, model.python, size=1) as host:
+    with open_host(kind, model.python) as host:
         assert isinstance(host, PoolHost)
         yield host
 
