@@ -47,19 +47,24 @@ def test_a_check_that_is_cut_off_is_told(go: Any, mlp_file: Path, tmp_path: Path
     assert UNCHECKED in result.notes
 
 
-def test_a_bug_in_a_users_pass_is_no_answer_where_nothing_else_ran(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return model.graph.nodes", "wrong: AttributeError at {script}:6: nodes"),
+        ("return 'model'", "wrong: returned str, not a model, a path or None ({script})"),
+        ("model.graph.node[0].input[0] = 'nowhere'\n    return model", "wrong: the checker rejects the new model: "),
+    ],
+)
+def test_a_bug_in_a_users_pass_is_no_answer_where_nothing_else_ran(
+    go: Any, mlp_file: Path, tmp_path: Path, body: str, words: str
+) -> None:
     script = tmp_path / "mine.py"
-    script.write_text(
-        "from autoopt import register\n\n\n@register('wrong')\ndef wrong(model):\n    return model.graph.nodes\n"
-    )
-    dag = {
-        "user_script": str(script),
-        "passes": {"bug": "wrong", "tidy": "simplify"},
-        "chains": [["bug"], ["bug", "tidy"]],
-    }
+    script.write_text(f"from autoopt import register\n\n\n@register('wrong')\ndef wrong(model):\n    {body}\n")
+    passes = {"bug": "wrong", "tidy": "simplify"}
+    dag = {"user_script": str(script), "passes": passes, "chains": [["bug"], ["bug", "tidy"]]}
     with pytest.raises(InputError) as refused:
         go({**dag, "objectives": [{"metric": "size"}]}, model=mlp_file)
-    assert f"your pass fails in every trial: wrong: AttributeError at {script}:6: nodes" in str(refused.value)
+    assert f"your pass fails in every trial: {words.format(script=script)}" in str(refused.value)
 
 
 def test_a_bug_in_a_users_pass_is_told_with_its_line_before_the_first_trial(

@@ -108,11 +108,17 @@ def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[str]:
             checked.add(node.pass_name)
             point = next(iter(chain.space.iterate()))
             progress = run_chain(ctx, nodes_up_to(chain, node.id), chain.space.configs(point))
-            if is_script_bug(ctx, progress.message):
-                warnings.append(f"{WARNING}your pass fails: {progress.message}")
+            bug = script_bug(ctx, chain, progress.outcome, progress.message)
+            if bug:
+                warnings.append(f"{WARNING}your pass fails: {bug}")
     return warnings
 
 
-def is_script_bug(ctx: RunContext, message: str) -> bool:
-    """True if a pass ended with an exception that the user's script raised."""
-    return f" at {ctx.problem.script.path}:" in message
+def script_bug(ctx: RunContext, chain: Chain, outcome: Outcome, message: str) -> str:
+    """Say how a pass of the user's script failed, with its file and, where known, its line; empty for other ends."""
+    script, name = str(ctx.problem.script.path), message.partition(": ")[0]
+    if outcome not in (Outcome.FAILED, Outcome.CRASHED):
+        return ""
+    if not any(node.pass_name == name and node.info.origin == script for node in chain.nodes):
+        return ""
+    return message if f" at {script}:" in message else f"{message} ({script})"

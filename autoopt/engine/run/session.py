@@ -13,7 +13,7 @@ from typing import Any
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.inputs.request import Remeasure
-from autoopt.engine.run.early_warnings import is_script_bug, source_failure
+from autoopt.engine.run.early_warnings import script_bug, source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import SPECIALIZE, export_best
 from autoopt.engine.run.interim_package import InterimPackage
@@ -208,8 +208,9 @@ class Session:
         if not baseline.outcome.good and not baseline.transient and trials and not repaired:
             failure = source_failure(self.ctx.problem, baseline.message)
             raise InputError(f"{failure}; no pass repairs it", where=self.name)
-        if trials and all(is_script_bug(self.ctx, trial.result.message) for trial in trials):
-            raise InputError(f"your pass fails in every trial: {trials[0].result.message}", where=self.name)
+        bugs = [script_bug(self.ctx, trial.chain, trial.result.outcome, trial.result.message) for trial in trials]
+        if bugs and all(bugs):
+            raise InputError(f"your pass fails in every trial: {bugs[0]}", where=self.name)
         if not trials:
             self.notes.append(f"no trial ran: {stopped}")
         if baseline.metrics.get("accuracy", Estimate.exact(1.0)).value == 0:

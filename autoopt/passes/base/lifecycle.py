@@ -69,6 +69,9 @@ def _run_phase(phase: Callable[[], ModelProto | Path | Retry | None], makes_mode
         return LifecycleResult(Outcome.RETRY, message=result.reason, retry=result)
     if result is None or not makes_model:
         return LifecycleResult(Outcome.UNCHANGED)
+    if not isinstance(result, Path) and not hasattr(result, "graph"):
+        text = f"returned {type(result).__name__}, not a model, a path or None"
+        return LifecycleResult(Outcome.FAILED, message=text)
     return LifecycleResult(Outcome.OK, result)
 
 
