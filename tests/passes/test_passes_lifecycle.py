@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,20 +37,22 @@ def recording(**behaviour: Any) -> tuple[Pass, list[str]]:
     return Recording(), calls
 
 
+MODEL = Path("model.onnx")
 ALL = ["initialize", "run", "finalize"]
 CASES: dict[str, tuple[dict[str, Any], Outcome, list[str]]] = {
     "nothing to do": ({}, Outcome.UNCHANGED, ALL),
-    "a model": ({"run": "model"}, Outcome.OK, ALL),
+    "a model": ({"run": MODEL}, Outcome.OK, ALL),
+    "no model": ({"run": "model"}, Outcome.FAILED, ALL),
     "run refuses": ({"run": Refused("no")}, Outcome.REFUSED, ALL),
     "run fails": ({"run": ValueError("bad")}, Outcome.FAILED, ALL),
     "run has no memory": ({"run": MemoryError()}, Outcome.OUT_OF_MEMORY, ALL),
     "native code has no memory": ({"run": RuntimeError("std::bad_alloc")}, Outcome.OUT_OF_MEMORY, ALL),
     "a library is missing": ({"run": ModuleNotFoundError("x", name="torch")}, Outcome.REFUSED, ALL),
     "run asks again": ({"run": Retry("r", {})}, Outcome.RETRY, ALL),
-    "initialize fails": ({"initialize": ValueError("bad"), "run": "model"}, Outcome.FAILED, ["initialize", "finalize"]),
+    "initialize fails": ({"initialize": ValueError("bad"), "run": MODEL}, Outcome.FAILED, ["initialize", "finalize"]),
     "initialize asks again": ({"initialize": Retry("r", {}), "run": "m"}, Outcome.RETRY, ["initialize", "finalize"]),
-    "finalize fails": ({"run": "model", "finalize": ValueError("bad")}, Outcome.FAILED, ALL),
-    "finalize asks again": ({"run": "model", "finalize": Retry("r", {})}, Outcome.RETRY, ALL),
+    "finalize fails": ({"run": MODEL, "finalize": ValueError("bad")}, Outcome.FAILED, ALL),
+    "finalize asks again": ({"run": MODEL, "finalize": Retry("r", {})}, Outcome.RETRY, ALL),
     "failure is stronger than retry": ({"run": Retry("r", {}), "finalize": ValueError("b")}, Outcome.FAILED, ALL),
     "failure is stronger than refusal": ({"run": Refused("n"), "finalize": ValueError("b")}, Outcome.FAILED, ALL),
     "what finalize returns is no model": ({"finalize": "junk"}, Outcome.UNCHANGED, ALL),
@@ -63,10 +66,12 @@ def test_outcomes_combine_and_phases_run_once(case: str) -> None:
     ended = run_lifecycle(pass_, object())
     assert ended.outcome is outcome
     assert calls == called
-    assert (ended.model == "model") == (outcome is Outcome.OK)
+    assert (ended.model == MODEL) == (outcome is Outcome.OK)
 
 
 def test_messages_are_one_line() -> None:
+    pass_, _ = recording(run="model")
+    assert run_lifecycle(pass_, object()).message == "returned str, not a model, a path or None"
     pass_, _ = recording(run=ValueError("a\nb\x1b[31m"))
     assert run_lifecycle(pass_, object()).message == "ValueError: a b\\x1b[31m"
     pass_, _ = recording(run=Refused("says why"))
