@@ -150,3 +150,17 @@ def test_fusion_keeps_the_transposition_of_square_weights(transposed: int, tmp_p
     fused = TransformerFusion(engine="onnxscript")(model)
     assert any("Gelu" in node.op_type for node in fused.graph.node)
     np.testing.assert_allclose(outputs_of(fused, x, tmp_path), outputs_of(model, x, tmp_path), rtol=1e-5, atol=1e-6)
+
+
+def test_factors_of_different_ranks_get_no_transposed_batch(tmp_path: Any) -> None:
+    """The attention at the end of SigLIP; onnxruntime refuses such a product only when it runs."""
+    model = made(
+        """g (float[3, 5, 4] x) => (float[5, 3, 5] y) {
+        t = Transpose <perm = [1, 0, 2]> (x)\n w = Gather (x, first)
+        v = Transpose <perm = [1, 0]> (w)\n y = MatMul (t, v) }""",
+        first=np.array(0),
+    )
+    x = np.random.default_rng(0).normal(size=(3, 5, 4)).astype(np.float32)
+    fused = TransformerFusion(engine="onnxscript")(model)
+    assert "FusedMatMul" in {node.op_type for node in fused.graph.node}
+    np.testing.assert_allclose(outputs_of(fused, x, tmp_path), outputs_of(model, x, tmp_path), rtol=1e-5, atol=1e-6)

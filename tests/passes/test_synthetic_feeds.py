@@ -11,7 +11,7 @@ from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.passes.verification.equivalence import Reference, run_once
-from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds
+from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds, unusual_feeds
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "double_names"])
@@ -77,3 +77,11 @@ def test_a_decoder_gets_tokens_and_a_cache_that_belong_together(tmp_path: Path) 
     assert feeds["attention_mask"].tolist() == [[1] * 16, [0] * 4 + [1] * 12]
     assert feeds["position_ids"].tolist() == [list(range(8, 16))] * 2
     assert run_once(io.save(builders.decoder(), tmp_path / "decoder"), feeds)
+
+
+@pytest.mark.parametrize("others", [{}, {"x": np.ones((2, 3), np.float32)}])
+def test_both_values_of_a_switch_are_tried(others: dict[str, np.ndarray]) -> None:
+    feeds = {**others, "use_cache_branch": np.array([True]), "mask": np.array([True, False])}
+    unusual = unusual_feeds(feeds)
+    assert {bool(each["use_cache_branch"][0]) for each in [feeds, *unusual]} == {True, False}
+    assert all(each["mask"].tolist() == [True, False] for each in unusual)

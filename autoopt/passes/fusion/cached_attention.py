@@ -133,9 +133,12 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
     """
     from onnx_ir.passes import common
 
-    if not any(_Matcher(model).plain_attentions()):
+    if all(node.op_type != "Softmax" for node in model.graph.node):
         return model, {}
-    model = at_least_opset(fold_known_sizes(model), ATTENTION_OPSET)
+    folded = fold_known_sizes(model)
+    if not any(_Matcher(folded).plain_attentions()):
+        return model, {}
+    model = at_least_opset(folded, ATTENTION_OPSET)
     attentions = list(_Matcher(model).plain_attentions())
     replaced = {attention.product.output[0] for attention in attentions}
     nodes = [node for node in model.graph.node if replaced.isdisjoint(node.output)]

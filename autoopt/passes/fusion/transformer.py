@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.fusion.body_attention import fuse_body_attention
 from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
@@ -43,6 +44,8 @@ MODEL_TYPES = Literal[
     "bert", "bert_tf", "gpt2", "bart", "t5", "vit", "swin", "clip", "sam2", "unet", "vae", "conformer", "phi"
 ]
 
+Fusion: TypeAlias = Callable[["ModelProto"], tuple["ModelProto", Mapping[str, int]]]
+"""A function that fuses, and counts the new operators by type."""
 DEFAULT_EPSILON = 1e-5
 """Of LayerNormalization in ONNX."""
 
@@ -54,10 +57,10 @@ class TransformerFusion(Pass):
     `auto` tries onnxruntime's fusion for the kinds of transformer that the operators suggest; where that finds no
     attention, it fuses with onnxscript, and then normalization with onnxruntime. On CPUs, attention over a key-value
     cache becomes ONNX's own Attention, with rotary embeddings and groups of queries, and so does other attention that
-    onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper.
+    onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper, in branches of If as well.
     """
 
-    version = 11
+    version = 12
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -120,11 +123,13 @@ class TransformerFusion(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         if not is_large(model):
             load_weights(model)  # onnxruntime's fusion reads them
+        in_bodies: Mapping[str, int] = {}
         if self.engine == "auto" and self._is_for_cpu:
+            model, in_bodies = self._try(fuse_body_attention, model)
             fused, counts = fuse_cached_attention(model)
             if counts and loads(fused, self.context.work):
-                fused, more = self._fuse_plain_attention(fused)
-                self.context.reports["transformer_fusion"] = dict(Counter(counts) + Counter(more))
+                fused, more = self._try(fuse_plain_attention, fused)
+                self.context.reports["transformer_fusion"] = dict(Counter(counts) + Counter(more) + Counter(in_bodies))
                 return fused
         if self.engine == "onnxscript":
             fused, counts = self._fuse_with_onnxscript(model)
@@ -132,9 +137,10 @@ class TransformerFusion(Pass):
             fused, counts = self._fuse_with_onnxruntime(model, self.model_type)
         else:
             fused, counts = self._fuse_with_both(model)
-        self.context.reports["transformer_fusion"] = {name: int(count) for name, count in counts.items() if count}
+        counts = Counter(in_bodies) + Counter({name: int(count) for name, count in counts.items()})
+        self.context.reports["transformer_fusion"] = dict(counts)
         # The fusers also make changes of their own; only fused operators make the result worth keeping.
-        if not counts.get("Attention") and count_ort_operators(fused) == count_ort_operators(model):
+        if not counts["Attention"] and count_ort_operators(fused) == count_ort_operators(model):
             return None
         import_ort_domain(fused)
         return fused
@@ -143,10 +149,10 @@ class TransformerFusion(Pass):
     def _is_for_cpu(self) -> bool:
         return self.context.accelerator.execution_provider == "CPUExecutionProvider"
 
-    def _fuse_plain_attention(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
-        """Join attention without a cache; the model itself if it has none that the runtime can load then."""
+    def _try(self, fuse: Fusion, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
+        """Join attention; the model itself if it has none that the runtime can load then."""
         try:
-            fused, counts = fuse_plain_attention(model)
+            fused, counts = fuse(model)
         except Refused as error:  # the model cannot be converted to the opset of the operator
             logger.debug("attention stays in parts: %s", error)
             return model, {}
@@ -158,20 +164,21 @@ class TransformerFusion(Pass):
         """Return the fused model and the number of fusions by kind."""
         if is_large(model):
             return self._fuse_with_onnxscript(model)
+        known = count_attention(model)
         for model_type in likely_model_types(model):
             try:
                 fused, counts = self._fuse_with_onnxruntime(model, model_type)
             except Exception as error:  # its fusions fail in many ways on models of another kind
                 logger.debug("fusion as %s failed: %r", model_type, error)
                 continue
-            if count_attention(fused) and loads(fused, self.context.work):
+            if count_attention(fused) > known and loads(fused, self.context.work):
                 return fused, counts
         fused, counts = self._fuse_with_onnxscript(model)
         attention: Mapping[str, int] = {}
         if self._is_for_cpu:
-            plain, attention = self._fuse_plain_attention(model)
+            plain, attention = self._try(fuse_plain_attention, model)
             # Operators of onnxruntime go first, because they have quantized forms.
-            if attention.get("Attention", 0) > count_attention(fused):
+            if attention.get("Attention", 0) > count_attention(fused) - known:
                 fused, counts = self._fuse_with_onnxscript(plain)
                 counts = {**counts, **attention}
             else:

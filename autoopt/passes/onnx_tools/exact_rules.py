@@ -30,8 +30,10 @@ def make_rules_exact() -> None:
     - ScatterND with a reduction combines values instead of replacing them.
     - MatMul + Add becomes Gemm only if the sum has the shape of the product.
     - Gemm between reshapes becomes MatMul + Add only if it transposes nothing: square weights fit either way.
+    - FusedMatMul transposes the batch only where both factors have one: onnxruntime refuses others when it runs.
     """
     from onnxscript import rewriter
+    from onnxscript.rewriter import ort_fusions
     from onnxscript.rewriter.rules import common
 
     for rule in (*rewriter._DEFAULT_REWRITE_RULES, *_named_rules()):
@@ -49,6 +51,9 @@ def make_rules_exact() -> None:
     ):
         _guard(rule, _broadcast_product)
     _guard(common.gemm_to_matmul_add_rule, _transposed_gemm)
+    for rule in ort_fusions._core.ORT_PATTERN_REWRITE_RULES:
+        if "WithBatch" in (rule.name or "") or "WithFlippedBatch" in (rule.name or ""):
+            _guard(rule, _other_rank)
 
 
 def _named_rules() -> Iterator[RewriteRule]:
@@ -136,4 +141,12 @@ def _transposed_gemm(condition: Condition, context: MatchContext, values: dict[s
     gemm = context.root.inputs[0].producer()
     if gemm.attributes.get_int("transA", 0) or gemm.attributes.get_int("transB", 0):
         return "the product is that of a transposed matrix"
+    return ""
+
+
+def _other_rank(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+    """FusedMatMul with a transposed batch takes two values of one rank, from 3 on."""
+    first, second = values["x"].shape, values["y"].shape
+    if first is None or second is None or len(first) != len(second) or len(first) < 3:
+        return "the factors may have different ranks"
     return ""

@@ -78,11 +78,12 @@ def synthetic_feeds(
 
 
 def unusual_feeds(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Make inputs of the same shapes with unusual floats; empty if no input holds floats.
+    """Make inputs of the same shapes with unusual floats and other switches; empty if no input holds either.
 
     They reach what ordinary values do not: the constant under a logarithm, the smallest divisor, the part of a sigmoid
     that does not saturate, the bounds of a Clip. In order: zeros; small positive values, every fourth of them 0; ones;
-    large values; tiny values.
+    large values; tiny values. Small and large ones come with the other value of each switch, an input of one bool
+    such as the `use_cache_branch` of decoders, so that both branches run.
     """
     makers: list[Callable[[np.ndarray], np.ndarray]] = [
         np.zeros_like,
@@ -92,11 +93,14 @@ def unusual_feeds(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]
         lambda array: array * np.asarray(TINY, array.dtype),
     ]
     floats = [name for name, array in feeds.items() if np.issubdtype(array.dtype, np.floating)]
+    switched = {name: ~array for name, array in feeds.items() if array.dtype == bool and array.size == 1}
     if not floats:
-        return []
+        return [{**feeds, **switched}] if switched else []
     unusual = []
-    for maker in makers:
+    for number, maker in enumerate(makers):
         variant = dict(feeds)
+        if number % 2:
+            variant |= switched
         for name in floats:
             variant[name] = maker(feeds[name])
         unusual.append(variant)

@@ -1,0 +1,90 @@
+"""Attention in the branches of an If, as merged decoders have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from bench import outputs, saved, step
+from micro_models import made, normal
+from onnx import helper
+
+from autoopt.passes.fusion.body_attention import fuse_body_attention
+from autoopt.passes.fusion.transformer import count_attention
+
+BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 4, 3, 5, 8
+BRANCHES = {
+    "then_branch": "s = Mul (d, half)",
+    "else_branch": """
+        shape = Shape (kt)
+        count = Gather (shape, last)
+        one_count = Unsqueeze (count, zero)
+        cut = Slice (f, zero, one_count, last1)
+        s = Add (d, cut)
+    """,
+}
+"""Without a mask, and with one that is cut to the number of keys."""
+
+
+def branch(scores: str, softmax: str) -> onnx.GraphProto:
+    return made(
+        f"g () => (float[B, {HEADS}, S, {SIZE}] y) {{"
+        " kt = Transpose <perm = [0, 2, 3, 1]> (k)\n qh = Transpose <perm = [0, 2, 1, 3]> (q)\n"
+        f" vh = Transpose <perm = [0, 2, 1, 3]> (v)\n d = MatMul (qh, kt)\n {scores}\n"
+        f" p = {softmax} (s)\n y = MatMul (p, vh) }}"
+    ).graph
+
+
+def branches(softmax: str = "Softmax <axis = -1>") -> onnx.ModelProto:
+    """Two kinds of attention to the same values; a name that the fusion makes up is taken outside."""
+    model = made(
+        f"g (bool[1] use, float[B, S, {HEADS}, {SIZE}] q, float[B, T, {HEADS}, {SIZE}] k,"
+        f" float[B, T, {HEADS}, {SIZE}] v, float[B, 1, S, L] f)"
+        f" => (float[B, {HEADS}, S, {SIZE}] z, float[B, 1, S, L] t)"
+        " { y_keys = Neg (f)\n t = Neg (y_keys) }",
+        half=np.float32(0.5),
+        last=np.array(3),
+        last1=np.array([3]),
+        zero=np.array([0]),
+    )
+    graphs = {name: branch(scores, softmax) for name, scores in BRANCHES.items()}
+    model.graph.node.append(helper.make_node("If", ["use"], ["z"], **graphs))
+    return model
+
+
+def feed(use: bool) -> dict[str, np.ndarray]:
+    arrays = {name: normal(BATCH, KEYS, HEADS, SIZE, seed=seed) for seed, name in enumerate("kv")}
+    arrays["q"] = normal(BATCH, QUERIES, HEADS, SIZE, seed=5)
+    return {**arrays, "f": normal(BATCH, 1, QUERIES, KEYS + 2, seed=6), "use": np.array([use])}
+
+
+@pytest.mark.parametrize("use", [True, False])
+def test_both_branches_compute_the_same_with_the_operator(tmp_path: Path, use: bool) -> None:
+    model = branches()
+    fused, counts = fuse_body_attention(model)
+    assert counts == {"Attention": 2}
+    for new, old in zip(outputs(fused, tmp_path, feed(use)), outputs(model, tmp_path, feed(use)), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+
+
+def test_large_weights_stay_where_they_are() -> None:
+    model = branches()
+    model.graph.initializer.append(onnx.numpy_helper.from_array(normal(HEADS * SIZE, 64), "large"))
+    for attribute in model.graph.node[-1].attribute:
+        attribute.g.node.append(helper.make_node("Identity", ["large"], ["used"]))
+    fused, _ = fuse_body_attention(model)
+    assert "large" in {tensor.name for tensor in fused.graph.initializer}
+    assert all(not attribute.g.initializer for attribute in fused.graph.node[-1].attribute)
+
+
+def test_branches_without_attention_stay() -> None:
+    model = branches("Sigmoid")
+    assert fuse_body_attention(model) == (model, {})
+
+
+def test_the_pass_reaches_branches(tmp_path: Path) -> None:
+    result = step(tmp_path, branches(), "transformer_fusion")
+    assert result["outcome"] == "ok", result["message"]
+    assert count_attention(saved(result)) == 2
