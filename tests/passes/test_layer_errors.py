@@ -10,10 +10,13 @@ import onnx
 import pytest
 from micro_models import made, normal
 
+from autoopt.model import io
+from autoopt.model.session import make_plain_session
 from autoopt.passes.base import PassContext
 from autoopt.passes.quantize import layer_errors
 from autoopt.passes.quantize.activation_ranges import calibrate
-from autoopt.passes.quantize.layer_errors import few_items, layer_ratios
+from autoopt.passes.quantize.layer_errors import few_items, layer_ratios, run_alone
+from autoopt.passes.quantize.static import StaticQuantization
 from autoopt.target import Accelerator
 
 
@@ -38,6 +41,25 @@ def test_a_layer_with_an_outlier_among_its_weights_has_a_lower_ratio(tmp_path: P
     ratios = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path, per_channel=False)
     assert 30 < ratios["first"] < 60
     assert (ratios["second"] < ratios["first"] - 10) == (outlier > 1), ratios
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_a_layer_is_rounded_as_the_quantizer_does(tmp_path: Path, per_channel: bool) -> None:
+    """Else the mean error that bias correction takes off would be that of another grid."""
+    proto = made(
+        "g (float[1, 4, 8, 8] x) => (float[1, 8, 6, 6] y) { [only] y = Conv (x, w) }", w=normal(8, 4, 3, 3, seed=2)
+    )
+    proto = onnx.shape_inference.infer_shapes(proto)
+    feeds = [{"x": normal(1, 4, 8, 8, seed=seed)} for seed in range(4)]
+    static = StaticQuantization(per_channel=per_channel)
+    static.context = PassContext(tmp_path / "model.onnx", tmp_path, Accelerator(), calibration=lambda: iter(feeds))
+    prepared, ranges = static.calibrate(proto)
+    ((_, _, noisy),) = run_alone(prepared, prepared.graph.node, ranges, feeds, tmp_path, per_channel=per_channel)
+    quantized = io.save(static.quantize(prepared, ranges.path), tmp_path / "quantized")
+    session = make_plain_session(quantized)
+    for feed, rounded in zip(feeds, noisy, strict=True):
+        same = np.isclose(session.run(None, feed)[0], rounded, atol=1e-4)
+        assert same.mean() > 0.99
 
 
 @pytest.mark.parametrize("operator", ["MatMul", "Gemm", "Gemm <transB = 1>"])

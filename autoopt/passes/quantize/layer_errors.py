@@ -227,12 +227,15 @@ def _alone(model: ModelProto, node: NodeProto, work: Path) -> InferenceSession:
 
 
 def _symmetric(weight: np.ndarray, node: NodeProto, per_channel: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The range of a weight; `per_channel`: one for each output channel of a layer, in a shape to broadcast."""
+    """The range of a weight; `per_channel`: one for each output channel of a layer, in a shape to broadcast.
+
+    The quantizer takes its bound for 127 steps, so that 0 is one of them; the range begins at the step -128.
+    """
     axes: tuple[int, ...] | None = None
     if per_channel:
         axes = _within_channels(weight, node)
     bound = np.abs(weight).max(axis=axes, initial=0.0, keepdims=True)
-    return -bound, bound
+    return bound * -128 / 127, bound
 
 
 def _within_channels(weight: np.ndarray, node: NodeProto) -> tuple[int, ...] | None:

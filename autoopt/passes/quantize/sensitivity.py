@@ -43,7 +43,7 @@ class LayerSensitivity(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("sensitivity",)
 
-    version = 10
+    version = 11
     memory_factor = 6.0  # a model of 2.4 GB did not fit in 12 GB
 
     samples: Annotated[int, Unit("items"), "maximum number of calibration items to compare"] = 16
@@ -153,7 +153,7 @@ class SelectiveQuantization(StaticQuantization):
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process", "layer_sensitivity")
     aliases: ClassVar[tuple[str, ...]] = ("node_exclusion",)
 
-    version = 6
+    version = 7
 
     exclude_worst: Annotated[int, Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"] = 2
     rank_by: Annotated[

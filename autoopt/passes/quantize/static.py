@@ -53,7 +53,7 @@ class QuantizedTypes:
 class Static(Pass):
     """The common part of all static quantizations; subclasses choose types and formats."""
 
-    version = 7
+    version = 8
     takes = "outline"
     target_bound = False
     tolerance = "lossy"
