@@ -30,11 +30,11 @@ def data_file(data: Data, home: Path) -> object:
     """The path or the configuration of data; those in memory are written below `home`.
 
     Raises:
-        InputError: an array holds Python objects.
+        InputError: an array holds Python objects, or the data are something else.
     """
     if isinstance(data, DataFrame):
         return write_once(data.to_csv(index=False).encode(), home, "data.csv")
-    if isinstance(data, Mapping) and data and all(hasattr(value, "__array__") for value in data.values()):
+    if isinstance(data, Mapping) and data and all(map(_is_array, data.values())):
         # Equal arrays give equal bytes: entries without a time of writing.
         import numpy as np
 
@@ -47,4 +47,12 @@ def data_file(data: Data, home: Path) -> object:
                     except ValueError as error:
                         raise InputError(f"array {name!r}: {error}", where="data") from None
         return write_once(buffer.getvalue(), home, "data.npz")
+    if not isinstance(data, str | Path | Mapping):
+        reason = f"must be a path, a mapping of arrays or a data frame, not {type(data).__name__}"
+        raise InputError(reason, where="data")
     return data
+
+
+def _is_array(value: object) -> bool:
+    """True for an array or a list; a configuration has other values too."""
+    return hasattr(value, "__array__") or isinstance(value, list | tuple)

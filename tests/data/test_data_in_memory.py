@@ -37,3 +37,15 @@ def test_paths_and_configurations_stay(tmp_path: Path) -> None:
 def test_arrays_of_python_objects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="array 'x'"):
         data_file({"x": np.array([object()])}, tmp_path)
+
+
+def test_lists_are_arrays(tmp_path: Path) -> None:
+    file = data_file({"x": [[1.0, 2.0], [3.0, 4.0]], "labels": (0, 1)}, tmp_path)
+    with np.load(str(file)) as arrays:
+        assert arrays["x"].shape == (2, 2)
+        assert arrays["labels"].tolist() == [0, 1]
+
+
+def test_anything_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="data: must be a path, a mapping of arrays or a data frame, not list"):
+        data_file([1, 2], tmp_path)  # type: ignore[arg-type]
