@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -224,7 +225,10 @@ class TransformerFusion(Pass):
                 opt_level=self.opt_level,
                 use_gpu=self.use_gpu,
             )
-            return fused.model, fused.get_fused_operator_statistics()
+            model, counts = fused.model, fused.get_fused_operator_statistics()
+        del fused, original
+        gc.collect()  # the library's cycles hold further copies of the model
+        return model, counts
 
     def _fusion_options(self, model_type: str) -> FusionOptions:
         from onnxruntime.transformers.fusion_options import FusionOptions
