@@ -107,6 +107,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
             "per_channel": ((True, 3), (False, 3)),
             "op_types": (([], 3), (HEAVY, 3)),
         },
+        {"bias_correction": True},
         size=0.24,
         lossy=True,
     ),

@@ -38,7 +38,7 @@ QUANTIZABLE_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators with weights that have an integer kernel."""
 
 CORRECTION_ITEMS: Final = 16
-"""Calibration items that the mean errors for `bias_correction` are taken from."""
+"""Calibration items that the mean errors for `bias_correction` are taken from; fewer of large ones."""
 
 
 @dataclass(frozen=True)
@@ -243,8 +243,9 @@ class Static(Pass):
 
     def _correct_biases(self, model: ModelProto, ranges: Ranges) -> None:
         from autoopt.passes.quantize.bias_correction import correct_biases, correctable
+        from autoopt.passes.quantize.layer_errors import few_items
 
-        feeds = list(CalibrationReader(self.context, CORRECTION_ITEMS))
+        feeds = few_items(list(CalibrationReader(self.context, CORRECTION_ITEMS)), CORRECTION_ITEMS)
         op_types = self.quantized_op_types()
         nodes = [node for node in correctable(model, self.nodes_to_exclude) if node.op_type in op_types]
         correct_biases(model, ranges, feeds, self.context.work, nodes, self.per_channel)
