@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bench import outputs, saved, step
+from bench import outputs, saved, step, steps
 from micro_models import made, normal
 from onnx import helper
 
@@ -86,5 +86,17 @@ def test_branches_without_attention_stay() -> None:
 
 def test_the_pass_reaches_branches(tmp_path: Path) -> None:
     result = step(tmp_path, branches(), "transformer_fusion")
+    assert result["outcome"] == "ok", result["message"]
+    assert count_attention(saved(result)) == 2
+
+
+def test_dynamic_quantization_leaves_the_operator_in_branches(tmp_path: Path) -> None:
+    """onnxruntime's quantizer takes it for its own operator of that name."""
+    model = branches()
+    model.graph.initializer.append(onnx.numpy_helper.from_array(normal(SIZE, SIZE), "w"))
+    for attribute in model.graph.node[-1].attribute:
+        attribute.g.node[-1].output[0] = "mixed"
+        attribute.g.node.append(helper.make_node("MatMul", ["mixed", "w"], ["y"], "product"))
+    result = steps(tmp_path, model, [("transformer_fusion", {}), ("dynamic_quantization", {})])[-1]
     assert result["outcome"] == "ok", result["message"]
     assert count_attention(saved(result)) == 2

@@ -49,7 +49,7 @@ class DynamicQuantization(Pass):
     and Scan are quantized too. Trees, SVMs and TF-IDF stay unchanged.
     """
 
-    version = 7
+    version = 8
     takes = "outline"
     serialized_copies = 0.0
     memory_factor = 5.5
@@ -112,7 +112,7 @@ class DynamicQuantization(Pass):
         # onnxruntime splits what is left of Gemm into a MatMul with a name of its own and an Add.
         gemms = {node.name for node in model.graph.node if node.op_type == "Gemm"}
         excluded = [*self.nodes_to_exclude, *(f"{name}_MatMul" for name in self.nodes_to_exclude if name in gemms)]
-        attention = [node for node in model.graph.node if node.op_type == "Attention" and is_standard(node)]
+        attention = [node for node in walk_nodes(model.graph) if node.op_type == "Attention" and is_standard(node)]
         if attention:  # which onnxruntime takes for its own
             name_nodes(model)
             excluded += [node.name for node in attention]
