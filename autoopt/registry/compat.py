@@ -212,7 +212,7 @@ ComposeOnnxModels | merge |  |
 OnnxDiscrepancyCheck | equivalence | e.g. {"origin": "source.onnx"} | every candidate is compared with the source anyway
 OrtSessionParamsTuning | session_tuning |  |
 OrtPerfTuning | session_tuning |  |
-MatMulNBitsToQDQ | weight_only_quantization | {"quant_format": "QDQ"} | makes QDQ directly; a model that has MatMulNBits needs dequantize before
+MatMulNBitsToQDQ | weight_only_quantization | {"quant_format": "QDQ"} | MatMulNBits itself: dequantize first
 InsertBeamSearch | - |  | generation loops of language models are not portable as a graph pass
 ModelBuilder | - |  | builds language models for onnxruntime-genai from their weights
 ExtractAdapters | extract_adapters |  | of adapters in float
