@@ -78,7 +78,7 @@ def show_(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="An ONNX model [default: all lessons].")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List all lessons: those of the store's runs, imported and built-in ones. With a model, what they suggest for it.
+    """List lessons: from this store, imported and built-in. With a model, list what they suggest for it.
 
     Suggestions are for this machine's CPU.
     """

@@ -55,7 +55,7 @@ data: {evaluation: x.npz, calibration: {path: x.npz, limit: 4}}
 passes:
   zuse: {pass: noted}
   names: {pass: name_fix}
-chains: [[zuse, names]]
+chains: [[zuse, names], [names]]
 objectives: [{metric: size}]
 constraints: []
 measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 1}
@@ -98,9 +98,9 @@ ANOTHER = "name: another\npasses: [name_fix]\nchains: [[name_fix]]\n"
 
 
 def redone(run: str) -> list[TrialRecord]:
-    """What a retry of the run's only chain does."""
+    """What a retry of the chain with the broken pass does."""
     with join(run) as joined:
-        (chain,) = joined.session.chains
+        (chain,) = (name for name, chain in joined.session.chains.items() if len(chain.nodes) == 2)
         joined.retry_failures(chain)
         rows = []
         while (row := joined.claim_trial(chain)) is not None:
@@ -118,7 +118,7 @@ def test_a_chain_of_a_sweep_is_retried_from_another_folder(dags: Path, elsewhere
     elsewhere("there")
     assert [row.outcome for row in redone(run)] == ["ok"]
     with open_store() as store:
-        assert [t.outcome for t in store.trials.all(run)] == ["ok"]
+        assert {t.outcome for t in store.trials.all(run)} == {"ok"}
     np.savez(dags / "x.npz", x=np.zeros((8, 8), np.float32))
     with pytest.raises(InputError, match="cannot be joined here"), join(run):
         pass
