@@ -5,15 +5,18 @@ https://protobuf.dev/programming-guides/encoding/ describes the encoding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from autoopt.model.weight_files import Bytes, NotSplit, Piece, total_size
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Ways in which fields are encoded."""
-Path: TypeAlias = tuple[int, ...]
-"""Numbers of fields, each in the message that the one before holds."""
+Ways: TypeAlias = Mapping[str, Mapping[int, str]]
+"""Kinds of messages, with the kinds of messages in their fields, by number. Those without an entry are looked for."""
+DEEPEST: Final = 100
+"""Messages within one another that protobuf reads."""
 _LONGEST_VARINT: Final = 10
 """Bytes of the longest number."""
 
@@ -30,6 +33,30 @@ class Field(NamedTuple):
     @property
     def size(self) -> int:
         return self.stop - self.content
+
+
+@dataclass(frozen=True)
+class Search:
+    """What to look for in a message."""
+
+    ways: Ways
+    kind: str
+    """Kind of the message."""
+    depth: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """True if this message is one that is looked for."""
+        return self.kind not in self.ways
+
+    def within(self, field: Field) -> Search | None:
+        """What to look for in a field of the message; None if there is nothing in it."""
+        kind = self.ways[self.kind].get(field.number)
+        if kind is None or field.encoding != BYTES:
+            return None
+        if self.depth >= DEEPEST:
+            raise NotSplit("messages are nested too deeply")
+        return Search(self.ways, kind, self.depth + 1)
 
 
 def read_varint(data: Bytes, position: int) -> tuple[int, int]:
@@ -85,60 +112,55 @@ def everything(_: Field) -> bool:
 
 
 def messages_at(
-    data: Bytes, start: int, stop: int, paths: Sequence[Path], chosen: Callable[[Field], bool] = everything
+    data: Bytes,
+    start: int,
+    stop: int,
+    search: Search,
+    chosen: Callable[[Field], bool] = everything,
 ) -> Iterator[tuple[int, int]]:
-    """Positions of the messages on paths of field numbers, none of which begins with another one.
+    """Positions of the messages that a search is for, in the order of the file.
 
     Only chosen fields on the way are read.
+
+    Raises:
+        NotSplit: The bytes are no messages, or messages are nested more deeply than protobuf would read.
     """
-    if _ends(paths):
+    if search.is_over:
         yield start, stop
         return
     for each in fields_in(data, start, stop):
-        rest = _rest(paths, each)
-        if rest and chosen(each):
-            yield from messages_at(data, each.content, each.stop, rest, chosen)
+        inner = search.within(each)
+        if inner is not None and chosen(each):
+            yield from messages_at(data, each.content, each.stop, inner, chosen)
 
 
 def rewritten(
     data: Bytes,
     start: int,
     stop: int,
-    paths: Sequence[Path],
+    search: Search,
     change: Callable[[int, int], list[Piece]],
     chosen: Callable[[Field], bool] = everything,
 ) -> list[Piece]:
     """A message with other content in the messages that `messages_at` finds.
 
     Raises:
-        NotSplit: Lengths are not written in the shortest way, so that they could not be restored.
+        NotSplit: As `messages_at`; or lengths are not written in the shortest way, so that they could not be restored.
     """
-    if _ends(paths):
+    if search.is_over:
         return change(start, stop)
     pieces: list[Piece] = []
     unchanged = start
     for each in fields_in(data, start, stop):
-        rest = _rest(paths, each)
-        if not rest or not chosen(each):
+        inner = search.within(each)
+        if inner is None or not chosen(each):
             continue
         check_header(data, each)
-        inner = rewritten(data, each.content, each.stop, rest, change, chosen)
-        pieces += [data[unchanged : each.start], header(each.number, total_size(inner)), *inner]
+        content = rewritten(data, each.content, each.stop, inner, change, chosen)
+        pieces += [data[unchanged : each.start], header(each.number, total_size(content)), *content]
         unchanged = each.stop
     pieces.append(data[unchanged:stop])
     return pieces
-
-
-def _ends(paths: Sequence[Path]) -> bool:
-    """True at the end of the paths."""
-    return not paths[0]
-
-
-def _rest(paths: Sequence[Path], field: Field) -> list[Path]:
-    """What follows in the paths that begin with a field; nothing if it is no message on a path."""
-    if field.encoding != BYTES:
-        return []
-    return [path[1:] for path in paths if path[0] == field.number]
 
 
 def check_header(data: Bytes, each: Field) -> None:

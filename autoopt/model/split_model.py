@@ -31,6 +31,7 @@ from autoopt.model.protobuf_outline import (
     BYTES,
     VARINT,
     Field,
+    Search,
     check_header,
     encode_varint,
     fields_in,
@@ -67,8 +68,17 @@ LARGEST_GAP: Final = 1 << 20
 """Bytes between two weights in a file of external data."""
 
 _LOCATION: Final = re.compile(rf"{WEIGHTS}/[0-9a-f]{{2}}/([0-9a-f]{{64}})")
-_TENSORS: Final = ((7, 5), (7, 1, 5, 5))
-"""Paths to the tensors that may be weights: initializers of the graph, and attributes of its nodes (`Constant`)."""
+_TENSORS: Final = Search(
+    {
+        "ModelProto": {7: "GraphProto", 25: "FunctionProto"},
+        "GraphProto": {5: "TensorProto", 1: "NodeProto"},
+        "FunctionProto": {7: "NodeProto"},
+        "NodeProto": {5: "AttributeProto"},
+        "AttributeProto": {5: "TensorProto", 6: "GraphProto", 11: "GraphProto"},
+    },
+    "ModelProto",
+)
+"""The tensors that may be weights: initializers and attributes of nodes (`Constant`), in bodies and functions too."""
 _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
 """Numbers of fields of TensorProto."""
 _LOCATION_KEY: Final = b"location"

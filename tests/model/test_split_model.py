@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +95,8 @@ def split(source: Path, home: Path) -> Path:
 
 
 def outputs(session: ort.InferenceSession) -> np.ndarray:
-    array: np.ndarray = session.run(None, {"x": np.ones((2, WIDTH), np.float32)})[0]
+    feeds = {"x": np.ones((2, WIDTH), np.float32), "yes": np.array(True)}
+    array: np.ndarray = session.run(None, {each.name: feeds[each.name] for each in session.get_inputs()})[0]
     return array
 
 
@@ -115,7 +117,47 @@ def in_both(model: ModelProto) -> ModelProto:
     return model
 
 
-PLACES = [in_initializers, in_constants, in_both]
+def in_a_body(model: ModelProto) -> ModelProto:
+    """A model whose operators and weights are those of a branch."""
+    body = helper.make_graph(model.graph.node, "body", [], model.graph.output, model.graph.initializer)
+    inputs = [*model.graph.input, helper.make_tensor_value_info("yes", TensorProto.BOOL, [])]
+    nodes = [helper.make_node("If", ["yes"], ["y"], then_branch=body, else_branch=body)]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", WIDTH])]
+    graph = helper.make_graph(nodes, "branches", inputs, outputs)
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=9)
+
+
+def in_constants_of_a_body(model: ModelProto) -> ModelProto:
+    return in_a_body(in_constants(model))
+
+
+def in_a_body_and_outside(model: ModelProto) -> ModelProto:
+    """The first weight lies outside of the branches that use it."""
+    outer = model.graph.initializer.pop(0)
+    model = in_a_body(model)
+    model.graph.initializer.append(outer)
+    return model
+
+
+def in_a_function(model: ModelProto) -> ModelProto:
+    nodes = in_constants(model).graph.node
+    opsets = [*model.opset_import, helper.make_opsetid("local", 1)]
+    function = helper.make_function("local", "Layers", ["x"], [model.graph.output[0].name], nodes, opsets)
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", WIDTH])]
+    call = helper.make_node("Layers", ["x"], ["y"], domain="local")
+    graph = helper.make_graph([call], "call", model.graph.input, outputs)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=[function])
+
+
+PLACES = [
+    in_initializers,
+    in_constants,
+    in_both,
+    in_a_body,
+    in_constants_of_a_body,
+    in_a_body_and_outside,
+    in_a_function,
+]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -224,14 +266,18 @@ def test_a_discarded_model_leaves_only_weights(tmp_path: Path) -> None:
     assert not list((tmp_path / split_model.FOLDER).glob(".*"))
 
 
-def in_a_body(model: ModelProto) -> ModelProto:
-    """A model whose operators and weights are those of a branch."""
-    body = helper.make_graph(model.graph.node, "body", [], model.graph.output, model.graph.initializer)
-    inputs = [*model.graph.input, helper.make_tensor_value_info("yes", TensorProto.BOOL, [])]
-    nodes = [helper.make_node("If", ["yes"], ["y"], then_branch=body, else_branch=body)]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", WIDTH])]
-    graph = helper.make_graph(nodes, "branches", inputs, outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+def with_sparse_weights(model: ModelProto) -> ModelProto:
+    values = numpy_helper.from_array(np.ones(LAYERS * WIDTH, np.float32), "sparse")
+    indices = numpy_helper.from_array(np.arange(LAYERS * WIDTH), "indices")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [LAYERS * WIDTH]))
+    return model
+
+
+def nested(model: ModelProto, depth: int) -> ModelProto:
+    for _ in range(depth):
+        model = in_a_body(model)
+        model.graph.node[0].attribute.pop()
+    return model
 
 
 def with_two_values(model: ModelProto) -> ModelProto:
@@ -240,9 +286,8 @@ def with_two_values(model: ModelProto) -> ModelProto:
 
 
 def test_unusual_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for external in (False, True):
-        source = io.save(in_a_body(layers()), tmp_path / "body", external=external).parent
-        assert split_folder(source, tmp_path / "split") is None
+    source = io.save(with_sparse_weights(layers()), tmp_path / "sparse", external=True).parent
+    assert split_folder(source, tmp_path / "split") is None, "some external data are no weights that can be split off"
     with_packed_data(layers(), source)
     (source / "weights.bin").open("ab").write(b"more")
     assert split_folder(source, tmp_path / "split") is None, "there is something behind the weights"
@@ -250,17 +295,25 @@ def test_unusual_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.Mon
     assert split_folder(io.save(layers(), tmp_path / "small").parent, tmp_path / "split") is None
 
 
+def test_bodies_within_bodies_are_split(tmp_path: Path) -> None:
+    content = nested(layers(), 20).SerializeToString(deterministic=True)
+    draft = split_model.split({MODEL: content}, tmp_path / split_model.FOLDER)
+    assert draft is not None
+    assert len(weights_of(draft.graph)) == LAYERS
+    assert digest_files(draft.graph) == hashlib.sha256(content).hexdigest()
+
+
 def test_a_tensor_that_names_its_place_stays_in_the_graph(tmp_path: Path) -> None:
     graph = split(io.save(with_two_values(layers()), tmp_path / "source").parent, tmp_path)
     assert len(weights_of(graph)) == LAYERS - 1
 
 
-@given(seed=st.integers(0, 10**6), changes=st.integers(1, 3))
+@given(place=st.sampled_from(PLACES), seed=st.integers(0, 10**6), changes=st.integers(1, 3))
 def test_damaged_bytes_are_kept_or_left_alone(
-    seed: int, changes: int, tmp_path_factory: pytest.TempPathFactory
+    place: Callable[[ModelProto], ModelProto], seed: int, changes: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rng = random.Random(seed)
-    content = bytearray(layers().SerializeToString(deterministic=True))
+    content = bytearray(place(layers()).SerializeToString(deterministic=True))
     for _ in range(changes):
         content[rng.randrange(len(content)) if rng.random() < 0.5 else rng.randrange(300)] = rng.randrange(256)
     folder = tmp_path_factory.mktemp("damaged") / split_model.FOLDER
