@@ -76,3 +76,34 @@ def test_the_default_types_are_those_that_the_accelerator_computes_fast() -> Non
     assert activation_type(cuda) == "QInt8"
     assert activation_type(cuda, weight_type="QUInt8") == "QUInt8"
     assert "Conv" not in registry().info("dynamic_quantization").defaults["op_types"]
+
+
+@pytest.mark.parametrize("name", ["weight_only_quantization", "calibrated_weight_quantization"])
+def test_products_with_weights_in_blocks_take_int8_activations_on_cpus_alone(name: str) -> None:
+    def level(accelerator: Accelerator | None = None) -> Any:
+        return registry().info(name, accelerator).parameter("accuracy_level")
+
+    assert level().default == 4
+    assert level(Accelerator(isa=VNNI)).default == 4
+    assert level(Accelerator("gpu", "CUDAExecutionProvider", isa=VNNI)).default == 0
+
+
+@pytest.mark.parametrize("name", ["weight_only_quantization", "calibrated_weight_quantization"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_float_products_with_8_bits_are_not_searched_beside_integer_ones(name: str, bits: int) -> None:
+    def levels(accelerator: Accelerator) -> set[Any]:
+        space = searched(registry().info(name, accelerator), bits=bits)
+        return {space.config(point)["accuracy_level"] for point in space.iterate()}
+
+    assert levels(Accelerator(isa=VNNI)) == ({0, 4} if bits == 4 else {4})
+    assert levels(Accelerator(isa=frozenset({"avx2"}))) == {0, 4}
+    assert levels(Accelerator("gpu", "CUDAExecutionProvider", isa=VNNI)) == {0}
+
+
+def test_all_algorithms_with_4_bits_search_both_kinds_of_products() -> None:
+    space = searched(registry().info("weight_only_quantization", Accelerator(isa=VNNI)))
+    configs = [space.config(point) for point in space.iterate()]
+    assert {(c["algorithm"], c["accuracy_level"]) for c in configs if c["bits"] == 4} == {
+        (algorithm, level) for algorithm in ("default", "rtn", "k_quant") for level in (0, 4)
+    }
+    assert {c["accuracy_level"] for c in configs if c["bits"] == 8} == {4}

@@ -22,7 +22,7 @@ from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
     ("params", "close"),
     [
         ({}, 0.97),
-        ({"bits": 8, "accuracy_level": 4}, 0.999),
+        ({"bits": 8}, 0.999),
         ({"bits": 2, "block_size": 16}, 0.7),
         ({"is_symmetric": False}, 0.97),
         ({"algorithm": "rtn"}, 0.97),

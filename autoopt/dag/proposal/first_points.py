@@ -34,7 +34,7 @@ FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     "half": ({"keep_io_types": True, "op_block_list": []},),
 }
 """Lossy node -> the values to begin with; a name that the node does not search is left out."""
-_BLOCKS: Final[Mapping[str, Value]] = {"block_size": 32, "accuracy_level": 4, "embeddings": False}
+_BLOCKS: Final[Mapping[str, Value]] = {"block_size": 32, "embeddings": False}
 _CALIBRATED: Final[Mapping[str, Value]] = {"algorithm": "awq_gptq", "block_size": 32, "is_symmetric": True}
 FOR_CONVOLUTIONS: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     **FIRST_VALUES,

@@ -132,7 +132,6 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         {
             "bits": ((8, 2), (4, 2)),
             "block_size": ((32, 2), (64, 3)),
-            "accuracy_level": ((4, 2), (0, 3)),
             "embeddings": ((False, 2), (True, 3)),
         },
         size=0.12,
@@ -147,7 +146,6 @@ TEMPLATES: Final[Mapping[str, Template]] = {
             "block_size": ((32, 3), (64, 3)),
             "is_symmetric": ((True, 3), (False, 3)),
         },
-        {"accuracy_level": 4},
         size=0.12,
         lossy=True,
     ),

@@ -13,10 +13,13 @@ from autoopt.passes.onnx_tools.graphs import read_names, replace_items
 from autoopt.passes.onnx_tools.opsets import import_ort_domain
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.channel_scales import Layers
+from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.input_scales import InputScales
 from autoopt.passes.quantize.smooth import find_groups
 from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls, with_matmuls
+from autoopt.registry import ParameterInfo
 from autoopt.space import Categorical
+from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -60,9 +63,13 @@ class CalibratedWeightQuantization(Pass):
         Literal[0, 1, 2, 3, 4],
         Categorical(4, 0),
         "lowest precision of the activations: 0 the runtime's default, 1 float32, 2 float16, 3 bfloat16, 4 int8",
-    ] = 0
+    ] = 4
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
     samples: Annotated[int, "maximum number of calibration items; 0: all"] = 32
+
+    @classmethod
+    def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
+        return offer_for_cpu(parameter, accelerator)
 
     def run(self, model: ModelProto) -> ModelProto | None:
         if not 0 <= self.sensitive_share <= 1:

@@ -1,4 +1,4 @@
-"""Weight-only quantization: MatMul weights in 2, 4 or 8 bits, activations in float."""
+"""Weight-only quantization: MatMul weights in 2, 4 or 8 bits, activations stored in float."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
+from autoopt.passes.quantize.cpu_support import offer_for_cpu
+from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
+from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -28,11 +31,11 @@ WEIGHT_CONFLICTS: Final = (*RUNTIME_BOUND, *WEIGHT_QUANTIZATIONS, *QUANTIZATIONS
 
 
 class WeightOnlyQuantization(Pass):
-    """Quantizes weights of MatMul and Gemm to 2, 4 or 8 bits in blocks (MatMulNBits); computes in float.
+    """Quantizes weights of MatMul and Gemm to 2, 4 or 8 bits in blocks (MatMulNBits).
 
     Only where the second input is constant, also in bodies of If, Loop and Scan. Gemm becomes MatMul and Add. If the
     block size does not divide the inner dimension, the pass runs again with a smaller one, then without the operators
-    that none divides.
+    that none divides. By default, CPUs round activations to int8 inside each product (`accuracy_level`).
     """
 
     version = 5
@@ -63,9 +66,9 @@ class WeightOnlyQuantization(Pass):
     ] = True
     accuracy_level: Annotated[
         Literal[0, 1, 2, 3, 4],
-        Conditional("algorithm", {"default": Categorical(0, 4)}, default=IGNORED),
+        Categorical(4, 0),
         "lowest precision of the activations: 0 the runtime's default, 1 float32, 2 float16, 3 bfloat16, 4 int8",
-    ] = 0
+    ] = 4
     quant_format: Annotated[
         Literal["QOperator", "QDQ"], "QDQ: DequantizeLinear and MatMul; only with algorithm default"
     ] = "QOperator"
@@ -74,6 +77,10 @@ class WeightOnlyQuantization(Pass):
         bool, "also quantize the tables of Gather: in blocks with 4 bits (GatherBlockQuantized), whole with 8"
     ] = False
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
+
+    @classmethod
+    def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
+        return offer_for_cpu(parameter, accelerator)
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         self._check_settings()
