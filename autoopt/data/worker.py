@@ -35,7 +35,7 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     columns |= {name: _uneven_column(arrays) for name, arrays in data.uneven.items()}
     description = DataDescription(len(data), columns, made_up=made_up, loader=loader_of(config), reading=data.reading)
     if made_up and model is not None:
-        description = replace(description, assumed=assumed_sizes(str(model), data))
+        description = replace(description, assumed=assumed_sizes(str(model), data.uneven))
     if data.labels is not None:
         kind, text = _label_kind(data, data.labels), _label_text(data.labels)
         broken = _broken_labels(data.labels)

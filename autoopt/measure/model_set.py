@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -12,13 +12,14 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from autoopt.data.config import DataConfig
-from autoopt.data.dataset import DataSet, Feed
+from autoopt.data.dataset import Array, DataSet, Feed
 from autoopt.data.fit import fit, specs_of
 from autoopt.data.opening import open_data
+from autoopt.data.sources.synthetic import assumed_sizes
 from autoopt.errors import InputError, one_line
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.recording import SET, Recording, RecordRequest
-from autoopt.model.model_set import CONTINUATION, ModelSetSession
+from autoopt.model.model_set import CONTINUATION, ModelSet, ModelSetSession
 from autoopt.model.session import make_set_session
 from autoopt.script import script_line
 
@@ -34,18 +35,23 @@ def record(payload: JsonObject) -> dict[str, JsonValue]:
         InputError: the data lack an input of the set.
     """
     request = from_json(RecordRequest, payload)
-    data = open_data(DataConfig.parse(dict(request.data)), None)
     calls, target = _Calls(), request.target
     session = make_set_session(
         Path(request.path), {}, target.execution_provider, target.threads, calls.observe, request.script
     )
     parts = session.description.parts
+    if request.data is None:
+        run = _run_on_made_up
+        data, assumed = _made_up(session.description, Path(request.path).parent, request.generated)
+    else:
+        run = _run
+        data, assumed = open_data(DataConfig.parse(dict(request.data)), None), ()
     feeds: list[Feed] = []
     by_part: dict[str, list[Feed]] = {name: [] for name in parts}
     outputs: dict[str, list[int]] = {}
     for feed in _feeds(session, data, request.start_token):
         calls.begin()
-        complete, outputs = _run(session, feed, request.new_tokens)
+        complete, outputs = run(session, feed, request.new_tokens)
         calls.end()
         feeds.append(complete)
         for name, inputs in by_part.items():
@@ -59,7 +65,7 @@ def record(payload: JsonObject) -> dict[str, JsonValue]:
     _store(Path(request.folder) / f"{SET}.npz", [feeds[index] for index in usual], _labels(data, usual))
     for name, inputs in by_part.items():
         _store(Path(request.folder) / f"{name}.npz", [inputs[index] for index in usual], {})
-    reply = Recording(len(usual), calls.seconds_per_item(), calls.per_item(), outputs)
+    reply = Recording(len(usual), calls.seconds_per_item(), calls.per_item(), outputs, assumed)
     return to_json(reply)
 
 
@@ -102,6 +108,26 @@ class _Calls:
         return dict(Counter(name for name, _ in self._inputs))
 
 
+def _made_up(description: ModelSet, folder: Path, params: Mapping[str, object]) -> tuple[DataSet, tuple[str, ...]]:
+    """Make up the inputs of a set, each for the part that takes it first; return them and the sizes in words.
+
+    What the parts give each other is not made up: it comes from running them.
+    """
+    names: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for name, target in description.inputs.items():
+        part, _, taken = target.partition(".")
+        names[part][taken] = name
+    arrays: dict[str, list[Array]] = {}
+    assumed: list[str] = []
+    for part, inputs in names.items():
+        model = str(folder / description.parts[part].file)
+        made = open_data({"load_dataset": {"type": "synthetic", "params": dict(params)}}, model)
+        own = {name: made.uneven[name] for name in inputs}
+        arrays |= {inputs[name]: items for name, items in own.items()}
+        assumed += assumed_sizes(model, own)
+    return DataSet({}, None, arrays, name="generated inputs"), tuple(dict.fromkeys(assumed))
+
+
 def _feeds(session: ModelSetSession, data: DataSet, start_token: int) -> Iterator[Feed]:
     """The inputs of the set for each item, with a prompt."""
     generation = session.description.generation
@@ -129,6 +155,19 @@ def _run(session: ModelSetSession, feed: Feed, count: int) -> tuple[Feed, dict[s
         return {**feed, CONTINUATION: session.generate(feed, count)}, {}
     session.run(None, feed)
     return feed, {}
+
+
+def _run_on_made_up(session: ModelSetSession, feed: Feed, count: int) -> tuple[Feed, dict[str, list[int]]]:
+    """Run a set as `_run` does; say what to give if it does not run on what was made up.
+
+    Sizes that the models leave open may have to fit each other in ways that only data show.
+    """
+    try:
+        return _run(session, feed, count)
+    except Exception as error:
+        reason = one_line(f"the models do not run together on generated inputs: {error}")
+        needed = ", ".join(session.description.inputs)
+        raise InputError(reason, remedy=f"give {needed} with --data, or in data:") from error
 
 
 def _of_the_usual_shape(feeds_by_file: Sequence[Sequence[Feed]]) -> list[int]:

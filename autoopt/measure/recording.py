@@ -20,8 +20,10 @@ class RecordRequest:
     """The `model_set.json`."""
     folder: str
     """Receives `set.npz` and `<part>.npz`."""
-    data: Mapping[str, object]
-    """Inputs of the set."""
+    data: Mapping[str, object] | None = None
+    """Inputs of the set; None to make them up."""
+    generated: Mapping[str, object] = field(default_factory=dict)
+    """Parameters of the inputs that are made up, see `sources.synthetic`."""
     target: Target = field(default_factory=Target)
     new_tokens: int = 32
     """Tokens to generate after the prompt."""
@@ -42,3 +44,5 @@ class Recording:
     """Inferences of each part for an item."""
     outputs: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Shapes of the outputs of the set's pipeline, if it has one."""
+    assumed: tuple[str, ...] = ()
+    """Sizes of inputs that were made up, where the models leave them open, in words."""

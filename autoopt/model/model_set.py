@@ -99,6 +99,23 @@ class ModelSet:
     generation: Generation | None = None
     pipeline: Pipeline | None = None
 
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The inputs that data must have: name -> the `part.input` that takes it first when the set runs.
+
+        Those of a pipeline are not known here. The prompt counts where there is no other input.
+        """
+        order = list(self.parts)
+        inputs: dict[str, str] = {}
+        for target in sorted(self.connections, key=lambda target: order.index(target.partition(".")[0])):
+            source = self.connections[target]
+            part, dot, _ = source.partition(".")
+            if not (dot and part in self.parts):
+                inputs.setdefault(source, target)
+        if self.generation is not None and not inputs:
+            inputs[self.generation.prompt] = f"{self.generation.first}.{self.generation.tokens}"
+        return inputs
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

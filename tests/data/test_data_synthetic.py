@@ -160,10 +160,10 @@ def test_open_images_get_the_size_in_the_metadata_and_it_is_said(tmp_path):
     path = str(io.save(proto, tmp_path))
     data = synthetic.load(path, items=2)
     assert data.uneven["images"][0].shape == (1, 3, 96, 128)
-    assert synthetic.assumed_sizes(path, data) == ("images of 96x128 (imgsz in the model's metadata)",)
+    assert synthetic.assumed_sizes(path, data.uneven) == ("images of 96x128 (imgsz in the model's metadata)",)
     resized = synthetic.load(path, items=2, image_size=[32, 40])
     assert resized.uneven["images"][0].shape == (1, 3, 32, 40)
-    assert synthetic.assumed_sizes(path, resized) == ("images of 32x40",)
+    assert synthetic.assumed_sizes(path, resized.uneven) == ("images of 32x40",)
 
 
 def test_large_items_are_few(tmp_path):

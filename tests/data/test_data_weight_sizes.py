@@ -66,7 +66,7 @@ def test_made_up_images_run_in_a_vision_transformer_with_open_sizes(tmp_path) ->
     feeds = {name: arrays[0] for name, arrays in data.uneven.items()}
     assert feeds["pixels"].shape == (1, 3, 12, 12)
     onnxruntime.InferenceSession(path).run(None, feeds)
-    assert "images of 12x12 (its table of positions)" in synthetic.assumed_sizes(path, data)
+    assert "images of 12x12 (its table of positions)" in synthetic.assumed_sizes(path, data.uneven)
 
 
 def test_channels_count_all_groups() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.engine.model_sets.connections import connect, set_inputs
+from autoopt.engine.model_sets.connections import connect
 from autoopt.model.inspection import Inspection, ValueSpec
 from autoopt.spec.source import FieldError
 
@@ -40,7 +40,7 @@ def test_an_encoder_feeds_a_decoder_by_the_names_of_exporters() -> None:
     assert list(found.parts) == ["encoder", "decoder", "decoder_with_past"]
     assert found.connections["decoder.encoder_hidden_states"] == "encoder.last_hidden_state"
     assert found.connections["decoder_with_past.encoder_attention_mask"] == "attention_mask"
-    assert set(set_inputs(found)) == {"input_ids", "attention_mask"}
+    assert found.inputs == {"input_ids": "encoder.input_ids", "attention_mask": "encoder.attention_mask"}
     assert found.generation is not None
     assert (found.generation.first, found.generation.further) == ("decoder", "decoder_with_past")
     assert found.generation.prompt == "decoder_input_ids"
@@ -122,7 +122,7 @@ def test_an_ambiguous_value_is_settled_by_a_connection() -> None:
 
 def test_inputs_of_the_set_are_listed_once_with_the_first_part_that_takes_them() -> None:
     parts = {"front": model("image size", "features"), "back": model("features size", "scores")}
-    inputs = set_inputs(connect(dict.fromkeys(parts, ""), parts, {}))
+    inputs = connect(dict.fromkeys(parts, ""), parts, {}).inputs
     assert inputs == {"image": "front.image", "size": "front.size"}
 
 

@@ -19,11 +19,14 @@ from kept_workers import keep_workers
 import autoopt
 from autoopt.api import execute
 from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.run.output_folder import recipe_in
+from autoopt.engine.run.select import UNVERIFIED
 from autoopt.errors import InputError
 from autoopt.observer import Observer
 from autoopt.report.runs.run import run_tables, summary
 from autoopt.results import RunResult
+from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.store import open_store
 
 SHORT = {"seconds": 0.05, "replicas": 1, "target_width": 1.0, "rounds": 0, "new_tokens": 4}
@@ -62,6 +65,7 @@ def models(place: Path) -> dict[str, str]:
 
 def run(place: Path, models: dict[str, str] | str, out: Path | None = None, **changes: Any) -> RunResult:
     dag = {**DAG, "model": models, "data": str(place / "texts.npz"), **changes}
+    dag = {name: value for name, value in dag.items() if value is not None}
     return execute(RunRequest(dag=dag, home=place / "home", measurement=SHORT, out=out))
 
 
@@ -202,6 +206,43 @@ def test_a_folder_of_models_is_a_set(place: Path, models: dict[str, str]) -> Non
     assert RunRequest.from_json(read.to_json()).model is None
 
 
+def test_a_dag_without_data_judges_the_models_on_generated_inputs(place: Path, models: dict[str, str]) -> None:
+    result = run(place, models, place / "generated", data=None)
+    assert result.best is not None
+    assert result.best.ratios["size"].value < 0.8
+    assert [note for note in result.notes if note.startswith("generated inputs: input_ids of 1x")]
+    assert any(note.startswith("QUALITY IS A GUESS: no data") for note in result.notes)
+    with np.load(place / "generated" / "inputs.npz") as arrays:
+        assert arrays["input_ids"].shape == arrays["attention_mask"].shape
+    for card in ("README.md", "decoder/README.md"):
+        text = (place / "generated" / card).read_text()
+        assert "`inputs.npz` holds generated inputs, because there was no data." in text
+        assert "nothing here says how good the model is at its task" in text
+
+
+def test_bare_models_without_data_are_replaced_by_lossless_ones_only(
+    place: Path, models: dict[str, str], tmp_path: Path
+) -> None:
+    options = ProposalOptions(precision=None, level=2, threads="1")
+    request = RunRequest(
+        dag=models["encoder"],
+        parts=models,
+        home=tmp_path,
+        measurement=SHORT,
+        goal=GoalOptions("size"),
+        search={"trials": 2},
+        proposal_options=options,
+    )
+    result = execute(request)
+    assert any(note.startswith("no data: only lossless models are chosen") for note in result.notes)
+    lossy = [part.name for part in result.parts if part.result.best_lossy is not None]
+    assert lossy
+    for name in lossy:
+        assert any(note.startswith(f"{name}: best lossy model, unverified: ") for note in result.notes)
+    for part in result.parts:
+        assert UNVERIFIED not in part.model.flags
+
+
 PIPELINE = """
 import numpy as np
 
@@ -245,20 +286,19 @@ def test_a_function_of_a_script_may_run_the_models(place: Path, script: dict[str
         ({"pipeline": "none"}, "no function 'none'"),
         ({"pipeline": "wrong"}, "wrong returns int, not a dict of arrays"),
         ({"pipeline": "broken"}, r"both.py:12: broken raised KeyError: 'z'$"),
+        ({"data": None}, "pipeline: a function of a script needs data to run on"),
         ({"user_script": None}, "pipeline: is a function of the user script"),
         ({"connections": {"second.x": "first.y"}}, "connections: pipeline says how the models connect"),
     ],
 )
 def test_a_wrong_pipeline_is_named(place: Path, script: dict[str, Any], changes: dict[str, Any], reason: str) -> None:
-    fields = {name: value for name, value in {**script, **changes}.items() if value is not None}
     with pytest.raises(InputError, match=reason):
-        run(place, {}, **fields)
+        run(place, {}, **{**script, **changes})
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"data": None}, r"dag.yaml:\d+: model: several models need data to run on"),
         (
             {"connections": {"decoder.nothing": "encoder.last_hidden_state"}},
             r"dag.yaml:\d+: connections.decoder.nothing: no input",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import model_sets
 import pytest
 
 from autoopt.engine.planning import plan as planning
-from autoopt.engine.planning.plan import make_plan
+from autoopt.engine.planning.plan import PlanRequest, make_plan, make_plans
 from autoopt.errors import InputError
 from autoopt.settings import Settings
 
@@ -78,3 +79,13 @@ def test_data_that_a_run_refuses_is_refused(dag: object, tmp_path: Path) -> None
     data.write_text("a,b\n3,1\n4,2\n")
     with pytest.raises(InputError, match="shape"):
         make_plan(dag, None if dag is MODEL else MODEL, calibration=str(data))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("data", [None, "texts.npz"])
+def test_a_plan_of_bare_models_counts_on_data_only_if_there_are_some(tmp_path: Path, data: str | None) -> None:
+    paths = model_sets.write_set(tmp_path, merged=True)
+    plans = make_plans(PlanRequest(paths["encoder"], parts=paths, data=data)).by_name
+    assert plans.keys() == {"encoder", "decoder"}
+    for plan in plans.values():
+        found = {decision.what for decision in plan.decisions}
+        assert ("quality" in found) == (data is not None)

@@ -10,6 +10,7 @@ import builders
 import model_sets
 import numpy as np
 import pytest
+from onnx import helper
 
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
@@ -54,6 +55,45 @@ def test_each_part_gets_what_its_neighbour_gives(tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored(tmp_path, "first")["x"], ITEMS)
     first = make_session(tmp_path / "first" / "model.onnx").run(None, {"x": ITEMS})[0]
     np.testing.assert_allclose(stored(tmp_path, "second")["x"], first, rtol=1e-5)
+
+
+def test_without_data_inputs_are_made_up_and_what_parts_give_each_other_is_not(tmp_path: Path) -> None:
+    request = RecordRequest(str(write_pair(tmp_path)), str(tmp_path), generated={"items": 5})
+    recording = from_json(Recording, record(to_json(request)))
+    assert recording.items == 5
+    x = stored(tmp_path, SET)["x"]
+    np.testing.assert_array_equal(stored(tmp_path, "first")["x"], x)
+    first = make_session(tmp_path / "first" / "model.onnx").run(None, {"x": x})[0]
+    np.testing.assert_allclose(stored(tmp_path, "second")["x"], first, rtol=1e-5)
+
+
+def test_made_up_tokens_and_masks_fit_a_generation(tmp_path: Path) -> None:
+    path = model_sets.write_description(tmp_path, model_sets.write_set(tmp_path / "models"))
+    sizes = {"items": 4, "dimensions": {"text": 7}}
+    request = RecordRequest(str(path), str(tmp_path), generated=sizes, new_tokens=3, start_token=7)
+    recording = from_json(Recording, record(to_json(request)))
+    assert recording.assumed == ("input_ids of 1x7", "attention_mask of 1x7")
+    of_set = stored(tmp_path, SET)
+    assert of_set["attention_mask"].tolist() == [[1] * 7] * 4
+    assert of_set["input_ids"].max() > 1, "tokens index into the table of the encoder"
+    assert of_set["decoder_input_ids"].tolist() == [[7]] * 4
+    assert stored(tmp_path, "decoder_with_past")["input_ids"].shape == (4, 1)
+
+
+def test_made_up_sizes_that_do_not_fit_each_other_ask_for_data(tmp_path: Path) -> None:
+    for name, inputs, output in (("first", ["x"], "y"), ("second", ["y", "z"], "end")):
+        nodes = [helper.make_node("Sum", inputs, [output])]
+        values = [builders.tensor(each, ["batch", f"size_{each}"]) for each in inputs]
+        builders.write(builders.model(nodes, values, [builders.tensor(output, ["batch", "n"])], {}), tmp_path / name)
+    parts = {"first": Part("first/model.onnx"), "second": Part("second/model.onnx")}
+    made = ModelSet(parts, {"first.x": "x", "second.y": "first.y", "second.z": "z"})
+    (tmp_path / MODEL_SET).write_text(json.dumps(made.to_json()))
+    sizes = {"items": 2, "dimensions": {"size_x": 3, "size_y": 5, "size_z": 5}}
+    request = RecordRequest(str(tmp_path / MODEL_SET), str(tmp_path), generated=sizes)
+    reason = r"do not run together on generated inputs: .*; give x, z with --data"
+    with pytest.raises(InputError, match=reason) as caught:
+        record(to_json(request))
+    assert "\n" not in str(caught.value)
 
 
 def test_each_part_runs_once_for_an_item_and_takes_time(tmp_path: Path) -> None:

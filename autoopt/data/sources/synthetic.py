@@ -166,8 +166,8 @@ def _prompt_shape(spec: InputSpec, shape: tuple[int, ...], decoder: Decoder, siz
     return (*shape[:axis], 0, *shape[axis + 1 :])
 
 
-def assumed_sizes(model: str, data: DataSet) -> tuple[str, ...]:
-    """Say which sizes the items of `load` have where the model leaves them open.
+def assumed_sizes(model: str, items: Mapping[str, Sequence[Array]]) -> tuple[str, ...]:
+    """Say which sizes the items of `load`, of all inputs or of some, have where the model leaves them open.
 
     Returns:
         Texts such as `images of 320x320 (imgsz in the model's metadata)`.
@@ -178,9 +178,9 @@ def assumed_sizes(model: str, data: DataSet) -> tuple[str, ...]:
     for spec in inputs.specs:
         axes = image_axes(spec.shape)
         follows = decoder is not None and spec.name in {*decoder.cache, *decoder.derived}
-        if follows or spec.optional or not _is_open([spec], Sizes()):
+        if spec.name not in items or follows or not _is_open([spec], Sizes()):
             continue
-        shape = data.uneven[spec.name][0].shape
+        shape = items[spec.name][0].shape
         text = f"{one_line(spec.name)} of {'x'.join(map(str, shape))}"
         if axes is not None:
             text = f"images of {shape[axes[0]]}x{shape[axes[1]]}"

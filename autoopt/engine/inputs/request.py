@@ -54,6 +54,8 @@ class RunRequest:
     """Evaluation data, a path or a data configuration; overrides the DAG's."""
     calibration: object = None
     """Calibration data; overrides the DAG's."""
+    data_is_generated: bool = False
+    """True if `data` was recorded from generated inputs, as that of the models of a set without data."""
     data_root: str | Path | None = None
     """Folder that relative paths of data in the DAG start from; by default AUTOOPT_DATA_ROOT, else the DAG's folder."""
     home: Path | None = None
@@ -159,6 +161,7 @@ class RunRequest:
             "parts": {name: _shown(path) for name, path in self.parts.items()},
             "data": _data_json(self.data, cache),
             "calibration": _data_json(self.calibration, cache),
+            "data_is_generated": self.data_is_generated,
             "data_root": root_to_store(root_of_data(self.data_root)),
             "workers": self.workers,
             "search": dict(self.search),

@@ -161,7 +161,9 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
     settings = MeasurementSettings.parse(measurement)
     sources = _read_sources(request, spec, resources, model)
     facts = _check_data(sources, spec.source.file, measurement, resources)
-    unverified = _is_unverified(request, sources.data)
+    if request.data_is_generated:
+        facts = replace(facts, evaluation=None)
+    unverified = _is_unverified(request, facts)
     if names_model(request.dag) and not sources.data.calibration and request.proposal_options.fidelity is not False:
         # Only now, because generated data says nothing about the inputs that the model is to be specialized to.
         sources, assumed = _with_generated_data(sources, settings, resources)
@@ -256,10 +258,10 @@ def _case(spec: DagSpec, sources: _Sources, goal: Goal, search: SearchConfig) ->
     )
 
 
-def _is_unverified(request: RunRequest, data: DataSets) -> bool:
+def _is_unverified(request: RunRequest, facts: _DataFacts) -> bool:
     """True for a bare model without data whose user did not ask for a lossy one."""
     options = request.proposal_options
-    return names_model(request.dag) and not data.evaluation and not options.accepts_unverified
+    return names_model(request.dag) and facts.evaluation is None and not options.accepts_unverified
 
 
 @dataclass(frozen=True)
@@ -342,6 +344,7 @@ class _DataFacts:
     """The data sets of a run, described and checked against the model."""
 
     evaluation: DataDescription | None
+    """None without data and for generated data, which say nothing about the use of the model."""
     descriptions: Sequence[DataDescription]
     """Of all data sets."""
     fed_back: frozenset[str]

@@ -53,15 +53,6 @@ def connect(files: Mapping[str, str], inspections: Inspections, given: Mapping[s
     return ModelSet({name: Part(files[name]) for name in order}, connections, generation)
 
 
-def set_inputs(model_set: ModelSet) -> dict[str, str]:
-    """The inputs that no part gives: name -> the first `part.input` that takes it."""
-    inputs: dict[str, str] = {}
-    for target, source in model_set.connections.items():
-        if _part_of(source, model_set.parts) is None:
-            inputs.setdefault(source, target)
-    return inputs
-
-
 def _check(given: Mapping[str, str], inspections: Inspections) -> None:
     """Refuse connections of inputs or outputs that do not exist."""
     inputs: list[str] = []

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from autoopt.engine.run.parts import RunPart
+from autoopt.engine.run.select import UNVERIFIED
 from autoopt.metrics import Objective
 from autoopt.model.candidate import Candidate
 from autoopt.results import ModelResult
@@ -35,7 +36,7 @@ class SetPart(RunPart):
         if best is None:
             return []
         rest = [model for model in self.searched.front if model.candidate.key != best.candidate.key]
-        rest = [model for model in rest if self._gain(model) > 0]
+        rest = [model for model in rest if self._gain(model) > 0 and UNVERIFIED not in model.flags]
         rest.sort(key=self._gain, reverse=True)
         return [best, *rest][:FALLBACKS]
 

@@ -24,6 +24,7 @@ from autoopt.engine.work.resources import Resources
 from autoopt.measure.recording import SET
 from autoopt.metrics import AGREEMENT, GENERATION
 from autoopt.model.model_set import ModelSet
+from autoopt.report.words.verdict import NO_DATA
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
 from autoopt.spec.proposal_options import names_model
@@ -53,6 +54,7 @@ def prepare_model_set(
         InputError: the models do not connect, or anything else is wrong with what the user gave.
     """
     sources = SetSources.read(request, spec, parts, resources)
+    request = replace(request, data_is_generated=not sources.data)
     recorded = record_inputs(request, spec, sources, sources.data, resources)
     calibration = recorded
     if sources.calibration.digest != sources.data.digest:
@@ -173,7 +175,10 @@ def _whole(
     """The set as a problem: the same target as each part's, the user's goal, and the recorded inputs of the set."""
     data = data_source({"path": str(recorded.file(SET))}, resources.store.home)
     description = describe_data(resources, data, Path())
+    if request.data_is_generated:
+        description = None
     goal_request = request.goal.apply(GoalRequest.of(spec, part.problem.goal.custom), description)
+    goal_request = replace(goal_request, unverified=part.problem.unverified)
     if sources.description.generation is not None:
         goal_request = replace(goal_request, extra_metrics=(*goal_request.extra_metrics, *GENERATION))
     goal, notes = make_goal(goal_request, description)
@@ -183,11 +188,21 @@ def _whole(
         goal=goal,
         data=DataSets(data, data, DataSource()),
         measurement={**spec.measurement, **request.measurement},
-        unverified=False,
     )
     search = spec.search.config().overridden(request.search)
-    notes = [*_connection_notes(sources.description), *notes]
+    notes = [*_connection_notes(sources.description), *_generated_notes(request, recorded, part), *notes]
     return ResolvedInputs(part.spec, "", problem, search, part.runtimes, notes)
+
+
+def _generated_notes(request: RunRequest, recorded: RecordedInputs, part: ResolvedInputs) -> list[str]:
+    """What a run without data made up, and what that means for its answer; nothing with data."""
+    if not request.data_is_generated:
+        return []
+    sizes = ", ".join(recorded.recording.assumed) or "as the models take them"
+    notes = [f"generated inputs: {sizes}; --data FILE changes this"]
+    if part.problem.unverified:
+        notes.append(f"{NO_DATA}only lossless models are chosen; the best lossy one of each is shown, unverified")
+    return notes
 
 
 def _connection_notes(description: ModelSet) -> list[str]:

@@ -15,7 +15,7 @@ from autoopt.engine.model_sets.choice import SetChoice
 from autoopt.engine.model_sets.interim_set import interim_package
 from autoopt.engine.model_sets.part import SetPart
 from autoopt.engine.run.export import export_best, export_set
-from autoopt.engine.run.interim_package import InterimPackage
+from autoopt.engine.run.interim_package import InterimPackage, lossy_note
 from autoopt.engine.run.output_folder import shown_folder
 from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.run.select import source_model
@@ -116,9 +116,14 @@ class ModelSetRun(RunOfParts[SetPart]):
             baseline=Baseline(source.artifact, source.path, source.metrics, source.intervals),
             best=best,
             front=() if best is None or best.is_source else (best,),
-            notes=(*self.notes, *choice.notes),
+            notes=(*self.notes, *choice.notes, *self._lossy_notes()),
             undecided=choice.undecided,
         )
+
+    def _lossy_notes(self) -> list[str]:
+        """The best lossy model of each part of a run without data, which is not judged in the set."""
+        searched = {part.name: part.searched for part in self.parts}
+        return [lossy_note(found, f"{name}: best lossy model") for name, found in searched.items() if found.best_lossy]
 
     def _record_interim(self) -> None:
         """Store the results of the parts so far, for readers of an unfinished run."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from autoopt.data.digest import GENERATED
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.sources import admit, data_source, describe_data
 from autoopt.engine.model_sets.artifacts import store_set
-from autoopt.engine.model_sets.connections import connect, set_inputs
+from autoopt.engine.model_sets.connections import connect
 from autoopt.engine.work.environment import library_version
 from autoopt.engine.work.problem import DataSource
 from autoopt.engine.work.reading import ask_worker
@@ -35,6 +36,8 @@ from autoopt.working_folder import RECORDINGS
 RECORD: Final = "autoopt.measure.model_set:record"
 RECORDING: Final = "recording.json"
 """File beside the recorded inputs."""
+GENERATED_ITEMS: Final = 16
+"""Number of inputs of a set without data."""
 RECORD_SECONDS: Final = 300.0
 """Time limit for running the set over the data; recording ends earlier where the files get too large."""
 
@@ -49,6 +52,7 @@ class SetSources:
     model: Candidate
     """The set."""
     data: DataSource
+    """Empty to run the set on generated inputs."""
     calibration: DataSource
     start_token: int
     """The prompt of a decoder where the data have none."""
@@ -66,7 +70,7 @@ class SetSources:
             description = ModelSet({name: Part(path) for name, path in parts.items()})
         else:
             description = _connected(request, spec, parts, inspections)
-        data = _data(request, spec, parts, description, resources)
+        data = _data(request, spec, description, resources)
         if spec.pipeline is not None:
             pipeline = Pipeline(spec.pipeline, _shapes(data, resources))
             description = replace(description, pipeline=pipeline)
@@ -125,18 +129,15 @@ def _start_token(parts: Mapping[str, str], description: ModelSet) -> int:
     return 0
 
 
-def _data(
-    request: RunRequest, spec: DagSpec, parts: Mapping[str, str], description: ModelSet, resources: Resources
-) -> DataSource:
-    """The evaluation data."""
+def _data(request: RunRequest, spec: DagSpec, description: ModelSet, resources: Resources) -> DataSource:
+    """The evaluation data; empty without any."""
     config = request.data if request.data is not None else spec.data_json("evaluation")
     if config is not None:
         return _checked(config, description, resources)
-    message = "several models need data to run on"
-    remedy = f"give {', '.join(_needed(description))} with --data, or in data:"
-    if names_model(request.dag):
-        raise InputError(message, where=" + ".join(parts), remedy=remedy)
-    raise spec.error(("model",), message, remedy)
+    if spec.pipeline is None:
+        return DataSource()
+    remedy = "give the arrays that it takes with --data, or in data:"
+    raise spec.error(("pipeline",), "a function of a script needs data to run on", remedy)
 
 
 def _checked(config: object, description: ModelSet, resources: Resources) -> DataSource:
@@ -144,22 +145,13 @@ def _checked(config: object, description: ModelSet, resources: Resources) -> Dat
     source = data_source(config, resources.store.home / "downloads")
     data = describe_data(resources, source, Path())
     columns = () if data is None else tuple(data.columns)
-    needed = _needed(description)
+    needed = description.inputs
     for name, target in needed.items():
         if name not in columns and not (len(needed) == len(columns) == 1):
             message = f"no array {name!r} for {target}; the data has: {', '.join(columns) or 'none'}"
             remedy = "name the array so, or say which model gives it: connections: {PART.INPUT: PART.OUTPUT}"
             raise InputError(message, where=f"{source.place}: data", remedy=remedy)
     return source
-
-
-def _needed(description: ModelSet) -> dict[str, str]:
-    """The inputs that the data must have: name -> the first part and input that takes it."""
-    inputs = set_inputs(description)
-    generation = description.generation
-    if generation is not None and not inputs:
-        inputs[generation.prompt] = f"{generation.first}.{generation.tokens}"
-    return inputs
 
 
 @dataclass(frozen=True)
@@ -179,6 +171,15 @@ class RecordedInputs:
         return seconds.get(part, 0.0) / max(sum(seconds.values()), 1e-9)
 
 
+def _generated(measurement: MeasurementSettings) -> dict[str, object]:
+    """The parameters of generated inputs: their number, and the sizes and ranges that the user sets."""
+    params: dict[str, object] = {"items": GENERATED_ITEMS}
+    for name in ("dimensions", "shapes", "ranges", "image_size"):
+        if getattr(measurement, name):
+            params[name] = getattr(measurement, name)
+    return params
+
+
 def record_inputs(
     request: RunRequest, spec: DagSpec, sources: SetSources, data: DataSource, resources: Resources
 ) -> RecordedInputs:
@@ -190,14 +191,15 @@ def record_inputs(
     store = resources.store
     measurement = MeasurementSettings.parse({**spec.measurement, **request.measurement})
     target = spec.all_targets[0].target()
-    assert data.config is not None, "data were checked"
+    generated = {} if data else _generated(measurement)
     recording_settings: list[int | str] = [measurement.new_tokens, sources.start_token]
     script = None
     if sources.description.pipeline is not None and spec.script_path is not None:
         script = str(fetch(spec.script_path, store.home / "downloads"))
         recording_settings.append(digest_file(script))
     versions = list(map(library_version, ("autoopt", "onnxruntime", "numpy")))
-    key = digest_json([sources.model.key, data.digest, recording_settings, target.content, versions])
+    content = data.digest if data else [GENERATED, generated]
+    key = digest_json([sources.model.key, content, recording_settings, target.content, versions])
     folder = store.home / RECORDINGS / key
     if not (folder / RECORDING).is_file():
         scratch = Path(tempfile.mkdtemp(dir=resources.scratch))
@@ -205,13 +207,15 @@ def record_inputs(
             path=str(store.artifacts.readable(sources.model.artifact)),
             folder=str(scratch),
             data=data.config,
+            generated=generated,
             target=replace(target, python=""),
             new_tokens=measurement.new_tokens,
             start_token=sources.start_token,
             script=script,
         )
         request.observer.on_phase("running the models together, to record what reaches each")
-        reply = ask_worker(resources.pool, RECORD, to_json(record_request), script or data.place, RECORD_SECONDS)
+        place = data.place if data else "generated inputs"
+        reply = ask_worker(resources.pool, RECORD, to_json(record_request), script or place, RECORD_SECONDS)
         (scratch / RECORDING).write_text(json.dumps(reply), encoding="utf-8")
         folder.parent.mkdir(exist_ok=True)
         if not folder.exists():  # another process may have recorded the same meanwhile

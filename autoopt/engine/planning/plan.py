@@ -171,8 +171,11 @@ def make_plans(request: PlanRequest) -> Plans:
     if names_model(request.dag):
         if not request.parts:
             return Plans("", {"": _plan(request)})
-        proposals = {name: make_proposal(request.part(path), in_set=True) for name, path in request.parts.items()}
-        return Plans("model", {name: draft.plan for name, draft in proposals.items()})
+        has_data = request.data is not None
+        plans = {
+            name: make_proposal(request.part(path), set_has_data=has_data).plan for name, path in request.parts.items()
+        }
+        return Plans("model", plans)
     refuse_proposal_options(request.proposal_options)
     data = request.data is None and root_of_data(request.data_root) is None
     spec = with_models(read_dag(request.dag, model=request.model is None, data=data), settings().home, request.model)
@@ -217,7 +220,7 @@ def propose_for_set(request: PlanRequest) -> ProposedPlan:
 
     parts = request.parts
     largest = parts[largest_part(parts)]
-    draft = make_proposal(request.part(largest), anywhere=True, in_set=True)
+    draft = make_proposal(request.part(largest), anywhere=True, set_has_data=request.data is not None)
     spec = draft.proposal.spec
     minutes = spec.search.minutes
     if minutes is not None:
@@ -237,18 +240,18 @@ def largest_part(parts: Mapping[str, str]) -> str:
     return max(sizes, key=sizes.__getitem__)
 
 
-def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool = False) -> ProposedPlan:
+def make_proposal(request: PlanRequest, *, anywhere: bool = False, set_has_data: bool | None = None) -> ProposedPlan:
     """Propose a DAG for the model in the place of the DAG, and plan it. Writes nothing. Errors as for `make_plan`.
 
-    With `anywhere`, plan as on a machine with the target's execution provider. With `in_set`, the model is one of a
-    set: only a run knows the data that reach it.
+    With `anywhere`, plan as on a machine with the target's execution provider. Of a model of a set, `set_has_data` says
+    if the set has data: only a run knows what of them reaches the model.
     """
     # Planning a DAG without a model does not need them.
     from autoopt.dag.proposal.propose import propose
     from autoopt.engine.planning.proposal import machine_options, proposal_inputs
 
     proposal_options = machine_options(request.proposal_options)
-    if in_set:
+    if set_has_data is not None:
         proposal_options = replace(proposal_options, keep_signature=True)
     target = proposal_options.target()
     accelerator = target.accelerator(frozenset(cpu()["flags"]))
@@ -268,8 +271,9 @@ def make_proposal(request: PlanRequest, *, anywhere: bool = False, in_set: bool 
         proposal_options,
         _narrowing(inspection, configs.values(), descriptions.values()),
     ).with_goal(request.goal.minimize)
-    if in_set:
-        inputs = replace(inputs, evaluation=True, calibration=True)  # a run of a set always has data
+    if set_has_data is not None:
+        # A run of a set records what reaches the model, from data or from generated inputs.
+        inputs = replace(inputs, evaluation=set_has_data, calibration=True)
     proposal = propose(proposal_options, inputs, infos, Facts(accelerator, inspection, providers))
     objectives = goal.objectives or (default_objective(decodes=inputs.generates_text),)
     filled, _ = make_goal(replace(goal, objectives=objectives), descriptions.get("evaluation"))

@@ -178,7 +178,7 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
         steps=tuple((step.pass_name, step.params) for step in steps),
         provider=package.target.execution_provider,
         has_inputs=(out / INPUTS).is_file(),
-        generated_inputs=_data(package) is None,
+        generated_inputs=_has_generated_inputs(package),
         environment=measured_in,
         runtime=runtime,
     )
@@ -208,7 +208,14 @@ def export_set(store: Store, package: SetPackage, out: Path, pool: WorkerPool | 
         runtime = _runtime(_measuring_environment(store, whole))
         _write_text(folder / "requirements.txt", _requirements(whole.target, runtime))
         has_inputs, generates = (folder / INPUTS).is_file(), package.description.generation is not None
-        _write_text(folder / "README.md", set_card(whole.result, model, has_inputs=has_inputs, generates=generates))
+        card = set_card(
+            whole.result,
+            model,
+            has_inputs=has_inputs,
+            generated_inputs=_has_generated_inputs(whole),
+            generates=generates,
+        )
+        _write_text(folder / "README.md", card)
     return out / MODEL_SET
 
 
@@ -370,6 +377,11 @@ def _data(package: Package) -> Mapping[str, object] | None:
         config: Mapping[str, object] | None = package.settings["latency_data"]
         return config
     return (package.settings.get("request") or {}).get("data")
+
+
+def _has_generated_inputs(package: Package) -> bool:
+    """True if there were no data."""
+    return _data(package) is None or bool((package.settings.get("request") or {}).get("data_is_generated"))
 
 
 def _store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | None) -> Mapping[str, Any]:

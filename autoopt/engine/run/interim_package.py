@@ -55,7 +55,7 @@ class InterimPackage:
             return
         if model is None and result.best_lossy is not None and not self._named_lossy:
             self._named_lossy = True
-            ctx.attempt.observer.on_note(f"{shown_folder(self.out)}/ gets lossless models only; {_lossy_note(result)}")
+            ctx.attempt.observer.on_note(f"{shown_folder(self.out)}/ gets lossless models only; {lossy_note(result)}")
         if model is None or model.candidate.key == self._candidate:
             return
         if clock() < self._next_time and not always:
@@ -79,7 +79,7 @@ class InterimPackage:
         Without data, the best lossy model is only named.
         """
         if result.best_lossy is not None:
-            ctx.attempt.observer.on_note(_lossy_note(result))
+            ctx.attempt.observer.on_note(lossy_note(result))
         model = result.better_model
         if model is None:
             return False
@@ -95,13 +95,13 @@ class InterimPackage:
         self._candidate = model.candidate.key
 
 
-def _lossy_note(result: RunResult) -> str:
+def lossy_note(result: RunResult, title: str = "best lossy model so far") -> str:
     """The gain of the best lossy model of a run without data, and the command that writes it."""
     model = result.best_lossy
     assert model is not None
     assert model.trial is not None
     command = f"autoopt export {short(result.run)} {model.trial}"
-    return f"best lossy model so far, unverified: {', '.join(gains(result, model))}; get it with: {command}"
+    return f"{title}, unverified: {', '.join(gains(result, model))}; get it with: {command}"
 
 
 def _ignore(_: str) -> None:

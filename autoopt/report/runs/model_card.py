@@ -53,6 +53,8 @@ The folder of each model is a package of its own.
 GENERATE: Final = """
 `session.generate(inputs, count)` returns the most probable tokens after the prompt, which is one of the inputs.
 """
+GENERATED_INPUTS: Final = "`inputs.npz` holds generated inputs, because there was no data.\n"
+UNJUDGED: Final = "- There was no data: nothing here says how good the model is at its task."
 NO_INPUTS: Final = "The data could not be read when this package was written: name inputs with `--inputs FILE.npz`.\n"
 SPECIALIZE: Final = "specialize_inputs"
 """The pass after which a model accepts less than its source."""
@@ -106,10 +108,13 @@ def _set_summary(result: RunResult, model: ModelResult) -> str:
     return f"Together: {', '.join(gains(result, model)) or 'see the tables'}."
 
 
-def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool, generates: bool) -> str:
+def set_card(
+    result: RunResult, model: ModelResult, *, has_inputs: bool, generated_inputs: bool, generates: bool
+) -> str:
     """Write the model card of a model set in Markdown.
 
-    `has_inputs`: the package holds the inputs of one inference. `generates`: one of the models generates tokens.
+    `has_inputs`: the package holds the inputs of one inference. `generated_inputs`: there was no data. `generates`: one
+    of the models generates tokens.
     """
     title = f"{' + '.join(part.name for part in result.parts)}"
     lines = [
@@ -125,8 +130,13 @@ def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool, generat
         link, chain = f"[{part.name}]({part.name}/README.md)", part.model.short_chain
         lines.append(f"| {link} | {percent(part.share)} | `{chain}` | {change} |")
     use = SET_USE.format(generate=GENERATE if generates else "")
-    lines += ["", _section("Try it", use if has_inputs else f"{use}{NO_INPUTS}")]
-    limits = [f"- required: {constraint_text(constraint)}" for constraint in result.constraints]
+    if not has_inputs:
+        use += NO_INPUTS
+    elif generated_inputs:
+        use += GENERATED_INPUTS
+    lines += ["", _section("Try it", use)]
+    limits = [UNJUDGED] if generated_inputs else []
+    limits += [f"- required: {constraint_text(constraint)}" for constraint in result.constraints]
     limits += [f"- {one_line(flag)}" for flag in model.flags]
     return "\n".join([*lines, _section("Limits", "\n".join(limits) + "\n")])
 
@@ -177,7 +187,7 @@ def _try_text(card: Card) -> str:
     if not card.has_inputs:
         text += NO_INPUTS
     elif card.generated_inputs:
-        text += "`inputs.npz` holds generated inputs, because there was no data.\n"
+        text += GENERATED_INPUTS
     else:
         text += "`inputs.npz` holds the inputs of one inference, taken from your evaluation data.\n"
     return text
@@ -234,7 +244,7 @@ def _limits_text(card: Card) -> str:
         lines.append(f"{text} `narrowed_inputs` in `session.json` lists the inputs and sizes that are fixed.")
     lines += [f"- {one_line(warning)}" for warning in card.result.warnings]
     if card.generated_inputs:
-        lines.append("- There was no data: nothing here says how good the model is at its task.")
+        lines.append(UNJUDGED)
     lines += [f"- required: {constraint_text(constraint)}" for constraint in card.result.constraints]
     lines += [f"- {one_line(flag)}" for flag in card.model.flags]
     if card.result.undecided:
