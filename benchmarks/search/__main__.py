@@ -51,7 +51,12 @@ def main() -> None:
     leaving_out.add_argument("--seeds", type=int, default=100)
     leaving_out.add_argument("--first", type=int, help="first seed; the default is that of the published figures")
     leaving_out.add_argument("--only", nargs="*", default=(), help="kinds of tables, by name")
+    leaving_out.add_argument("--no-random", dest="random", action="store_false", help="without random points")
     leaving_out.add_argument("--out", type=Path, default=HERE / "results")
+    bounding = commands.add_parser("oracle", help="what a search could reach at best on such tables")
+    bounding.add_argument("--seeds", type=int, default=100)
+    bounding.add_argument("--first", type=int, help="first seed; the default is that of the published figures")
+    bounding.add_argument("--only", nargs="*", default=(), help="kinds of tables, by name")
     beginning = commands.add_parser("first", help="replay searches with other first points, one model left out")
     beginning.add_argument("--seeds", type=int, default=50)
     beginning.add_argument("--only", nargs="*", default=(), help="ways to begin, by name")
@@ -65,7 +70,8 @@ def main() -> None:
     fronts = commands.add_parser("front", help="replay searches with several objectives, beside Optuna's samplers")
     fronts.add_argument("--seeds", type=int, default=6)
     fronts.add_argument("--first", type=int, default=1000, help="first seed of the synthetic tables")
-    fronts.add_argument("--only", nargs="*", default=(), help="samplers, by name")
+    fronts.add_argument("--only", nargs="*", default=(), help="samplers, by name; 'qNEHVI' needs BoTorch")
+    fronts.add_argument("--objectives", type=int, nargs="*", choices=(2, 3), default=(2, 3))
     fronts.add_argument("--tables", nargs="*", default=(), help="tables, by name")
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()
@@ -74,6 +80,7 @@ def main() -> None:
         "report": report,
         "stop": stop,
         "left-out": left_out,
+        "oracle": oracle,
         "first": first,
         "predict": predict,
         "knowledge": knowledge,
@@ -188,11 +195,22 @@ def left_out(options: argparse.Namespace) -> None:
         for seed in range(begin, begin + options.seeds):
             table = replays.KINDS[name](seed)
             found.append(replays.unified(table, seed))
-            if name != replays.LARGE:  # random points find nothing there
+            if options.random and name != replays.LARGE:  # random points find nothing in the large space
                 by_chance.append(replays.random(table, seed))
         lines.append(replays.line(name, found, by_chance))
         print(lines[-1], flush=True)
-    (options.out / "left_out.md").write_text(replays.markdown(lines))
+        (options.out / "left_out.md").write_text(replays.markdown(lines))
+
+
+def oracle(options: argparse.Namespace) -> None:
+    from benchmarks.search import left_out as replays
+    from benchmarks.search import oracle as knowing
+
+    begin = replays.FIRST if options.first is None else options.first
+    for name in options.only or knowing.KINDS:
+        seeds = range(begin, begin + options.seeds)
+        found = [knowing.oracle(replays.KINDS[name](seed), seed) for seed in seeds]
+        print(replays.line(name, found, by_chance=()), flush=True)
 
 
 def first(options: argparse.Namespace) -> None:
@@ -247,13 +265,16 @@ def front(options: argparse.Namespace) -> None:
     seeds = range(options.seeds)
     sets = {**recorded(), "synthetic S": [make(FAMILIES[0], options.first + seed) for seed in seeds]}
     names = options.tables or list(sets)
-    for objectives in (TWO, THREE):
+    for objectives in (each for each in (TWO, THREE) if len(each) in options.objectives):
         print(f"{len(objectives)} objectives: sampler, share after 10, 20, 40 trials, mean over the trials")
-        for sampler in options.only or SAMPLERS:
-            shares: list[list[float]] = []
-            for tables in (sets[name] for name in names):
-                shares += [volumes(tables[seed % len(tables)], sampler, seed, objectives) for seed in seeds]
-            print(line(sampler, shares), flush=True)
+        shares: dict[str, list[list[float]]] = {sampler: [] for sampler in options.only or SAMPLERS}
+        for name in names:
+            for sampler, of_all in shares.items():
+                made = [volumes(sets[name][seed % len(sets[name])], sampler, seed, objectives) for seed in seeds]
+                print(line(f"{name}: {sampler}", made), flush=True)
+                of_all += made
+        for sampler, of_all in shares.items():
+            print(line(sampler, of_all), flush=True)
 
 
 def cost(options: argparse.Namespace) -> None:

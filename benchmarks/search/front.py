@@ -47,6 +47,8 @@ def _nsga_2(seed: int) -> BaseSampler:
 
 PEERS: Final[Mapping[str, Callable[[int], BaseSampler]]] = {"MOTPE": _tpe, "NSGA-II": _nsga_2}
 SAMPLERS: Final = ("unified", *PEERS, "random")
+QNEHVI: Final = "qNEHVI"
+"""On demand only, because it needs BoTorch."""
 
 
 class Peer(OptunaSampler):
@@ -86,6 +88,10 @@ def _study(table: Table, name: str, seed: int, objectives: tuple[Objective, ...]
         return create_study(config, table.chains, objectives)
     if name == "random":
         return Study(config, table.chains, objectives, UniformSampler(table.chains))
+    if name == QNEHVI:
+        from benchmarks.search.qnehvi import HypervolumeSampler
+
+        return Study(config, table.chains, objectives, HypervolumeSampler(table.chains, objectives, TRIALS, seed))
     return Study(config, table.chains, objectives, Peer(table, name, seed, objectives))
 
 
