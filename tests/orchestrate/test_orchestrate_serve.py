@@ -174,8 +174,9 @@ def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
         model = eventually(lambda: served.named("cnn · dag"))["id"]
         browser.open(f"runs/flow-run/{model}")
         browser.wait_for("cnn · dag")
-        served.completed(model)  # the source model itself is the best so far
-        browser.wait_for("Completed")
+        ended = served.ended(model)
+        assert (ended["state_type"], "your pass fails in every trial" in ended["state"]["message"]) == ("FAILED", True)
+        browser.wait_for("Failed")
         browser.wait_for("Retry")
         assert {t.partition(":")[0] for t in served.get(f"flow_runs/{model}")["tags"]} >= {"model", "dag", "target"}
         chain = served.children_of(model)[0]

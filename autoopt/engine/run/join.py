@@ -81,11 +81,19 @@ class JoinedRun:
         return self.store.trials.get(self.record.id, trial.number)
 
     def conclude(self) -> RunResult | None:
-        """Compute the result of a finished run again from its trials; None if another process is doing that."""
+        """Compute the result of a finished run again from its trials; None if another process is doing that.
+
+        Raises:
+            InputError: A pass of the user still fails in every trial.
+        """
         if not self.store.claims.acquire("run", self.record.id, redo=True):
             return None
         stopped = str(self.record.result.get("stopped", ""))
-        return self.session.conclude(self.session.completed_trials(), stopped)
+        try:
+            return self.session.conclude(self.session.completed_trials(), stopped)
+        except BaseException:
+            self.store.claims.release("run", self.record.id)
+            raise
 
 
 @contextmanager
