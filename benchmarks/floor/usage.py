@@ -69,7 +69,8 @@ def measure(command: Sequence[str], folder: Path, environment: Mapping[str, str]
     _wait_for_background()
     end = os.times()
     background = end.children_user + end.children_system - after.children_user - after.children_system
-    return Usage(wall, cpu, background + _server_seconds() - servers, peak[0] / 1e6, output)
+    background += _server_seconds() - servers
+    return Usage(wall, cpu, round(background, 3), peak[0] / 1e6, output)
 
 
 def end_servers() -> None:
