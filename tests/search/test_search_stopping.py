@@ -26,7 +26,7 @@ from autoopt.search.surrogates.stopping import (
 from autoopt.search.trial import Trial
 
 LITTLE_LEFT = "at most 1 % more to gain, 90 % sure"
-NONE_FOR_LONG = "at most 2 % more to gain, 90 % sure"
+NONE_FOR_LONG = "18 candidates brought no gain; at most 2 % more to gain, 90 % sure"
 
 
 def progress(
@@ -91,7 +91,12 @@ def test_without_any_results_everything_is_possible() -> None:
         (Outlook(0.01, 0.002), 0, 0.0, LITTLE_LEFT),
         (Outlook(0.04, 0.011), MANY_WITHOUT_GAIN - 1, 0.0, ""),
         (Outlook(0.3, 0.05), MANY_WITHOUT_GAIN, 0.0, NONE_FOR_LONG),
-        (Outlook(0.3, 0.1), MANY_WITHOUT_GAIN, 0.0, "at most 30 % more to gain, 90 % sure"),
+        (
+            Outlook(0.3, 0.1),
+            MANY_WITHOUT_GAIN,
+            0.0,
+            "18 candidates brought no gain; at most 30 % more to gain, 90 % sure",
+        ),
         (Outlook(0.01, 0.002), MANY_WITHOUT_GAIN, 0.0, LITTLE_LEFT),
         (Outlook(0.04, 0.011), 0, 6.0, ""),  # ten trials a minute
         (

@@ -127,8 +127,10 @@ def reason_to_stop(outlook: Outlook, progress: SearchState, min_rate: float) -> 
     is_stalled = progress.without_gain >= MANY_WITHOUT_GAIN
     if is_stalled and outlook.expected <= TRUSTED_GAIN:
         bound = min(bound, LEFT_WITHOUT_GAIN)
-    if is_stalled or bound <= LITTLE:
+    if bound <= LITTLE:
         return _at_most(bound)
+    if is_stalled:
+        return f"{progress.without_gain} candidates brought no gain; {_at_most(bound)}"
     little = max(LITTLE, min(SHOWN * outlook.noise, MOST_LITTLE))
     if outlook.expected < little:
         return f"less than {100 * little:.2g} % is expected to be gained; {_at_most(bound)}"
