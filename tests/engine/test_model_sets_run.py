@@ -332,3 +332,29 @@ def test_mistakes_are_one_line_with_their_place(
     with pytest.raises(InputError, match=reason) as caught:
         execute(RunRequest(dag=str(file), home=place / "home", measurement=SHORT))
     assert "\n" not in str(caught.value)
+
+
+THREE = """\
+import numpy as np
+
+from autoopt.data import register_post_process
+
+
+@register_post_process("three")
+def three(outputs):
+    return np.array(3)
+"""
+
+
+def test_the_datas_post_process_turns_outputs_of_the_set_into_predictions(
+    place: Path, models: dict[str, str], tmp_path: Path
+) -> None:
+    texts = dict(np.load(place / "texts.npz"))
+    items = len(next(iter(texts.values())))
+    np.savez(tmp_path / "labelled.npz", **texts, labels=np.full(items, 3))
+    (tmp_path / "script.py").write_text(THREE)
+    data = {"path": str(tmp_path / "labelled.npz"), "post_process": "three"}
+    judged = [{"metric": "accuracy", "min": 0.9}]
+    script = str(tmp_path / "script.py")
+    result = run(place, models, data={"evaluation": data}, user_script=script, constraints=judged)
+    assert result.baseline.metrics["accuracy"] == 1

@@ -173,7 +173,7 @@ def _whole(
     resources: Resources,
 ) -> ResolvedInputs:
     """The set as a problem: the same target as each part's, the user's goal, and the recorded inputs of the set."""
-    data = data_source({"path": str(recorded.file(SET))}, resources.store.home)
+    data = data_source({"path": str(recorded.file(SET)), **_post_process(sources.data)}, resources.store.home)
     description = describe_data(resources, data, Path())
     if request.data_is_generated:
         description = None
@@ -192,6 +192,12 @@ def _whole(
     search = spec.search.config().overridden(request.search)
     notes = [*_connection_notes(sources.description), *_generated_notes(request, recorded, part), *notes]
     return ResolvedInputs(part.spec, "", problem, search, part.runtimes, notes)
+
+
+def _post_process(data: DataSource) -> dict[str, object]:
+    """The part of the data's configuration that turns the outputs of the set into predictions."""
+    config = data.config or {}
+    return {key: config[key] for key in ("post_process", "user_script") if config.get(key) is not None}
 
 
 def _generated_notes(request: RunRequest, recorded: RecordedInputs, part: ResolvedInputs) -> list[str]:
