@@ -134,6 +134,7 @@ def test_values_that_may_name_something_of_the_model_are_not_told() -> None:
     assert is_public("dynamic_quantization", True)
     assert is_public("dynamic_quantization", "QUInt8")
     assert is_public("dynamic_quantization", ["MatMul", "LSTM"])
+    assert is_public("static_quantization", ["LSTM"])  # `dynamic_ops`, which proposals take from the model
     assert not is_public("dynamic_quantization", ["/encoder/secret/MatMul"])
     assert not is_public("dynamic_quantization", "/home/ann/data")
     assert not is_public("dynamic_quantization", {"path": "x"})

@@ -188,13 +188,19 @@ def _configuration(best: BestCandidate | None) -> Configuration | None:
 def is_public(pass_name: str, value: JsonValue) -> bool:
     """True if a value says nothing about its model: a number, or a text that the pass itself or a proposal names.
 
-    Other texts may be names of nodes, or paths.
+    Types of operators are such texts too. Others may be names of nodes, or paths.
     """
     if value is None or isinstance(value, bool | int | float):
         return True
     if isinstance(value, str):
         return value in public_texts(pass_name)
-    return isinstance(value, list) and all(item in public_texts(pass_name) for item in value)
+    return isinstance(value, list) and all(_is_public_item(pass_name, item) for item in value)
+
+
+def _is_public_item(pass_name: str, item: JsonValue) -> bool:
+    from onnx import defs
+
+    return isinstance(item, str) and (item in public_texts(pass_name) or defs.has(item))
 
 
 @lru_cache(maxsize=256)
