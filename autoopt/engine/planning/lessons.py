@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
+from autoopt.dag.proposal.propose import LSTM_AT_RUN_TIME, PRODUCTS_AT_RUN_TIME
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.engine.planning.best_candidate import BestCandidate, Machine, best_candidate, goal_of
 from autoopt.engine.planning.imported_knowledge import imported_digests, imported_lessons, lesson_id
@@ -188,25 +189,20 @@ def _configuration(best: BestCandidate | None) -> Configuration | None:
 def is_public(pass_name: str, value: JsonValue) -> bool:
     """True if a value says nothing about its model: a number, or a text that the pass itself or a proposal names.
 
-    Types of operators are such texts too. Others may be names of nodes, or paths.
+    Other texts may be names of nodes, or paths.
     """
     if value is None or isinstance(value, bool | int | float):
         return True
     if isinstance(value, str):
         return value in public_texts(pass_name)
-    return isinstance(value, list) and all(_is_public_item(pass_name, item) for item in value)
-
-
-def _is_public_item(pass_name: str, item: JsonValue) -> bool:
-    from onnx import defs
-
-    return isinstance(item, str) and (item in public_texts(pass_name) or defs.has(item))
+    return isinstance(value, list) and all(item in public_texts(pass_name) for item in value)
 
 
 @lru_cache(maxsize=256)
 def public_texts(pass_name: str) -> frozenset[str]:
     """The texts among the values that a built-in pass searches or takes by default, or that proposals search."""
-    values: list[object] = []
+    # Proposals add the values of `dynamic_ops` to templates where the model has such operators.
+    values: list[object] = [value for value, _ in (*LSTM_AT_RUN_TIME, *PRODUCTS_AT_RUN_TIME)]
     for parameter in registry().info(pass_name, Accelerator()).parameters:
         values.append(parameter.default)
         if parameter.search is not None:
