@@ -37,7 +37,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """What to look for in a message."""
+    """The kinds of messages to look for in a message."""
 
     ways: Ways
     kind: str
@@ -50,7 +50,7 @@ class Search:
         return self.kind not in self.ways
 
     def within(self, field: Field) -> Search | None:
-        """What to look for in a field of the message; None if there is nothing in it."""
+        """The search in a field of the message; None if nothing that is looked for is in it."""
         kind = self.ways[self.kind].get(field.number)
         if kind is None or field.encoding != BYTES:
             return None

@@ -19,7 +19,7 @@ MISSING = "missing"
 BROKEN = "breaks a constraint"
 """Status of a model whose best, measured again on a nightly sweep, certainly breaks a constraint."""
 BESIDE = "best model (beside the earlier night's)"
-"""What became worse, in a change that only a bisection shows."""
+"""The subject of a change that only a bisection shows."""
 REGRESSIONS = ("worse", "fails", MISSING)
 IMPROVEMENTS = ("better", "works again")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from builders import mlp, write
+from wheels import write_wheel
 
 from autoopt.engine.sweeps.bisection.bisect import CauseSearch, bisect
 from autoopt.engine.sweeps.bisection.environments import Environments
@@ -78,27 +78,13 @@ def test_what_changed_is_told_apart_from_what_cannot_be_varied() -> None:
     assert changes_between(replace(before, environment={}), after).not_varied[:1] != ("host none -> b",)
 
 
-def wheel(folder: Path, version: str) -> None:
-    """A package `onnxslim` of this version that tells its version."""
-    info = f"onnxslim-{version}.dist-info"
-    files = {
-        "onnxslim.py": f"def describe(payload):\n    return {{'version': {version!r}}}\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: onnxslim\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
-    folder.mkdir()
-    with zipfile.ZipFile(folder / f"onnxslim-{version}-py3-none-any.whl", "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-
-
 def test_an_environment_has_the_recorded_version_and_borrows_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environments = Environments(tmp_path / "home")
     assert environments.python(versions()) == sys.executable
-    wheel(tmp_path / "wheels", "0.0.1")
+    describe = "def describe(payload):\n    return {'version': '0.0.1'}\n"
+    write_wheel(tmp_path / "wheels", "onnxslim", "0.0.1", describe)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     python = environments.python({**versions(), "onnxslim": "0.0.1"})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders import mlp, write
+from wheels import write_wheel
 
 from autoopt.engine.sweeps.causes import Causes
 from autoopt.engine.sweeps.request import SweepRequest
@@ -40,25 +40,12 @@ class Recorder(Observer):
         self.ended.append(entry.name)
 
 
-def older_runtime(folder: Path) -> None:
-    """A distribution that says to be an older onnxruntime; the module itself is borrowed from this interpreter."""
-    info = f"onnxruntime-{OLD}.dist-info"
-    files = {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: onnxruntime\nVersion: {OLD}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
-    folder.mkdir()
-    with zipfile.ZipFile(folder / f"onnxruntime-{OLD}-py3-none-any.whl", "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-
-
 def test_a_model_that_another_runtime_made_slower_without_its_ratio_is_a_regression(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tonight's best models are called the same as on the night of the older runtime; one of them is much slower."""
-    older_runtime(tmp_path / "wheels")
+    # The module itself is borrowed from this interpreter.
+    write_wheel(tmp_path / "wheels", "onnxruntime", OLD)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     write(mlp(), tmp_path / "small")

@@ -201,7 +201,7 @@ def _post_process(data: DataSource) -> dict[str, object]:
 
 
 def _generated_notes(request: RunRequest, recorded: RecordedInputs, part: ResolvedInputs) -> list[str]:
-    """What a run without data made up, and what that means for its answer; nothing with data."""
+    """Describe the generated inputs of a run without data, and their consequence for its answer; nothing with data."""
     if not request.data_is_generated:
         return []
     sizes = ", ".join(recorded.recording.assumed) or "as the models take them"

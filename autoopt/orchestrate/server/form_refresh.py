@@ -82,6 +82,6 @@ def _state_of(folder: Path) -> dict[Path, tuple[int, int]]:
     state = {}
     for file in candidates(folder):
         with suppress(OSError):  # it has just been removed
-            found = (folder / file).stat()
-            state[file] = (found.st_mtime_ns, found.st_size)
+            status = (folder / file).stat()
+            state[file] = (status.st_mtime_ns, status.st_size)
     return state

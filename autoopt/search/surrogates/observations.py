@@ -1,4 +1,4 @@
-"""What was asked and what it gave, as arrays."""
+"""Asked points and their results, as arrays."""
 
 from __future__ import annotations
 
