@@ -20,7 +20,8 @@ from autoopt.engine.planning.lessons import instruction_sets
 from autoopt.engine.prepare import prepare
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import cpu, library_version
-from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.pass_runs import run_chain
 from autoopt.model.candidate import Candidate
 from autoopt.search import ChainSpace

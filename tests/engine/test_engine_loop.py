@@ -13,7 +13,8 @@ from simulation import Simulation, failing, faster, unchanged
 
 from autoopt.engine.run.executor import InlineExecutor
 from autoopt.engine.run.loop import TIME_SPENT, MeasuredSource, SearchLoop, time_spent
-from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome

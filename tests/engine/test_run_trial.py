@@ -15,7 +15,7 @@ from autoopt.engine.run.trial import (
     objective_values,
     with_measurements,
 )
-from autoopt.engine.work.evaluations import Measurements
+from autoopt.engine.work.measurements import Measurements
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import TrialResult

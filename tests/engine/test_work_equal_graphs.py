@@ -13,7 +13,8 @@ from autoopt.engine.run.evidence import Evidence
 from autoopt.engine.run.executor import InlineExecutor
 from autoopt.engine.run.race import latency_metrics
 from autoopt.engine.work.equal_graphs import TWIN
-from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.rounds import Rounds
 from autoopt.metrics import Objective
 from autoopt.model.candidate import Candidate

@@ -8,7 +8,8 @@ import pytest
 from simulation import SOURCE, Simulation, write_model
 
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.rounds import MEASUREMENT, PAGE, Rounds
 from autoopt.model.candidate import Candidate
 

@@ -16,7 +16,9 @@ from autoopt.engine.run.measurement_summary import stored_summary
 from autoopt.engine.run.race import measure_exactly
 from autoopt.engine.run.select import source_model
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.model.model_set import ModelSet

@@ -21,7 +21,8 @@ from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.run.select import source_model
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.model_set import ModelSet
 from autoopt.report.words.verdict import gains

@@ -19,7 +19,9 @@ from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible
 from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.problem import Goal, Problem
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp

@@ -16,7 +16,7 @@ from autoopt.engine.run.select import (
 )
 from autoopt.engine.run.trial import CompletedTrial, objective_values, paired_metrics
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import Measurements
+from autoopt.engine.work.measurements import Measurements
 from autoopt.metrics import STEADY_STATE, Kind, Objective
 from autoopt.results import ModelResult, values_of
 from autoopt.search.choice import choose_best

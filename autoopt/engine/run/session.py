@@ -30,7 +30,9 @@ from autoopt.engine.run.select import (
 )
 from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError, SystemFailure
 from autoopt.metrics import Estimate
 from autoopt.observer import Observer

@@ -10,7 +10,9 @@ from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.engine.run.evidence import product
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.equal_graphs import TWIN
-from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.measurements import Measurements
+from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.json_codec import to_json
 from autoopt.metrics import STEADY_STATE, Estimate
