@@ -12,9 +12,7 @@ from statistics import median
 from typing import Final
 
 from autoopt.engine.sweeps.zoo import ZooItem
-from autoopt.metrics import is_ratio_metric
-from autoopt.report.words.change import improvement
-from autoopt.report.words.figures import first_objective
+from autoopt.report.sweeps.gains import gain_of
 from autoopt.results import SweepEntry
 
 LEAST_SECONDS: Final = 1.0
@@ -43,7 +41,7 @@ def night_order(
     often as known models became better. `newest` has the newest entry of each known model, and `left_out` how many of
     the newest nights had no time for a model, both by name.
     """
-    prospects = {name: Prospect(_gain(entry), entry.seconds) for name, entry in newest.items()}
+    prospects = {name: Prospect(_log_gain(entry), entry.seconds) for name, entry in newest.items()}
     usual = Prospect(0.0, LEAST_SECONDS)
     if prospects:
         gains = [prospect.gain for prospect in prospects.values()]
@@ -58,12 +56,7 @@ def night_order(
     return sorted(models, key=rank)
 
 
-def _gain(entry: SweepEntry) -> float:
+def _log_gain(entry: SweepEntry) -> float:
     """Logarithm of the improvement from the source to the best model; 0 without one."""
-    if entry.result is None or entry.best is None:
-        return 0.0
-    metric = first_objective(entry.result).metric
-    ratio = entry.best.ratios.get(metric)
-    if ratio is None or ratio.value <= 0 or not is_ratio_metric(metric):
-        return 0.0
-    return max(0.0, math.log(improvement(metric, ratio).value))
+    gain = gain_of(entry)
+    return 0.0 if gain is None else max(0.0, math.log(gain.value))

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from autoopt.metrics import Estimate, is_ratio_metric
+from autoopt.metrics import Estimate
 from autoopt.report.nights.change_points import MIN_NIGHTS, ChangePoint, change_points
 from autoopt.report.nights.night_history import RELEVANT, Dated
+from autoopt.report.sweeps.gains import ratio_metric, ratio_of
 from autoopt.report.sweeps.sweep_comparison import SAME, differences
 from autoopt.report.words.change import improvement, ratio_change
-from autoopt.report.words.figures import first_objective
 from autoopt.report.words.formatting import day_text
 from autoopt.results import EntryComparison, MetricChange, SweepEntry
 
@@ -23,8 +23,8 @@ def lasting_regression(past: Sequence[Dated], entry: SweepEntry) -> EntryCompari
     regressed on a night since then, or such a night was accepted. Nights with another source model say nothing. The
     comparison is with the last night before the change.
     """
-    metric = _metric(entry)
-    if entry.compared.verdict != SAME or _ratio(entry, metric) is None:
+    metric = ratio_metric(entry)
+    if entry.compared.verdict != SAME or ratio_of(entry, metric) is None:
         return None
     comparable = [dated for dated in past if _is_comparable(dated, entry, metric)]
     ratios = _ratios([*(one for _, one in comparable), entry], metric)
@@ -57,32 +57,16 @@ def _is_told(past: Sequence[Dated], since: float) -> bool:
     return any(night.result.accepted or entry.compared.regressed for night, entry in later)
 
 
-def _metric(entry: SweepEntry) -> str:
-    """The first objective; empty if it has no ratio."""
-    if entry.result is None:
-        return ""
-    metric = first_objective(entry.result).metric
-    return metric if is_ratio_metric(metric) else ""
-
-
-def _ratio(entry: SweepEntry, metric: str) -> float | None:
-    """The ratio best / source of a metric, if it was measured."""
-    if entry.best is None or metric not in entry.best.ratios:
-        return None
-    value = entry.best.ratios[metric].value
-    return value if value > 0 else None
-
-
 def _ratios(entries: Sequence[SweepEntry], metric: str) -> list[float]:
     """The ratios of the entries that have one."""
-    ratios = [_ratio(entry, metric) for entry in entries]
-    return [ratio for ratio in ratios if ratio is not None]
+    ratios = [ratio_of(entry, metric) for entry in entries]
+    return [ratio.value for ratio in ratios if ratio is not None]
 
 
 def _is_comparable(dated: Dated, now: SweepEntry, metric: str) -> bool:
     """True if that night measured the same source model by the same metric; other sweeps may repeat stored figures."""
     night, before = dated
-    if not night.result.nightly or before.result is None or now.result is None or _ratio(before, metric) is None:
+    if not night.result.nightly or before.result is None or now.result is None or ratio_of(before, metric) is None:
         return False
     return before.result.baseline.artifact == now.result.baseline.artifact
 

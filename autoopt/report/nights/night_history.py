@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from autoopt.metrics import Direction, Estimate, is_ratio_metric
 from autoopt.report.nights.change_points import change_points
 from autoopt.report.sweeps.bisection import sentence
+from autoopt.report.sweeps.gains import gain_of, ratio_of
 from autoopt.report.words.change import improvement
 from autoopt.report.words.figures import first_objective, is_quality
 from autoopt.results import SweepEntry, SweepResult
@@ -52,7 +53,7 @@ class Night:
     busy: int
     """Number of models that were measured while the machine was busy or unsteady."""
     gain: float | None
-    """Geometric mean of the ratios best / source; None if no model has one."""
+    """Geometric mean of the factors by which best models are better than their sources; None if no model has one."""
     changes: tuple[str, ...]
     """Versions and other facts of the environment that changed since the night before."""
     accepted: bool = False
@@ -74,6 +75,8 @@ class ModelNight:
     """The comparison with the last good sweep."""
     ratio: Estimate | None = None
     """Best / source, for the first objective."""
+    gain: Estimate | None = None
+    """The factor by which the best model is better than the source."""
     source: float | None = None
     """The source's value of the first objective."""
     best: float | None = None
@@ -214,7 +217,7 @@ def _night(stored: StoredNight) -> Night:
         regressions=result.regressions,
         improvements=result.improvements,
         busy=sum(entry.best is not None and entry.best.measured.busy for entry in result.models),
-        gain=_gain(result.models),
+        gain=_mean_gain(result.models),
         changes=result.environment_changes,
         accepted=result.accepted,
         left_out=len(result.not_run),
@@ -222,19 +225,10 @@ def _night(stored: StoredNight) -> Night:
     )
 
 
-def _gain(entries: Sequence[SweepEntry]) -> float | None:
-    """The geometric mean of the improvements from source to best; None if no model has one."""
-    factors: list[float] = []
-    for entry in entries:
-        if entry.best is None or entry.result is None:
-            continue
-        metric = first_objective(entry.result).metric
-        ratio = entry.best.ratios.get(metric)
-        if ratio is not None and ratio.value > 0:
-            factors.append(improvement(metric, ratio).value)
-    if not factors:
-        return None
-    return geometric_mean(factors)
+def _mean_gain(entries: Sequence[SweepEntry]) -> float | None:
+    """The geometric mean of the models' gains; None if no model has one."""
+    gains = [gain.value for gain in map(gain_of, entries) if gain is not None]
+    return geometric_mean(gains) if gains else None
 
 
 def _model_history(name: str, entries: Sequence[Dated], releases: Sequence[ReleaseMark]) -> ModelHistory:
@@ -269,10 +263,11 @@ def _model_night(night: StoredNight, entry: SweepEntry, metric: str, quality: st
     identity = (night.result.sweep, night.time, entry.run, entry.status, entry.compared.verdict)
     if entry.result is None or entry.best is None:
         return ModelNight(*identity)
-    ratio = entry.best.ratios.get(metric) if is_ratio_metric(metric) else None
+    ratio = ratio_of(entry, metric) if is_ratio_metric(metric) else None
     return ModelNight(
         *identity,
         ratio=ratio,
+        gain=None if ratio is None else improvement(metric, ratio),
         source=entry.result.baseline.metrics.get(metric),
         best=entry.best.metrics.get(metric),
         size=entry.best.metrics.get("size"),
@@ -311,8 +306,7 @@ def _flaky_reason(nights: Sequence[ModelNight]) -> str:
 def relative_values(past: ModelHistory) -> dict[str, float]:
     """The ratio of each night, relative to the median of the model's nights, by the sweep's id."""
     ratios = {night.sweep: night.ratio.value for night in past.nights if night.ratio is not None}
-    positive = {sweep: value for sweep, value in ratios.items() if value > 0}
-    if not positive:
+    if not ratios:
         return {}
-    middle = median(positive.values())
-    return {sweep: value / middle for sweep, value in positive.items()}
+    middle = median(ratios.values())
+    return {sweep: value / middle for sweep, value in ratios.items()}

@@ -8,7 +8,7 @@ from autoopt.metrics import Estimate
 from autoopt.report.elements.table import Table, write_lines, write_table
 from autoopt.report.nights.night_history import LastingChange, ModelHistory, Night, ZooHistory
 from autoopt.report.sweeps.sweep_comparison import EarlierEntry, compare_entry
-from autoopt.report.words.change import improvement, ratio_change
+from autoopt.report.words.change import ratio_change
 from autoopt.report.words.formatting import day_text, metric_text, plural, short
 from autoopt.results import EntryComparison, SweepResult
 
@@ -70,10 +70,9 @@ def models_table(history: ZooHistory) -> Table:
 
 
 def _gain_range(past: ModelHistory) -> str:
-    ratios = [night.ratio for night in past.nights if night.ratio is not None and night.ratio.decided]
-    if not ratios:
+    gains = [night.gain.value for night in past.nights if night.gain is not None and night.gain.decided]
+    if not gains:
         return "-"
-    gains = [improvement(past.metric, ratio).value for ratio in ratios]
     lowest, highest = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
     course = lowest if lowest == highest else f"{lowest} to {highest}"
     return f"{course} in {plural(len(gains), 'night')}"

@@ -13,7 +13,7 @@ from autoopt.report.elements.html import charts, figure, page, paragraphs, secti
 from autoopt.report.elements.night_charts import chart_over_nights, heat_style, heat_table
 from autoopt.report.nights.night_history import ModelHistory, ModelNight, Night, ZooHistory, relative_values
 from autoopt.report.nights.nights import change_text, models_table, nights_table, notable, releases_of
-from autoopt.report.words.change import estimate_text, figure_text, improvement
+from autoopt.report.words.change import estimate_text, figure_text
 from autoopt.report.words.formatting import day_text, first_names, plural, short
 from autoopt.results.sweep import OK
 
@@ -159,11 +159,11 @@ def _heat_cell(metric: str, night: ModelNight | None, relative: float | None, ru
         return "<td></td>"
     if night.status != OK:
         return f'<td style="background: var(--bad)" title="{text_html(night.status)}">{text_html(night.status)}</td>'
-    if relative is None or night.ratio is None:
+    if relative is None or night.ratio is None or night.gain is None:
         return "<td>ok</td>"
     style = heat_style(relative, SATURATED)
     title = f"{estimate_text(metric, night.ratio)}, {night.verdict}, run {night.run[:12]}"
-    gain = improvement(metric, night.ratio)
+    gain = night.gain
     bounds = f'data-low="{gain.low:.6g}" data-high="{gain.high:.6g}" data-night="{text_html(night.sweep)}"'
     text = f"{gain.value:.2f}x" if gain.decided else "undecided"
     if runs:

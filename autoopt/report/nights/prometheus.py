@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from autoopt.report.nights.night_history import StoredNight
-from autoopt.report.words.change import improvement
+from autoopt.report.sweeps.gains import gain_of
 from autoopt.report.words.figures import first_objective
 from autoopt.results import SweepEntry
 from autoopt.results.sweep import OK
@@ -72,10 +72,9 @@ def _add_model(samples: _Samples, zoo: str, entry: SweepEntry) -> None:
     if entry.result is None or entry.best is None:
         return
     metric = first_objective(entry.result).metric
-    ratio = entry.best.ratios.get(metric)
-    if ratio is not None and ratio.value > 0:
-        gain = improvement(metric, ratio).value
-        samples.add("model_gain_ratio", gain, zoo=zoo, model=entry.name, metric=metric)
+    gain = gain_of(entry)
+    if gain is not None:
+        samples.add("model_gain_ratio", gain.value, zoo=zoo, model=entry.name, metric=metric)
     for subject, values in (("source", entry.result.baseline.metrics), ("best", entry.best.metrics)):
         if metric in values:
             samples.add("model_value", values[metric], zoo=zoo, model=entry.name, metric=metric, of=subject)
