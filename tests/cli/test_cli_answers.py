@@ -14,6 +14,9 @@ import onnx
 import pytest
 from children import HANG_SECONDS
 
+from autoopt.api import execute
+from autoopt.cli.app import main
+from autoopt.results import RunResult
 from autoopt.store import open_store
 
 DIGITS = Path(__file__).parents[2] / "dags" / "digits"
@@ -62,29 +65,52 @@ class Folder:
         onnx.save(origin, path / "origin.onnx", save_as_external_data=True, location="origin.data", size_threshold=0)
         (path / "dag.json").write_text(json.dumps(DAG))
 
-    def run(self, *options: str) -> tuple[dict[str, Any], bool]:
-        """The document of `autoopt run`, and True if it planned or opened the store."""
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("AUTOOPT_HOME", "AUTOOPT_DB", "PREFECT"))}
-        env["PYTHONPATH"] = os.pathsep.join([str(self.library), *filter(None, [env.get("PYTHONPATH")])])
-        command = [sys.executable, "-c", PROGRAM, "run", "dag.json", "--json", "--quiet", *options]
-        ended = subprocess.run(
-            command, cwd=self.path, env=env, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
-        )
-        assert ended.returncode == 0, ended.stderr
-        return json.loads(ended.stdout), ended.stderr == "True\n"
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """A folder in which a run has finished."""
-    folder = Folder(tmp_path_factory.mktemp("answers"))
-    folder.run()
-    return folder
+    return Folder(tmp_path_factory.mktemp("answers"))
+
+
+Run = Callable[..., tuple[dict[str, Any], bool]]
+
+
+@pytest.fixture
+def run(folder: Folder, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Return `run("--fresh")`, which gives the document of `autoopt run`, and True if it was executed."""
+    monkeypatch.chdir(folder.path)
+    monkeypatch.syspath_prepend(str(folder.library))
+    executed: list[object] = []
+
+    def record_and_execute(*arguments: Any) -> RunResult:
+        executed.append(arguments)
+        return execute(*arguments)
+
+    monkeypatch.setattr("autoopt.api.execute", record_and_execute)
+
+    def call(*options: str) -> tuple[dict[str, Any], bool]:
+        executed.clear()
+        code = main(("run", "dag.json", "--json", "--quiet", *options))
+        out, err = capfd.readouterr()
+        assert code == 0, err
+        return json.loads(out), bool(executed)
+
+    return call
+
+
+def run_in_process_of_its_own(folder: Folder, *options: str) -> tuple[dict[str, Any], bool]:
+    """The document of `autoopt run`, and True if it imported the planner or the database."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("AUTOOPT_HOME", "AUTOOPT_DB", "PREFECT"))}
+    command = [sys.executable, "-c", PROGRAM, "run", "dag.json", "--json", "--quiet", *options]
+    ended = subprocess.run(
+        command, cwd=folder.path, env=env, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout), ended.stderr == "True\n"
 
 
 def test_the_same_command_imports_neither_planner_nor_database(folder: Folder) -> None:
-    first, _ = folder.run("--fresh")
-    again, planned = folder.run()
+    first, _ = run_in_process_of_its_own(folder, "--fresh")
+    again, planned = run_in_process_of_its_own(folder)
     assert not planned
     assert again["reused"]
     assert again["run"] == first["run"]
@@ -92,13 +118,13 @@ def test_the_same_command_imports_neither_planner_nor_database(folder: Folder) -
     assert again["pass_runs"]["executed"] == 0
 
 
-def test_other_options_are_another_command(folder: Folder) -> None:
-    folder.run()
-    assert folder.run("--seed", "7", "--out", "seeded")[1]
-    assert folder.run("--out", "elsewhere")[1]
+def test_other_options_are_another_command(folder: Folder, run: Run) -> None:
+    run()
+    assert run("--seed", "7", "--out", "seeded")[1]
+    assert run("--out", "elsewhere")[1]
     assert (folder.path / "elsewhere" / "model.onnx").is_file()
-    assert not folder.run("--out", "elsewhere")[1]
-    assert not folder.run()[1]
+    assert not run("--out", "elsewhere")[1]
+    assert not run()[1]
 
 
 def append_space(path: Path) -> None:
@@ -128,41 +154,41 @@ def change_weight(path: Path) -> None:
         ("out/model.onnx", Path.unlink),
     ],
 )
-def test_a_changed_file_is_noticed(folder: Folder, name: str, change: Callable[[Path], object]) -> None:
-    folder.run()
+def test_a_changed_file_is_noticed(folder: Folder, run: Run, name: str, change: Callable[[Path], object]) -> None:
+    run()
     file = folder.path / name
     content = file.read_bytes()
     change(file)
-    assert folder.run()[1]
-    assert not folder.run()[1]
+    assert run()[1]
+    assert not run()[1]
     if name.startswith("out/"):
         assert file.read_bytes() == content
     file.write_bytes(content)
-    assert folder.run()[0]["best"]
+    assert run()[0]["best"]
 
 
-def test_a_package_that_was_installed_is_noticed(folder: Folder) -> None:
-    folder.run()
+def test_a_package_that_was_installed_is_noticed(folder: Folder, run: Run) -> None:
+    run()
     (folder.library / "other-1.0.dist-info").mkdir()
-    assert folder.run()[1]
-    assert not folder.run()[1]
+    assert run()[1]
+    assert not run()[1]
 
 
-def test_a_search_that_another_process_has_begun_is_noticed(folder: Folder) -> None:
-    document, _ = folder.run()
+def test_a_search_that_another_process_has_begun_is_noticed(folder: Folder, run: Run) -> None:
+    document, _ = run()
     with open_store(home=folder.path / ".autoopt") as store:
         finished = store.runs.get(document["run"])
         other = store.runs.create(replace(finished, id="", status="running", result=None, owner=None))
-        assert folder.run()[1]
+        assert run()[1]
         store.runs.finish(other.id, "cancelled")
-    assert not folder.run()[1]
+    assert not run()[1]
 
 
-def test_a_run_that_was_removed_answers_no_more(folder: Folder) -> None:
-    document, _ = folder.run()
+def test_a_run_that_was_removed_answers_no_more(folder: Folder, run: Run) -> None:
+    document, _ = run()
     for file in (folder.path / ".autoopt").glob("autoopt.db*"):
         file.unlink()
     shutil.rmtree(folder.path / ".autoopt" / "artifacts")
-    again, planned = folder.run()
+    again, planned = run()
     assert planned
     assert again["run"] != document["run"]
