@@ -113,7 +113,7 @@ class GoalOptions:
             raise InputError(f"{name} is no metric of quality", where="--metric", remedy="see docs/quality.md")
         if kind == "task" and task_metric is None:
             option = "--metric" if self.metric else "--max-drop"
-            remedy = "name the labels with --label, or limit agreement: --metric agreement"
+            remedy = f"name the labels with --label NAME, or limit agreement: --metric {AGREEMENT}"
             raise InputError("needs labels in the data", where=option, remedy=remedy)
         return name
 

@@ -15,6 +15,7 @@ from autoopt.data.decoder import decodes
 from autoopt.data.description import DataDescription
 from autoopt.engine.planning.data_check import check_data
 from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
+from autoopt.engine.planning.python_words import PLAN, python_words
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
 from autoopt.engine.work.model_folders import holds_models, with_models
@@ -92,7 +93,9 @@ def make_plan(  # noqa: PLR0913  the public `autoopt.plan`
         InputError: What the user gave is wrong; one line.
     """
     options = proposal_options or ProposalOptions()
-    return _plan(PlanRequest(dag, model, {}, data, calibration, options, goal or GoalOptions(), data_root, opener))
+    request = PlanRequest(dag, model, {}, data, calibration, options, goal or GoalOptions(), data_root, opener)
+    with python_words(PLAN):
+        return _plan(request)
 
 
 def _plan(request: PlanRequest) -> Plan:
