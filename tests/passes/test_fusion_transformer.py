@@ -11,7 +11,9 @@ import pytest
 from bench import ops, saved, step, steps
 from micro_models import MODELS, made, normal, positive
 
+from autoopt.model import split_model
 from autoopt.passes.fusion.transformer import GeluApproximation, count_attention, has_normalization
+from autoopt.passes.runner import run
 
 
 def test_the_default_engine_fuses_attention_of_current_exports(tmp_path: Path) -> None:
@@ -132,6 +134,27 @@ def test_attention_of_each_kind_of_encoder_is_fused_without_naming_the_kind(tmp_
     result = steps(tmp_path, encoder_layer(kind), [("identity_elimination", {}), ("transformer_fusion", {})])[-1]
     assert result["outcome"] == "ok", result["message"]
     assert count_attention(saved(result)), ops(saved(result))
+
+
+@pytest.mark.parametrize(("kind", "engine"), [("bert", "auto"), ("t5", "auto"), ("whisper", "onnxscript")])
+def test_fusion_makes_the_same_of_a_split_model(
+    tmp_path: Path, kind: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split_model, "SPLIT_ABOVE", INNER * INNER)
+    cleaned = step(tmp_path, encoder_layer(kind), "identity_elimination")
+    whole = step(tmp_path / "whole", saved(cleaned), "transformer_fusion", engine=engine)
+    assert whole["outcome"] == "ok", whole["message"]
+    draft = split_model.split_folder(Path(cleaned["path"]), tmp_path / split_model.FOLDER)
+    assert draft is not None
+    payload = {
+        "model": {"path": str(draft.publish(cleaned["digest"]))},
+        "steps": [{"pass": "transformer_fusion", "params": {"engine": engine}}],
+        "output": str(tmp_path / "split-out"),
+        "split_folder": str(tmp_path / split_model.FOLDER),
+    }
+    (split,) = run(payload)["steps"]
+    assert split_model.is_split(split["path"])
+    assert split["digest"] == whole["digest"]
 
 
 def test_a_mask_whose_steps_a_simplifier_joined_is_known(tmp_path: Path) -> None:

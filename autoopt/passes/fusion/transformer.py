@@ -122,8 +122,6 @@ class TransformerFusion(Pass):
             self.tolerance = "lossy"  # type: ignore[misc]  # of this run, not of the class
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        if not is_large(model):
-            load_weights(model)  # onnxruntime's fusion reads them
         in_bodies: Mapping[str, int] = {}
         if self.engine == "auto" and self._is_for_cpu:
             model, in_bodies = self._try(fuse_body_attention, model)
@@ -213,6 +211,8 @@ class TransformerFusion(Pass):
         options = self._fusion_options(model_type)
         options.enable_shape_inference = has_normalization(model)
         original = deepcopy(model)
+        if self.opt_level:
+            load_weights(original)  # its session reads no external data
         _state_epsilon(original)
         _split_unsqueezes(original)
         with quiet():

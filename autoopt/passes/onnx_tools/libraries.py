@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.model import io as model_io
 from autoopt.model.session import make_plain_session
+from autoopt.model.split_model import beside_weights
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import is_large, to_ir
 
@@ -113,14 +114,26 @@ def rule_sets() -> dict[str, list[RewriteRule]]:
     }
 
 
+@contextlib.contextmanager
+def _written(model: ModelProto, work: Path) -> Iterator[Path]:
+    """The model as a file, within the context; one that refers to weights is beside them."""
+    if any(model_io.external_tensors(model)):
+        with beside_weights(model.SerializeToString(), Path.cwd()) as path:
+            yield path
+    else:
+        yield model_io.save(model, Path(tempfile.mkdtemp(dir=work)))
+
+
 def loads(model: ModelProto, work: Path) -> bool:
-    """Tell if the runtime loads the model; large ones are taken to load."""
+    """Tell if the runtime loads the model; large ones are taken to load.
+
+    External data must be weights of a folder of split models, the working directory.
+    """
     if is_large(model):
         return True
-    folder = tempfile.mkdtemp(dir=work)
     try:
-        with quiet():
-            make_plain_session(model_io.save(model, Path(folder)))
+        with quiet(), _written(model, work) as path:
+            make_plain_session(path)
     except Exception:  # any exception type of the runtime
         return False
     return True
