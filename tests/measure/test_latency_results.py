@@ -32,6 +32,13 @@ def test_what_a_model_does_now_and_then_is_in_its_mean_and_percentiles(machine, 
     assert reply.details["interrupted"] == 0
 
 
+def test_rare_outliers_are_not_in_the_mean(machine: Machine) -> None:
+    slow = machine.occasionally(10, lambda: machine.run(2000), every=150)
+    comparison = compared(slow, machine.model(10_000), seconds=30.0, fixed=True, replicas=2)
+    reply = results(WITH_SOURCE, comparison, 1, {})
+    assert reply.ratios["latency_mean"].value == pytest.approx(1.0, rel=0.03)
+
+
 MEASURED = ("latency_p50", "latency_p90", "latency_p99", "latency_mean")
 
 

@@ -50,7 +50,7 @@ def mean_interval(values: Sequence[float] | np.ndarray) -> Estimate:
     for start in range(0, MEAN_RESAMPLES, per_draw):
         size = min(per_draw, MEAN_RESAMPLES - start)
         means.append(array[rng.integers(0, len(array), (size, len(array)))].mean(axis=1))
-    return _percentile_interval(mean, np.concatenate(means))
+    return percentile_interval(mean, np.concatenate(means))
 
 
 def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
@@ -66,7 +66,7 @@ def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
     resampled = list(filter(math.isfinite, _of_resamples(statistic, count)))
     if len(resampled) < FEWEST_RESAMPLES:
         return Estimate(value, min([value, *resampled]), max([value, *resampled]))
-    return _percentile_interval(value, np.array(resampled))
+    return percentile_interval(value, np.array(resampled))
 
 
 def _of_resamples(statistic: Callable[[np.ndarray], float], count: int) -> Iterator[float]:
@@ -98,7 +98,8 @@ def _value_or_nan(statistic: Callable[[np.ndarray], float], indices: np.ndarray)
         return math.nan
 
 
-def _percentile_interval(value: float, resampled: np.ndarray) -> Estimate:
+def percentile_interval(value: float, resampled: np.ndarray) -> Estimate:
+    """Make the estimate of a value with the interval that holds 95 % of those of the resamples."""
     low, high = np.quantile(resampled, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     return Estimate(value, min(value, float(low)), max(value, float(high)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -10,13 +10,13 @@ import numpy as np
 from autoopt.json_codec import JsonObject
 from autoopt.measure.contention import DETAIL as CONTENTION
 from autoopt.measure.contention import error_of
-from autoopt.measure.intervals.items import bootstrap
+from autoopt.measure.intervals.blocks import Statistic, block_interval, mean_of, quantile_of
 from autoopt.measure.intervals.pooling import BEYOND
-from autoopt.measure.intervals.replicas import log_interval, widened
+from autoopt.measure.intervals.replicas import log_interval
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import QUIET, Load
 from autoopt.measure.latency.pairs import Pair, select_pairs
-from autoopt.measure.latency.subjects import QUANTILES, Subject, statistic
+from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.timing import outliers
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import START_UP, Estimate
@@ -31,6 +31,7 @@ STATISTICS: Final = {
     "first_inference": "first_inference",
 }
 """Statistic of the times by metric."""
+QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 RARE = 0.01
 """Share of inferences up to which outliers are blamed on the operating system."""
 
@@ -49,9 +50,13 @@ def results(
     if comparison.source is None:
         return MeasureReply(metrics, details=details)
     source_metrics = _absolute_values(comparison, comparison.source, names, batch_size)
+    by_statistic: dict[str, Estimate] = {}
     ratios = {}
     for name in names:
-        ratio = _ratio(comparison, comparison.source, name)
+        key = STATISTICS[name]
+        if key not in by_statistic:
+            by_statistic[key] = _ratio(comparison, comparison.source, key)
+        ratio = by_statistic[key].inverse() if name == "throughput" else by_statistic[key]
         ratios[name] = ratio.with_log_error(error_of(ratio.value, load.contention))
     return MeasureReply(metrics, source_metrics, ratios, details)
 
@@ -81,11 +86,11 @@ def _absolute_ns(comparison: Comparison, subject: Subject, name: str) -> Estimat
     if comparison.by_replica:
         return log_interval(np.log(_values_by_replica(comparison, subject, name)).tolist(), beyond=BEYOND)
     blocks = _blocks(comparison, subject, name)
-    return widened(bootstrap(_statistic_of(blocks, name), len(blocks)), len(blocks), comparison.beyond)
+    return block_interval(_statistic_of(blocks, name), blocks, comparison.beyond)
 
 
-def _ratio(comparison: Comparison, source: Subject, metric: str) -> Estimate:
-    candidate, name = comparison.candidate, STATISTICS[metric]
+def _ratio(comparison: Comparison, source: Subject, name: str) -> Estimate:
+    candidate = comparison.candidate
     if name == "p50":
         return comparison.estimate()
     if name in START_UP:
@@ -94,17 +99,10 @@ def _ratio(comparison: Comparison, source: Subject, metric: str) -> Estimate:
     if comparison.by_replica:
         logs = np.log(_values_by_replica(comparison, candidate, name))
         source_logs = np.log(_values_by_replica(comparison, source, name))
-        ratio = log_interval((logs - source_logs).tolist(), beyond=BEYOND)
-    else:
-        of_candidate = _statistic_of(_blocks(comparison, candidate, name), name)
-        source_blocks = _blocks(comparison, source, name)
-        of_source = _statistic_of(source_blocks, name)
-        count = len(source_blocks)
-        ratio = bootstrap(lambda indices: of_candidate(indices) / of_source(indices), count)
-        ratio = widened(ratio, count, comparison.beyond)
-    if metric == "throughput":
-        return ratio.inverse()
-    return ratio
+        return log_interval((logs - source_logs).tolist(), beyond=BEYOND)
+    blocks, source_blocks = _blocks(comparison, candidate, name), _blocks(comparison, source, name)
+    of_candidate, of_source = _statistic_of(blocks, name), _statistic_of(source_blocks, name)
+    return block_interval(lambda resamples: of_candidate(resamples) / of_source(resamples), blocks, comparison.beyond)
 
 
 def _start_up_times(subject: Subject, name: str) -> list[float]:
@@ -141,32 +139,20 @@ def _values_by_replica(comparison: Comparison, subject: Subject, name: str) -> l
     return [_value(np.concatenate(pool), name) for pool in pools.values()]
 
 
-def _statistic_of(blocks: Sequence[np.ndarray], name: str) -> Callable[[np.ndarray], float]:
-    """Return a function that computes a statistic of all times in the blocks with given indices, which may repeat.
-
-    Quantiles come from times that are sorted once for all resamples.
-    """
-    if name not in QUANTILES:
-        return lambda indices: _value(np.concatenate([blocks[index] for index in indices]), name)
-    times = np.concatenate(blocks)
-    order = np.argsort(times)
-    times = times[order]
-    block_of_time = np.repeat(np.arange(len(blocks)), list(map(len, blocks)))[order]
-
-    def quantile(indices: np.ndarray) -> float:
-        repetitions = np.bincount(indices, minlength=len(blocks))
-        ends = np.cumsum(repetitions[block_of_time])
-        position = QUANTILES[name] * (ends[-1] - 1)
-        rank = int(position)
-        ranks = [rank, min(rank + 1, ends[-1] - 1)]
-        below, above = times[np.searchsorted(ends, ranks, side="right")]
-        return float(below + (above - below) * (position - rank))
-
-    return quantile
+def _statistic_of(blocks: Sequence[np.ndarray], name: str) -> Statistic:
+    """Make the statistic of all times in the blocks. For a mean, the outliers of all blocks are those of resamples."""
+    if name in QUANTILES:
+        return quantile_of(blocks, QUANTILES[name])
+    return mean_of(blocks, _counts_in_mean(np.concatenate(blocks)))
 
 
 def _value(times: np.ndarray, name: str) -> float:
-    # Outliers that are not rare are the model's own behaviour, and belong to the mean.
-    if name == "mean" and outliers(times).mean() > RARE:
-        return float(times.mean())
-    return statistic(times, name)
+    if name in QUANTILES:
+        return float(np.quantile(times, QUANTILES[name]))
+    return float(times[_counts_in_mean(times)].mean())
+
+
+def _counts_in_mean(times: np.ndarray) -> np.ndarray:
+    """Mark the times that count in their mean: all but rare outliers; others are the model's own behaviour."""
+    slow = outliers(times)
+    return np.asarray(~slow if slow.mean() <= RARE else np.ones_like(slow))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,6 @@ LONG = 2e8
 another one took 3 % longer, and its partner of 3 ms 8 %."""
 LARGEST_BLOCK = 4096
 """Inferences of one block at most, for models of well below a microsecond."""
-QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def lead_of(threads: int) -> float:
@@ -125,10 +124,3 @@ class Subject:
 
 SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
 """Makes the subject of a model."""
-
-
-def statistic(times: np.ndarray, name: str) -> float:
-    """Compute `p50`, `p90`, `p99` or `mean` of times; the mean without what the operating system interrupted."""
-    if name == "mean":
-        return float(times[~outliers(times)].mean())
-    return float(np.quantile(times, QUANTILES[name]))
