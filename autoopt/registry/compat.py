@@ -212,7 +212,7 @@ ComposeOnnxModels | merge |  |
 OnnxDiscrepancyCheck | equivalence | e.g. {"origin": "source.onnx"} | every candidate is compared with the source anyway
 OrtSessionParamsTuning | session_tuning |  |
 OrtPerfTuning | session_tuning |  |
-MatMulNBitsToQDQ | weight_only_quantization | {"quant_format": "QDQ"} | MatMulNBits itself: dequantize first
+MatMulNBitsToQDQ | matmul_nbits_to_qdq |  | `use_int4` is `signed` here
 InsertBeamSearch | - |  | generation loops of language models are not portable as a graph pass
 ModelBuilder | - |  | builds language models for onnxruntime-genai from their weights
 ExtractAdapters | extract_adapters |  | of adapters in float
@@ -265,7 +265,7 @@ QuaRot | - |  | rotates PyTorch weights before quantization; rotate before torch
 QuarkQuantization | static_quantization |  | without AMD's quantizer; the format is QDQ too
 Rtn | weight_only_quantization | {"algorithm": "rtn"} | on the ONNX model instead of the PyTorch one
 SDLoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
-SelectiveMixedPrecision | calibrated_weight_quantization | {"sensitive_share": 0.25} | chooses the MatMuls by measuring
+SelectiveMixedPrecision | calibrated_weight_quantization | {"sensitive_share": 0.25} | `k_quant_last` is `head_bits`: 8
 SliceGPT | - |  | prunes PyTorch weights; export the pruned model with torch_export
 SpinQuant | - |  | rotates PyTorch weights before quantization; rotate before torch_export
 StaticLLM | fix_dim_param or fix_input_shape |  | fixed shapes only; the split into prompt and generation is for NPUs
@@ -316,9 +316,9 @@ Non4DLpNorm | - |  | a form for NPUs
 AddIntermediateTensorsToOutputs | add_checkpoints |  |
 ReshapeReduceSum | - |  | a form for NPUs
 ReshapeClipReduceSum | - |  | a form for NPUs
-TieWordEmbeddings | deduplicate_initializers |  | equal weights; one that is transposed stays
-QuantizeEmbeddingInt8 | weight_only_quantization | {"embeddings": true, "bits": 8} | in float32 too
-ShareEmbeddingLmHead | deduplicate_initializers |  | equal weights; one that is transposed stays
+TieWordEmbeddings | tie_weights |  | quantized ones: embedding_bits of weight_only_quantization
+QuantizeEmbeddingInt8 | weight_only_quantization | {"embedding_bits": 8, "bits": 8} | in blocks, in float32 too
+ShareEmbeddingLmHead | tie_weights |  | quantized ones: embedding_bits of weight_only_quantization
 ReciprocalMulToDiv | - |  | computes the same in the same time on CPUs and GPUs
 DeduplicateSubgraphInitializers | lift_subgraph_initializers |  |
 DeduplicateNodes | common_subexpression_elimination |  |

@@ -1,7 +1,7 @@
 """Train a small Llama on text files and export it as Optimum does, with a cache.
 
     pip install torch transformers tokenizers optimum-onnx
-    python benchmarks/language/make_decoder.py TEXTS OUT [--pattern '**/*.py'] [--minutes 10]
+    python benchmarks/language/make_decoder.py TEXTS OUT [--pattern '**/*.py'] [--minutes 10] [--tied]
 
 Writes OUT/model.onnx, and ids of texts: held out in OUT/tokens.npz, of the training in OUT/calibration.npz.
 """
@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--tied", action="store_true", help="the LM head has the weights of the embedding")
     options = parser.parse_args()
     random.seed(0)
     torch.manual_seed(0)
@@ -41,7 +42,7 @@ def main() -> None:
     held_out = len(texts) // 20
     tokenizer = new_tokenizer(texts[held_out:])
     training = token_ids(tokenizer, texts[held_out:])
-    model = train(new_model(options.hidden, options.layers), training, 60 * options.minutes)
+    model = train(new_model(options.hidden, options.layers, tied=options.tied), training, 60 * options.minutes)
     onnx_export_from_model(model, options.out, task="text-generation-with-past")
     np.savez(options.out / "tokens.npz", input_ids=spread(token_ids(tokenizer, texts[:held_out]), TEST_TEXTS))
     np.savez(options.out / "calibration.npz", input_ids=spread(training, CALIBRATION_TEXTS))
@@ -83,7 +84,7 @@ def spread(ids: np.ndarray, count: int) -> np.ndarray:
     return np.stack([ids[start : start + LENGTH] for start in starts])
 
 
-def new_model(hidden: int, layers: int) -> LlamaForCausalLM:
+def new_model(hidden: int, layers: int, *, tied: bool) -> LlamaForCausalLM:
     """Make a Llama with two query heads for each head of keys and values."""
     heads = hidden // 32
     config = LlamaConfig(
@@ -94,7 +95,7 @@ def new_model(hidden: int, layers: int) -> LlamaForCausalLM:
         num_attention_heads=heads,
         num_key_value_heads=heads // 2,
         max_position_embeddings=512,
-        tie_word_embeddings=False,
+        tie_word_embeddings=tied,
         bos_token_id=0,
         eos_token_id=0,
         pad_token_id=0,

@@ -133,7 +133,14 @@ def test_models_that_generate_text_start_with_fused_attention_and_few_bits() -> 
     decoder = replace(model("MatMul", "Gather", "LayerNormalization"), inputs=inputs, outputs=outputs)
     _, plan = proposed(decoder)
     points = [point["weights"] for chain in plan.chains() for point in chain.prior if "weights" in point]
-    assert [(point["bits"], point["embeddings"]) for point in points] == [(8, False), (4, False), (8, True)]
+    names = ("bits", "embedding_bits", "head_bits")
+    bits = [tuple(point[name] for name in names) for point in points]
+    assert bits == [(8, 0, 0), (4, 0, 0), (4, 8, 8), (8, 8, 0)]
+    searched = [point["weights"] for chain in plan.chains() for point in chain.space.iterate() if "weights" in point]
+    assert {tuple(point[name] for name in names) for point in searched} == {
+        *((8, embedding_bits, 0) for embedding_bits in (0, 8)),
+        *((4, embedding_bits, head_bits) for embedding_bits in (0, 4, 8) for head_bits in (0, 8)),
+    }
     points = [point["calibrated"] for chain in plan.chains() for point in chain.prior if "calibrated" in point]
     assert [point["sensitive_share"] for point in points] == [0.25, 0.0]
     weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}

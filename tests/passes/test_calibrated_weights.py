@@ -14,6 +14,7 @@ from micro_models import made, normal
 
 from autoopt.model import io
 from autoopt.passes.base import PassContext
+from autoopt.passes.onnx_tools.graphs import attribute_values
 from autoopt.passes.quantize.calibrated_weights import CalibratedWeightQuantization
 from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
 from autoopt.target import Accelerator
@@ -86,6 +87,27 @@ def test_weights_that_a_table_shares_stay_for_the_table(tmp_path: Path) -> None:
     result = pass_.run(model)
     assert isinstance(result, onnx.ModelProto)
     assert ops(result).count("Gather") == 1
+    assert np.abs(outputs(result, tmp_path, feed)[0] - expected).max() < np.abs(expected).max() / 4
+
+
+@pytest.mark.parametrize("algorithm", ["awq", "gptq"])
+def test_embeddings_and_head_have_bits_of_their_own_and_stay_tied(tmp_path: Path, algorithm: str) -> None:
+    table = normal(96, 64)
+    model = made(
+        "g (int64[N] i) => (float[N, 96] y) { e = Gather (t, i)\n h = MatMul (e, u)\n y = MatMul (h, w) }",
+        t=table,
+        u=normal(64, 64, seed=1),
+        w=np.ascontiguousarray(table.T),
+    )
+    feed = {"i": np.arange(8)}
+    pass_ = CalibratedWeightQuantization(algorithm=algorithm, embedding_bits=8, head_bits=8)
+    pass_.context = PassContext(tmp_path / "m.onnx", tmp_path, Accelerator(), calibration=lambda: iter([feed]))
+    expected = outputs(model, tmp_path, feed)[0]
+    result = pass_.run(model)
+    assert isinstance(result, onnx.ModelProto)
+    settings = map(attribute_values, result.graph.node)
+    assert [each["bits"] for each in settings if "bits" in each] == [8, 4, 8]
+    assert sum(len(tensor.dims) == 3 for tensor in result.graph.initializer) == 2, "the table is stored once"
     assert np.abs(outputs(result, tmp_path, feed)[0] - expected).max() < np.abs(expected).max() / 4
 
 

@@ -39,6 +39,16 @@ def embedded() -> onnx.ModelProto:
     )
 
 
+def tied() -> onnx.ModelProto:
+    """A product with the table of tokens transposed."""
+    table = normal(50, 32)
+    return made(
+        "g (int64[N, 6] x) => (float[N, 6, 50] y) { e = Gather (table, x)\n y = MatMul (e, head) }",
+        table=table,
+        head=np.ascontiguousarray(table.T),
+    )
+
+
 def round_trip(
     model: onnx.ModelProto, name: str, params: Mapping[str, Any], folder: Path, first: str = "name_fix"
 ) -> tuple[onnx.ModelProto, onnx.ModelProto]:
@@ -62,7 +72,9 @@ CASES = [
     (MODELS["branches"], "dynamic_quantization", {}),
     (relu_cnn, "dynamic_quantization", {"op_types": []}),
     (embedded, "dynamic_quantization", {"op_types": []}),
-    (embedded, "weight_only_quantization", {"bits": 4, "embeddings": True}),
+    (embedded, "weight_only_quantization", {"bits": 4, "embedding_bits": 4}),
+    (embedded, "weight_only_quantization", {"bits": 8, "embedding_bits": 2, "is_symmetric": False}),
+    (tied, "weight_only_quantization", {"bits": 4, "embedding_bits": 4, "is_symmetric": False}),
     (MODELS["mlp"], "weight_only_quantization", {"bits": 4, "is_symmetric": False}),
     (MODELS["mlp"], "weight_only_quantization", {"bits": 8, "block_size": 16}),
     (MODELS["mlp"], "weight_only_quantization", {"quant_format": "QDQ"}),

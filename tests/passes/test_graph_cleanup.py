@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from bench import step
-from micro_models import MODELS
+from bench import ops, outputs, saved, step
+from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.passes.cleanup.graph_cleanup import NameFix
@@ -36,3 +36,40 @@ def test_sparse_weights_are_not_lost(tmp_path: Path) -> None:
     for name in ("name_fix", "remove_unused", "constant_folding"):
         reply = step(tmp_path, model, name)
         assert (reply["outcome"], "sparse weights" in reply["message"]) == ("refused", True)
+
+
+def test_weights_that_come_twice_are_stored_once(tmp_path: Path) -> None:
+    table = normal(96, 32)
+    model = made(
+        "g (int64[N] i) => (float[N, 96] y, float[N, 32] z, float[48, 64] r)"
+        "{ e = Gather (t, i)\n y = MatMul (e, u)\n z = Gather (v, i)\n r = Neg (w) }",
+        t=table,
+        u=np.ascontiguousarray(table.T),
+        v=table.copy(),
+        w=table.reshape(48, 64),
+    )
+    tied = saved(step(tmp_path, model, "tie_weights"))
+    assert [list(tensor.dims) for tensor in tied.graph.initializer] == [[96, 32], [2]]
+    assert sorted(ops(tied)) == sorted([*ops(model), "Transpose", "Reshape"])
+    feed = {"i": np.array([0, 95])}
+    for before, after in zip(outputs(model, tmp_path, feed), outputs(tied, tmp_path, feed), strict=True):
+        np.testing.assert_allclose(before, after, rtol=1e-5, atol=1e-5)
+    assert step(tmp_path, tied, "tie_weights")["outcome"] == "unchanged"
+
+
+def test_weights_that_differ_callers_override_or_are_small_stay(tmp_path: Path) -> None:
+    square = normal(64, 64)
+    model = made(
+        "g (float[N, 64] x) => (float[N, 64] y) { h = MatMul (x, v)\n k = MatMul (h, w)\n y = Add (k, b) }",
+        v=square,
+        w=square + np.eye(64, dtype=np.float32),
+        b=normal(64),
+    )
+    assert step(tmp_path, model, "tie_weights")["outcome"] == "unchanged"
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "w")
+    weight.CopyFrom(onnx.numpy_helper.from_array(square, "w"))
+    model.graph.input.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [64, 64]))
+    assert step(tmp_path, model, "tie_weights")["outcome"] == "unchanged"
+    model.graph.input.pop()
+    assert step(tmp_path, model, "tie_weights", smallest=5000)["outcome"] == "unchanged"
+    assert step(tmp_path, model, "tie_weights")["outcome"] == "ok"

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bench import cosine, outputs, saved, step
+from bench import cosine, ops, outputs, saved, step
 from micro_models import MODELS, branches_of_outer_weights, made, normal, scanned
+from onnx import numpy_helper
 
 from autoopt.passes.base import Refused, Retry
-from autoopt.passes.onnx_tools.graphs import walk_nodes
+from autoopt.passes.onnx_tools.graphs import attribute_values, walk_nodes
+from autoopt.passes.quantize.block_grid import BlockGrid
 from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
@@ -93,6 +95,8 @@ def test_matmuls_that_no_block_size_fits_are_excluded() -> None:
         {"channel_wise": True},
         {"algorithm": "rtn", "bits": 8},
         {"quant_format": "QDQ", "bits": 8},
+        {"quant_format": "QDQ", "embedding_bits": 4},
+        {"quant_format": "QDQ", "head_bits": 8},
     ],
 )
 def test_contradicting_settings_are_refused(tmp_path: Path, params: dict[str, Any]) -> None:
@@ -119,15 +123,107 @@ def test_weights_in_bodies_are_quantized(tmp_path: Path, name: str, create: Call
     assert not inner & {"MatMul", "Gemm"}
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-def test_tables_of_gather_are_quantized_on_request(tmp_path: Path, bits: int) -> None:
-    model = made(
-        "g (int64[2] i) => (float[2, 64] y) { e = Gather (t, i)\n y = MatMul (e, w) }",
-        t=normal(512, 64),
-        w=normal(64, 64),
+def language_model(kind: str) -> onnx.ModelProto:
+    """A table of 96 tokens, a layer, and the table again as the LM head, in one of the ways of exporters."""
+    head = {
+        "twice": "y = MatMul (h, t2)",
+        "transposed": "w = Transpose (t)\n y = MatMul (h, w)",
+        "gemm": "y = Gemm <transB = 1> (h, t)",
+        "apart": "y = MatMul (h, v)",
+    }[kind]
+    weights = {"t": normal(96, 64), "u": normal(64, 64, seed=1)}
+    if kind == "twice":
+        weights["t2"] = np.ascontiguousarray(weights["t"].T)
+    if kind == "apart":
+        weights["v"] = normal(64, 96, seed=2)
+    text = f"g (int64[N] i) => (float[N, 96] y) {{ e = Gather (t, i)\n [layer] h = MatMul (e, u)\n {head} }}"
+    return made(text, **weights)
+
+
+TOKENS = {"i": np.array([0, 3, 95, -1])}
+
+
+def bits_of_products(model: onnx.ModelProto) -> list[int]:
+    nodes = [node for node in model.graph.node if node.op_type == "MatMulNBits"]
+    return [attribute_values(node)["bits"] for node in nodes]
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_tables_of_gather_are_quantized_on_request(tmp_path: Path, bits: int, symmetric: bool) -> None:
+    model = language_model("apart")
+    params = {"nodes_to_exclude": ["layer"], "head_bits": 32, "embedding_bits": bits, "is_symmetric": symmetric}
+    quantized = saved(step(tmp_path, model, "weight_only_quantization", **params))
+    assert {"GatherBlockQuantized", "MatMul"} == {*ops(quantized)}
+    table = numpy_helper.to_array(next(tensor for tensor in model.graph.initializer if tensor.name == "t"))
+    rounded = BlockGrid(bits, 32, symmetric).rounded(np.ascontiguousarray(table.T)).T
+    quantized.graph.output[0].name = quantized.graph.node[0].output[0]
+    np.testing.assert_allclose(outputs(quantized, tmp_path, TOKENS)[0], rounded[TOKENS["i"]], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["twice", "transposed", "gemm"])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"embedding_bits": 4},
+        {"embedding_bits": 4, "is_symmetric": False},
+        {"embedding_bits": 8, "head_bits": 8},
+        {"embedding_bits": 4, "algorithm": "k_quant"},
+    ],
+)
+def test_a_tied_table_is_stored_once(tmp_path: Path, kind: str, params: dict[str, Any]) -> None:
+    quantized = saved(step(tmp_path, language_model(kind), "weight_only_quantization", **params))
+    large = [tensor for tensor in quantized.graph.initializer if tensor.data_type == onnx.TensorProto.UINT8]
+    levels = [tensor for tensor in large if len(tensor.dims) == 3]
+    assert sorted(tensor.dims[0] for tensor in levels) == [64, 96], "one table and the layer"
+    untied = saved(
+        step(tmp_path, language_model("twice"), "weight_only_quantization", **{**params, "embedding_bits": 0})
     )
-    whole = step(tmp_path / "a", model, "weight_only_quantization", bits=bits)
-    both = step(tmp_path / "b", model, "weight_only_quantization", bits=bits, embeddings=True)
-    assert both["bytes"] < whole["bytes"] / 2
-    feeds = {"i": np.array([3, 500])}
-    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(both), tmp_path, feeds)[0]) > 0.97
+    before, after = (outputs(model, tmp_path, TOKENS)[0] for model in (untied, quantized))
+    assert cosine(before, after) > 0.97
+
+
+def test_a_table_with_other_bits_than_its_product_is_stored_too(tmp_path: Path) -> None:
+    model = language_model("twice")
+    quantized = saved(step(tmp_path, model, "weight_only_quantization", embedding_bits=8))
+    assert {"GatherBlockQuantized", "MatMulNBits"} == {*ops(quantized)}
+    assert cosine(outputs(model, tmp_path, TOKENS)[0], outputs(quantized, tmp_path, TOKENS)[0]) > 0.97
+
+
+@pytest.mark.parametrize(("head_bits", "bits"), [(0, [4, 4]), (8, [4, 8]), (32, [4])])
+@pytest.mark.parametrize("algorithm", ["default", "rtn", "k_quant"])
+def test_the_head_has_bits_of_its_own(tmp_path: Path, algorithm: str, head_bits: int, bits: list[int]) -> None:
+    params = {"algorithm": algorithm, "head_bits": head_bits}
+    quantized = saved(step(tmp_path, language_model("apart"), "weight_only_quantization", **params))
+    assert bits_of_products(quantized) == bits
+
+
+@pytest.mark.parametrize(
+    ("tail", "bits"),
+    [("c = Add (p, b)\n y = Softmax (c)", [4, 8]), ("c = Add (p, h)\n y = Softmax (c)", [4, 4])],
+)
+def test_the_head_is_the_product_that_nothing_but_scales_and_the_like_follow(
+    tmp_path: Path, tail: str, bits: list[int]
+) -> None:
+    text = f"g (float[N, 64] x) => (float[N, 64] y) {{ h = MatMul (x, u)\n p = MatMul (h, v)\n {tail} }}"
+    model = made(text, u=normal(64, 64), v=normal(64, 64, seed=1), b=normal(64))
+    assert bits_of_products(saved(step(tmp_path, model, "weight_only_quantization", head_bits=8))) == bits
+
+
+def test_a_head_in_float_stays_tied(tmp_path: Path) -> None:
+    model = language_model("transposed")
+    quantized = saved(step(tmp_path, model, "weight_only_quantization", head_bits=32))
+    floats = [tensor for tensor in quantized.graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT]
+    assert [list(tensor.dims) for tensor in floats if tensor.dims[0] in (64, 96) and tensor.dims[-1] > 2] == [[96, 64]]
+
+
+def test_a_table_that_no_block_divides_stays_in_float(tmp_path: Path) -> None:
+    model = made(
+        "g (int64[N] i) => (float[N, 40] e, float[N, 48] f) { e = Gather (t, i)\n f = Gather (s, i) }",
+        t=normal(96, 40),
+        s=normal(96, 48),
+    )
+    assert {*ops(saved(step(tmp_path, model, "weight_only_quantization", embedding_bits=8)))} == {
+        "Gather",
+        "GatherBlockQuantized",
+    }

@@ -244,19 +244,6 @@ def excluded_chains(nodes: Mapping[str, Template]) -> Iterator[Prior]:
             yield Prior("forbid", Scope(nodes=frozenset((node, "graph"))), reason=reason, origin="library")
 
 
-def mixed_methods(nodes: Mapping[str, Template]) -> Iterator[Prior]:
-    """Priors that keep products at run time and static convolutions together."""
-    static = nodes.get("static")
-    if static is None or "dynamic_ops" not in static.search:
-        return
-    for op_types, _ in static.search["op_types"]:
-        for dynamic_ops, _ in static.search["dynamic_ops"]:
-            if (op_types == ["Conv"]) != (dynamic_ops == ["MatMul"]):
-                values = {"static": {"op_types": op_types, "dynamic_ops": dynamic_ops}}
-                reason = "products are quantized once: at run time if convolutions alone are quantized statically"
-                yield Prior("forbid", Scope(nodes=frozenset(("static",))), values, reason=reason, origin="library")
-
-
 def twice_quantized(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     """Priors for chains that quantize a quantized model without taking its quantization back first."""
     if "dequantize" not in nodes:
@@ -350,8 +337,10 @@ def _value_reason(node: str, name: str, value: Value, inputs: ProposalInputs, ta
     match (node, name):
         case (_, "op_types"):
             reason = _op_types_reason(node, value, model)
-        case ("weights", "embeddings") if value and "Gather" not in model.ops:
+        case (_, "embedding_bits") if value and "Gather" not in model.ops:
             reason = "the model has no tables to quantize"
+        case (_, "embedding_bits" | "head_bits") if value and not _gains_by_own_bits(name, value, inputs):
+            reason = "the model generates no text, whose next token the embeddings and the LM head decide"
         case ("selective", "exclude_worst") if isinstance(value, int) and value >= _layer_count(inputs):
             reason = f"the model has only {_layer_count(inputs)} layers with an 8-bit form"
         case (_, "calibrate_method") if value != "MinMax" and model.bytes > MAX_HISTOGRAM_BYTES:
@@ -363,6 +352,11 @@ def _value_reason(node: str, name: str, value: Value, inputs: ProposalInputs, ta
         case ("graph", _) if value == "all" and target.execution_provider != CPU:
             reason = "includes CPU layouts, which this provider cannot run"
     return reason
+
+
+def _gains_by_own_bits(name: str, value: Value, inputs: ProposalInputs) -> bool:
+    """Tell if bits of their own are worth a try: of an LM head, and few bits of embeddings."""
+    return inputs.generates_text or (name == "embedding_bits" and value == 8)
 
 
 def _op_types_reason(node: str, op_types: Value, model: Inspection) -> str:

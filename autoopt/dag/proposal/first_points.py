@@ -34,8 +34,13 @@ FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     "half": ({"keep_io_types": True, "op_block_list": []},),
 }
 """Lossy node -> the values to begin with; a name that the node does not search is left out."""
-_BLOCKS: Final[Mapping[str, Value]] = {"block_size": 32, "embeddings": False}
-_CALIBRATED: Final[Mapping[str, Value]] = {"algorithm": "awq_gptq", "block_size": 32, "is_symmetric": True}
+_BLOCKS: Final[Mapping[str, Value]] = {"block_size": 32, "embedding_bits": 0, "head_bits": 0}
+_CALIBRATED: Final[Mapping[str, Value]] = {
+    "algorithm": "awq_gptq",
+    "block_size": 32,
+    "is_symmetric": True,
+    "embedding_bits": 8,
+}
 FOR_CONVOLUTIONS: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     **FIRST_VALUES,
     "static": ({**_STATIC, "op_types": []}, {**_STATIC, "op_types": HEAVY}),
@@ -69,7 +74,13 @@ FOR_BOTH: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
 }
 """The same for convolutions beside attention: a ViT with a decoder lost less with its products at run time."""
 FOR_TEXT: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
-    "weights": ({**_BLOCKS, "bits": 8}, {**_BLOCKS, "bits": 4}, {**_BLOCKS, "bits": 8, "embeddings": True}),
+    "weights": (
+        {**_BLOCKS, "bits": 8},
+        {**_BLOCKS, "bits": 4},
+        # Where the LM head is tied to the embeddings, both are stored once.
+        {**_BLOCKS, "bits": 4, "embedding_bits": 8, "head_bits": 8},
+        {**_BLOCKS, "bits": 8, "embedding_bits": 8},
+    ),
     "calibrated": ({**_CALIBRATED, "sensitive_share": 0.25}, {**_CALIBRATED, "sensitive_share": 0.0}),
     **FOR_ATTENTION,
 }

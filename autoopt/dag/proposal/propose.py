@@ -25,7 +25,6 @@ from autoopt.dag.proposal.exclusions import (
     has_fusable_parts,
     has_split_hard_sigmoids,
     has_two_kinds,
-    mixed_methods,
     ruled_out,
     twice_quantized,
     value_cuts,
@@ -42,6 +41,7 @@ from autoopt.dag.proposal.first_points import (
 )
 from autoopt.dag.proposal.precisions import CPU, CUDA, Method, ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, Values, threaded_session
+from autoopt.dag.proposal.value_pairs import mixed_methods, own_bits
 from autoopt.json_codec import JsonValue
 from autoopt.model.inspection import Inspection
 from autoopt.model.plain_forms import FUSED_LAYERS
@@ -109,6 +109,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
         *excluded_chains(nodes),
         *twice_quantized(nodes),
         *mixed_methods(nodes),
+        *own_bits(nodes),
         *excluded_options(nodes),
         *first_points(
             remaining,

@@ -132,7 +132,8 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         {
             "bits": ((8, 2), (4, 2)),
             "block_size": ((32, 2), (64, 3)),
-            "embeddings": ((False, 2), (True, 3)),
+            "embedding_bits": ((0, 2), (8, 3), (4, 3)),
+            "head_bits": ((0, 2), (8, 3)),
         },
         size=0.12,
         lossy=True,
@@ -145,6 +146,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
             "sensitive_share": ((0.0, 3), (0.25, 3), (0.5, 3)),
             "block_size": ((32, 3), (64, 3)),
             "is_symmetric": ((True, 3), (False, 3)),
+            "embedding_bits": ((0, 3), (8, 3)),
         },
         size=0.12,
         lossy=True,

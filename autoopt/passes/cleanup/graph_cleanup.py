@@ -8,6 +8,7 @@ from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
@@ -85,6 +86,28 @@ class DeduplicateInitializers(LibraryCleanup):
         from onnx_ir.passes.common import DeduplicateHashedInitializersPass
 
         return apply_ir_passes(model, DeduplicateHashedInitializersPass(size_limit=self.size_limit))
+
+
+class TieWeights(Pass):
+    """Stores weights once that a model holds twice: equal, transposed, or in another shape.
+
+    Exports of language models with tied embeddings hold the table of tokens as such and, for the LM head, transposed.
+    The file gets smaller; onnxruntime makes the copies again when it loads the model. Apply it last, because folding of
+    constants undoes it.
+    """
+
+    takes = "outline"
+    serialized_copies = 0.0
+    target_bound = False
+    conflicts = RUNTIME_BOUND
+    aliases = ("tie_word_embeddings", "share_embedding_lm_head")
+
+    smallest: Annotated[int, "elements of the smallest weight considered"] = SMALLEST_TIED
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        if not tie_weights(model, self.smallest):
+            return None
+        return model
 
 
 class LiftConstants(LibraryCleanup):

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autoopt.data.decoder import decoder_with
-from autoopt.data.sources.synthetic import input_spec
 from autoopt.model import io
 from autoopt.model.lazy_imports import helper, numpy_helper, onnx
 from autoopt.model.session import make_plain_session
 from autoopt.model.tensors import by_name
 from autoopt.passes.quantize.block_grid import BlockGrid
+from autoopt.passes.quantize.embeddings import returned_values
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import NodeProto
 
     from autoopt.data.dataset import Feed
 
@@ -37,7 +36,7 @@ def rounding_noise(
         value = helper.make_tensor_value_info(name, tensors[name].data_type, tensors[name].dims)
         open_model.graph.input.append(value)
     session = make_plain_session(io.save(open_model, work / "open"))
-    outputs = _outputs_that_count(model)
+    outputs = returned_values(model)
     exact = [session.run(outputs, dict(feed)) for feed in feeds]
     noise = {}
     for name in names:
@@ -45,14 +44,6 @@ def rounding_noise(
         noisy = [session.run(outputs, {**feed, **weight}) for feed in feeds]
         noise[name] = float(np.mean([_relative_noise(*pair) for pair in zip(noisy, exact, strict=True)]))
     return noise
-
-
-def _outputs_that_count(model: ModelProto) -> list[str]:
-    """The outputs without those that return a decoder's cache."""
-    names = [value.name for value in model.graph.output]
-    decoder = decoder_with(map(input_spec, model.graph.input))
-    cache = decoder.outputs(names) if decoder is not None else {}
-    return [name for name in names if name not in cache] or names
 
 
 def _relative_noise(noisy: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> float:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from autoopt.model.lazy_imports import helper, numpy_helper
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.onnx_tools.graphs import ORT_DOMAIN
 
 if TYPE_CHECKING:
@@ -57,10 +55,13 @@ class BlockGrid:
 
     def rounded(self, matrix: np.ndarray) -> np.ndarray:
         """The nearest values on the grid that fits a matrix."""
+        return self.quantized(matrix).values
+
+    def quantized(self, matrix: np.ndarray) -> BlockWeights:
+        """A matrix rounded to the nearest levels of the grid that fits it."""
         blocks = self.split(matrix)
         scale, zero = self.fit(blocks)
-        values: np.ndarray = (self.levels(blocks, scale, zero) - zero) * scale
-        return values.reshape(-1, matrix.shape[1])[: len(matrix)]
+        return BlockWeights(self, len(matrix), self.levels(blocks, scale, zero), scale, zero)
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,25 @@ class BlockWeights:
         values: np.ndarray = (self.levels - self.zero) * self.scale
         return values.reshape(-1, values.shape[2])[: self.inner]
 
-    def matmul(self, node: NodeProto, accuracy_level: int) -> tuple[NodeProto, list[TensorProto]]:
-        """The node MatMulNBits that replaces a MatMul, and its weights."""
-        name = f"{node.name}_Q{self.grid.bits}"
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights as MatMulNBits stores them.
+
+        `weight` (columns, blocks, bytes), `scales` (columns, blocks) and, unless the grid is symmetric, `zero_points`
+        (columns, bytes).
+        """
         arrays = {
             "weight": _packed(self.levels.transpose(2, 0, 1), self.grid.bits),
             "scales": np.ascontiguousarray(self.scale[:, 0].T),
         }
         if not self.grid.is_symmetric:
             arrays["zero_points"] = _packed(self.zero[:, 0].T, self.grid.bits)
-        tensors = [numpy_helper.from_array(array, f"{name}_{kind}") for kind, array in arrays.items()]
+        return arrays
+
+    def matmul(self, node: NodeProto, accuracy_level: int) -> tuple[NodeProto, list[TensorProto]]:
+        """The node MatMulNBits that replaces a MatMul, and its weights."""
+        name = f"{node.name}_Q{self.grid.bits}"
+        tensors = [numpy_helper.from_array(array, f"{name}_{kind}") for kind, array in self.arrays.items()]
         quantized = helper.make_node(
             "MatMulNBits",
             [node.input[0], *(tensor.name for tensor in tensors)],

@@ -11,9 +11,19 @@ from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.graphs import read_names, replace_items
 from autoopt.passes.onnx_tools.opsets import import_ort_domain
+from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
+from autoopt.passes.quantize.block_grid import BlockGrid
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.channel_scales import Layers
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
+from autoopt.passes.quantize.embeddings import (
+    FLOAT_BITS,
+    EmbeddingBits,
+    HeadBits,
+    last_products,
+    quantize_tables,
+    tied_tables,
+)
 from autoopt.passes.quantize.input_scales import InputScales
 from autoopt.passes.quantize.smooth import find_groups
 from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls, with_matmuls
@@ -23,8 +33,6 @@ from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
-
-    from autoopt.passes.quantize.block_grid import BlockGrid
 
 ROWS: Final = 2048
 """Rows of each input of a MatMul that are kept."""
@@ -39,9 +47,11 @@ class CalibratedWeightQuantization(Pass):
     `awq` scales the input channels of the weights by the activations that they meet; a normalization or product before
     takes the inverse, or a multiplication is inserted. `gptq` rounds one channel after the other and lets those that
     follow make up for the error; `awq_gptq` does both. All choose the range of each block by the inputs. A share of the
-    weights, those whose rounding changes the outputs most for their size, gets 8 bits.
+    weights, those whose rounding changes the outputs most for their size, gets 8 bits. Embeddings and the LM head can
+    have bits of their own; tied ones with the same number of bits are rounded to nearest and stored once.
     """
 
+    version = 2
     needs_data = True
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
@@ -64,6 +74,8 @@ class CalibratedWeightQuantization(Pass):
         Categorical(4, 0),
         "lowest precision of the activations: 0 the runtime's default, 1 float32, 2 float16, 3 bfloat16, 4 int8",
     ] = 4
+    embedding_bits: EmbeddingBits = 0
+    head_bits: HeadBits = 0
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
     samples: Annotated[int, "maximum number of calibration items; 0: all"] = 32
 
@@ -80,23 +92,41 @@ class CalibratedWeightQuantization(Pass):
         nodes = [node for node in nodes if node.input[1] in weights]
         if not nodes:
             return None
-        sensitive = self._sensitive(model, nodes)
-        inputs = self._inputs(model, nodes)
+        tied = tied_tables(model, nodes) if self.embedding_bits else {}
+        bits = self._bits(model, nodes)
+        nodes = [node for node in nodes if bits[node.name] != FLOAT_BITS]
+        plain = {node.name for node in nodes if node.output[0] in tied.values()}
+        plain = {name for name in plain if bits[name] == self.embedding_bits}
+        inputs = self._inputs(model, nodes) if nodes else {}
         if self.algorithm in ("awq", "awq_gptq"):
-            self._scale_channels(model, inputs, {node.name for node in nodes if node.input[1] not in sensitive})
-        self._quantize(model, nodes, inputs, sensitive)
+            scaled = {node.name for node in nodes if bits[node.name] == self.bits}
+            self._scale_channels(model, inputs, scaled - plain)
+        self._quantize(model, nodes, inputs, bits, plain)
+        if self.embedding_bits:
+            quantize_tables(model, self._grid(self.embedding_bits), tied, self.nodes_to_exclude)
+        if self.head_bits == FLOAT_BITS:
+            tie_weights(model, SMALLEST_TIED)
+        import_ort_domain(model)
         return model
 
     def _grid(self, bits: int) -> BlockGrid:
-        from autoopt.passes.quantize.block_grid import BlockGrid
-
         return BlockGrid(bits, self.block_size, self.is_symmetric)
+
+    def _bits(self, model: ModelProto, nodes: Sequence[NodeProto]) -> dict[str, int]:
+        """The bits of the weight of each node, by its name."""
+        head = {node.name for node in last_products(model, nodes)} if self.head_bits else set()
+        others = [node for node in nodes if node.name not in head]
+        sensitive = self._sensitive(model, others)
+        bits = dict.fromkeys(head, int(self.head_bits))
+        for node in others:
+            bits[node.name] = SENSITIVE_BITS if node.input[1] in sensitive else self.bits
+        return bits
 
     def _sensitive(self, model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
         """The names of the weights that get 8 bits."""
         from autoopt.passes.quantize.bit_allocation import most_sensitive, rounding_noise
 
-        if self.sensitive_share == 0 or self.bits == SENSITIVE_BITS:
+        if self.sensitive_share == 0 or self.bits == SENSITIVE_BITS or not nodes:
             return set()
         feeds = list(CalibrationReader(self.context, COMPARED_ITEMS))
         noise = rounding_noise(model, nodes, self._grid(self.bits), feeds, self.context.work)
@@ -140,9 +170,10 @@ class CalibratedWeightQuantization(Pass):
         model: ModelProto,
         nodes: Sequence[NodeProto],
         inputs: Mapping[str, np.ndarray],
-        sensitive: Collection[str],
+        bits: Mapping[str, int],
+        plain: Collection[str],
     ) -> None:
-        """Replace the nodes by MatMulNBits, in place."""
+        """Replace the nodes by MatMulNBits, in place: with `bits` by name, the `plain` ones rounded to nearest."""
         from autoopt.passes.quantize.activation_aware import compensated, nearest
 
         round_matrix = nearest
@@ -151,17 +182,15 @@ class CalibratedWeightQuantization(Pass):
         matrices = float_matrices(model)
         quantized: dict[str, NodeProto] = {}
         for node in nodes:
-            grid = self._grid(self.bits)
-            if node.input[1] in sensitive:
-                grid = self._grid(SENSITIVE_BITS)
-            weights = round_matrix(inputs[node.name], matrices[node.input[1]], grid)
+            grid, matrix = self._grid(bits[node.name]), matrices[node.input[1]]
+            is_plain = node.name in plain
+            weights = grid.quantized(matrix) if is_plain else round_matrix(inputs[node.name], matrix, grid)
             quantized[node.name], tensors = weights.matmul(node, self.accuracy_level)
             model.graph.initializer.extend(tensors)
         replace_items(model.graph.node, [quantized.get(node.name, node) for node in model.graph.node])
         read = read_names(model.graph)
         remaining = [tensor for tensor in model.graph.initializer if tensor.name in read or tensor.name not in matrices]
         replace_items(model.graph.initializer, remaining)
-        import_ort_domain(model)
 
 
 def float_matrices(model: ModelProto) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import attribute_values
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.quantize.float_counterparts import CHANNELS_FIRST, CHANNELS_LAST, FloatCounterparts
-from autoopt.passes.quantize.stored_weights import block_matrix, dequantized
+from autoopt.passes.quantize.stored_weights import block_matrix, dequantized, unpacked_table
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -50,7 +50,7 @@ class Dequantize(Pass):
     does.
     """
 
-    version = 2
+    version = 3
     target_bound = False
     tolerance = "lossy"
     conflicts = RUNTIME_BOUND
@@ -219,13 +219,17 @@ class _Dequantizer:
         return is_written and self._floats.write("Add", [product, bias], node.output)
 
     def _write_gather(self, node: NodeProto, inputs: Inputs) -> bool:
-        """Write Gather in place of one from a table in blocks, unless several of its values share a byte."""
-        table, attributes = self._floats.array(inputs[0]), attribute_values(node)
-        if table is None or table.dtype == np.uint8:
+        """Write Gather in place of one from a table in blocks."""
+        attributes = attribute_values(node)
+        levels, scales, zeros = map(self._floats.array, (inputs[0], *inputs[2:4]))
+        if levels is None or scales is None or (inputs[3] and zeros is None):
             return False
         axis, block_size = attributes.get("quantize_axis", 1), attributes.get("block_size", 128)
-        weight = self._floats.of_weight(inputs[0], inputs[2], inputs[3], axis, block_size)
+        if levels.dtype == np.uint8:
+            levels, zeros = unpacked_table(levels, scales, zeros, attributes.get("bits", 4))
+        table = dequantized(levels, scales, zeros, axis, block_size)
         gather_axis = helper.make_attribute("axis", attributes.get("gather_axis", 0))
+        weight = self._floats.add_weight(inputs[0], table)
         return self._floats.write("Gather", [weight, inputs[1]], node.output, attributes=[gather_axis])
 
     def _write_lstm(self, node: NodeProto, inputs: Inputs) -> bool:

@@ -166,10 +166,16 @@ class FloatCounterparts:
         return True
 
     def array(self, name: str) -> np.ndarray | None:
-        """A constant; None if the value is none."""
-        if name not in self._constants:
+        """A constant, or a constant in another shape; None if the value is neither."""
+        if name in self._constants:
+            return np.asarray(numpy_helper.to_array(self._constants[name]))
+        view = self._producers.get(name)
+        if view is None or view.op_type != "Reshape":
             return None
-        return np.asarray(numpy_helper.to_array(self._constants[name]))
+        source, shape = map(self.array, view.input)
+        if source is None or shape is None:
+            return None
+        return source.reshape(shape)
 
     def add_weight(self, name: str, array: np.ndarray) -> str:
         """Add the float counterpart of a weight; return its name."""

@@ -42,22 +42,46 @@ def unpacked(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
     return values.reshape(*packed.shape[:-1], -1)[..., :count]
 
 
-def block_matrix(
-    levels: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None, attributes: dict[str, Any]
-) -> np.ndarray:
-    """The matrix (inner, columns) that a MatMulNBits node multiplies with.
+def unpacked_table(
+    levels: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None, bits: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Levels and zero points of a table that GatherBlockQuantized reads, from bytes that hold them along the last axis.
 
-    `levels` are packed into bytes (columns, blocks, bytes). Zero points are packed too, or in the type of the scales;
-    None is the middle level.
+    None for the zero points is the middle level.
     """
+    offsets = np.full(scales.shape, 2 ** (bits - 1))
+    if zeros is not None:
+        offsets = unpacked(zeros, bits, scales.shape[-1])
+    return unpacked(levels, bits, levels.shape[-1] * 8 // bits), offsets
+
+
+def block_levels(packed: np.ndarray, attributes: dict[str, Any]) -> np.ndarray:
+    """The levels (columns, inner) of a MatMulNBits node, packed into bytes (columns, blocks, bytes)."""
     inner, columns, block_size = attributes["K"], attributes["N"], attributes["block_size"]
-    bits = attributes.get("bits", 4)
-    blocks = -(-inner // block_size)
+    rows = unpacked(packed.reshape(columns, -1, packed.shape[-1]), attributes.get("bits", 4), block_size)
+    return rows.reshape(columns, -1)[:, :inner]
+
+
+def block_zeros(zeros: np.ndarray | None, attributes: dict[str, Any]) -> np.ndarray:
+    """The zero points (columns, blocks) of a MatMulNBits node.
+
+    They are packed into bytes, or in the type of the scales; None is the middle level.
+    """
+    columns, bits = attributes["N"], attributes.get("bits", 4)
+    blocks = -(-attributes["K"] // attributes["block_size"])
     if zeros is None:
-        zeros = np.full((columns, blocks), 2 ** (bits - 1))
+        return np.full((columns, blocks), 2 ** (bits - 1), np.uint8)
     zeros = zeros.reshape(columns, -1)
     if zeros.dtype == np.uint8:
         zeros = unpacked(zeros, bits, blocks)
-    rows = unpacked(levels.reshape(columns, blocks, -1), bits, block_size).reshape(columns, -1)
-    values = dequantized(rows, scales.reshape(columns, blocks), zeros[:, :blocks], 1, block_size)
-    return np.ascontiguousarray(values[:, :inner].T)
+    return zeros[:, :blocks]
+
+
+def block_matrix(
+    levels: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None, attributes: dict[str, Any]
+) -> np.ndarray:
+    """The matrix (inner, columns) that a MatMulNBits node multiplies with."""
+    offsets = block_zeros(zeros, attributes)
+    rows = block_levels(levels, attributes)
+    values = dequantized(rows, scales.reshape(offsets.shape), offsets, 1, attributes["block_size"])
+    return np.ascontiguousarray(values.T)

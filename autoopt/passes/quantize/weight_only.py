@@ -15,7 +15,17 @@ from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
+from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, fold_transposed_weights, tie_weights
+from autoopt.passes.quantize.block_grid import BlockGrid
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
+from autoopt.passes.quantize.embeddings import (
+    FLOAT_BITS,
+    EmbeddingBits,
+    HeadBits,
+    last_products,
+    quantize_tables,
+    tied_tables,
+)
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
@@ -35,10 +45,11 @@ class WeightOnlyQuantization(Pass):
 
     Only where the second input is constant, also in bodies of If, Loop and Scan. Gemm becomes MatMul and Add. If the
     block size does not divide the inner dimension, the pass runs again with a smaller one, then without the operators
-    that none divides. By default, CPUs round activations to int8 inside each product (`accuracy_level`).
+    that none divides. By default, CPUs round activations to int8 inside each product (`accuracy_level`). Embeddings and
+    the LM head can have bits of their own; tied ones with the same number of bits are stored once.
     """
 
-    version = 5
+    version = 6
     takes = "outline"
     serialized_copies = 0.0
     tolerance = "lossy"
@@ -73,9 +84,8 @@ class WeightOnlyQuantization(Pass):
         Literal["QOperator", "QDQ"], "QDQ: DequantizeLinear and MatMul; only with algorithm default"
     ] = "QOperator"
     channel_wise: Annotated[bool, "one scale per output channel instead of blocks; only QDQ"] = False
-    embeddings: Annotated[
-        bool, "also quantize the tables of Gather: in blocks with 4 bits (GatherBlockQuantized), whole with 8"
-    ] = False
+    embedding_bits: EmbeddingBits = 0
+    head_bits: HeadBits = 0
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
 
     @classmethod
@@ -85,37 +95,44 @@ class WeightOnlyQuantization(Pass):
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         self._check_settings()
         model = with_matmuls(model, self.nodes_to_exclude)
-        matmuls = weighted_matmuls(model, self._quantized_graphs(model), self.nodes_to_exclude)
-        if not matmuls:
-            return None
+        products = weighted_matmuls(model, [model.graph])
+        head = self._head(model, products)
+        excluded = [*self.nodes_to_exclude, *head]
+        matmuls = weighted_matmuls(model, self._quantized_graphs(model), excluded)
         as_qdq = self.quant_format == "QDQ"
         # MatMulNBits of the default algorithm pads incomplete blocks; everything else fails on them.
         if self.algorithm != "default" or as_qdq:
             retry = fit_blocks(model, matmuls, self._block_divisors(), self.nodes_to_exclude)
             if retry is not None:
                 return retry
+        tied = tied_tables(model, products) if self.embedding_bits else {}
         before = op_counts(model)
-        if as_qdq or self._has_block_tables():
-            model = at_least_opset(model, 21)  # the first with 4-bit types and with blocks in DequantizeLinear
         with quiet():
-            quantized = self._quantize(model)
-            if self.embeddings and self.bits == 8:
-                from autoopt.passes.quantize.dynamic import DynamicQuantization
-
-                quantized = self.run_inner(DynamicQuantization(op_types=["Gather"]), quantized)
-        if not has_more_of(("MatMulNBits", "DequantizeLinear"), before, quantized):
+            if matmuls:
+                model = self._quantize(model, self.algorithm, self.bits, excluded)
+            if head and self.head_bits != FLOAT_BITS:
+                model = self._quantize(model, "default", self.head_bits, self.nodes_to_exclude)
+        if self.embedding_bits:
+            grid = BlockGrid(self.embedding_bits, self.block_size, self.is_symmetric)
+            quantize_tables(model, grid, tied, self.nodes_to_exclude)
+        if self.head_bits == FLOAT_BITS:
+            tie_weights(model, SMALLEST_TIED)
+        import_ort_domain(model)
+        if not has_more_of(("MatMulNBits", "DequantizeLinear", "GatherBlockQuantized"), before, model):
             return None
-        return quantized
+        return model
+
+    def _head(self, model: ModelProto, products: Sequence[NodeProto]) -> list[str]:
+        """The names of the last products if they have bits of their own."""
+        if self.head_bits in (0, self.bits):
+            return []
+        return [node.name for node in last_products(model, products) if node.name not in self.nodes_to_exclude]
 
     def _quantized_graphs(self, model: ModelProto) -> Iterable[GraphProto]:
         """The graphs that the algorithm reaches."""
         if self.algorithm in ("default", "hqq"):
             return walk_graphs(model.graph)
         return [model.graph]
-
-    def _has_block_tables(self) -> bool:
-        """Tell if the tables of Gather are quantized in blocks."""
-        return self.embeddings and self.bits == 4
 
     def _block_divisors(self) -> dict[int, int]:
         """Block sizes up to `block_size`, largest first, and the number that must divide the inner dimension.
@@ -137,45 +154,44 @@ class WeightOnlyQuantization(Pass):
                 raise Refused(f"quant_format QDQ supports only 4 bits, not {self.bits}")
         elif self.channel_wise:
             raise Refused("channel_wise needs quant_format QDQ")
-        if self.embeddings and (self.algorithm != "default" or self.bits == 2 or self.quant_format == "QDQ"):
-            raise Refused("embeddings needs algorithm default, 4 or 8 bits and quant_format QOperator")
+        own_bits = {self.embedding_bits, self.head_bits} - {0, FLOAT_BITS}
+        if own_bits and self.quant_format == "QDQ":
+            raise Refused("embedding_bits and head_bits need quant_format QOperator; then apply matmul_nbits_to_qdq")
 
-    def _quantize(self, model: ModelProto) -> ModelProto:
+    def _quantize(self, model: ModelProto, algorithm: str, bits: int, excluded: Sequence[str]) -> ModelProto:
         from onnxruntime.quantization import QuantFormat
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-        op_types: tuple[str, ...] = ("MatMul",)
-        if self._has_block_tables():
-            op_types = ("MatMul", "Gather")
+        if self.quant_format == "QDQ":
+            model = at_least_opset(model, 21)  # the first with 4-bit types and with blocks in DequantizeLinear
         quantizer = MatMulNBitsQuantizer(
             model,
-            bits=self.bits,
+            bits=bits,
             block_size=self.block_size,
             is_symmetric=self.is_symmetric,
             accuracy_level=self.accuracy_level or None,
-            nodes_to_exclude=list(self.nodes_to_exclude),
+            nodes_to_exclude=list(excluded),
             quant_format=QuantFormat[self.quant_format],
-            op_types_to_quantize=op_types,
+            op_types_to_quantize=("MatMul",),
             channel_wised_quantize=self.channel_wise,
-            algo_config=self._algorithm_config(model),
+            algo_config=self._algorithm_config(model, algorithm),
         )
         quantizer.process()
         quantized: ModelProto = quantizer.model.model
-        import_ort_domain(quantized)
         return quantized
 
-    def _algorithm_config(self, model: ModelProto) -> Any:  # noqa: ANN401  onnxruntime's configurations share no public class
+    def _algorithm_config(self, model: ModelProto, algorithm: str) -> Any:  # noqa: ANN401  onnxruntime's configurations share no public class
         from onnxruntime.quantization import matmul_nbits_quantizer as library
 
-        if self.algorithm == "rtn":
+        if algorithm == "rtn":
             return library.RTNWeightOnlyQuantConfig()
-        if self.algorithm == "k_quant":
+        if algorithm == "k_quant":
             # The library takes the number of bits for each node only.
             names = [node.name for node in weighted_matmuls(model, [model.graph])]
             return library.KQuantWeightOnlyQuantConfig(
                 customized_weight_config={name: {"bits": self.bits} for name in names}
             )
-        if self.algorithm == "hqq":
+        if algorithm == "hqq":
             if find_spec("torch") is None:
                 raise Refused("algorithm hqq needs torch; pip install 'autoopt[torch]'")
             return library.HQQWeightOnlyQuantConfig(block_size=self.block_size, bits=self.bits)
@@ -185,12 +201,13 @@ class WeightOnlyQuantization(Pass):
 def with_matmuls(model: ModelProto, excluded: Collection[str]) -> ModelProto:
     """Return the model in the form that weight quantizers read.
 
-    Functions are inlined, constants of bodies are weights, nodes have names, and Gemm but for the `excluded` nodes is
-    MatMul and Add.
+    Functions are inlined, constants of bodies are weights, nodes have names, Gemm but for the `excluded` nodes is
+    MatMul and Add, and MatMul but for these multiplies with a weight where it did with the Transpose of one.
     """
     model = lift_constants(inline_functions(model))
     name_nodes(model)
     split_gemms(model, excluded)
+    fold_transposed_weights(model, excluded)
     return model
 
 

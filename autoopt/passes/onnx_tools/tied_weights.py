@@ -1,0 +1,153 @@
+"""Weights that a model holds twice, once as they are and once transposed or in another shape."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.tensors import by_name, names_of, packed_bytes
+from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
+    is_standard,
+    new_name,
+    producers,
+    read_names,
+    rename_inputs,
+    replace_items,
+    value_names,
+    walk_nodes,
+)
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+SMALLEST_TIED: Final = 1024
+"""Elements of the smallest weight that is worth a node."""
+ROWS_AT_ONCE: Final = 4096
+"""Rows of a matrix that are compared at once, which limits memory."""
+
+
+def is_transposed(one: TensorProto, other: TensorProto) -> bool:
+    """Tell if a matrix holds the values of another one, transposed."""
+    if not _has_transposed_shape(one, other):
+        return False
+    first, second = numpy_helper.to_array(one), numpy_helper.to_array(other).T
+    for row in range(0, len(first), ROWS_AT_ONCE):
+        part = slice(row, row + ROWS_AT_ONCE)
+        if first[part].tobytes() != second[part].tobytes():
+            return False
+    return True
+
+
+def _has_transposed_shape(one: TensorProto, other: TensorProto) -> bool:
+    is_matrix = len(one.dims) == len(other.dims) == 2 and one.data_type == other.data_type
+    return is_matrix and list(one.dims) == list(other.dims)[::-1]
+
+
+def fold_transposed_weights(model: ModelProto, excluded: Collection[str] = ()) -> None:
+    """Give each MatMul that multiplies with the Transpose of a weight that matrix as a weight of its own, in place.
+
+    Leaves out nodes with `excluded` names, bodies, and weights that callers can override.
+    """
+    weights, made_by = by_name(model.graph.initializer), producers(model.graph)
+    inputs, names = names_of(model.graph.input), value_names(model)
+    folded: dict[str, str] = {}
+    for node in model.graph.node:
+        if node.op_type != "MatMul" or not is_standard(node) or node.name in excluded:
+            continue
+        view = made_by.get(node.input[1])
+        if view is None or not _is_transpose(view) or view.input[0] not in weights or view.input[0] in inputs:
+            continue
+        if view.output[0] not in folded:
+            array = numpy_helper.to_array(weights[view.input[0]]).T
+            folded[view.output[0]] = new_name(f"{view.input[0]}_transposed", names)
+            tensor = numpy_helper.from_array(np.ascontiguousarray(array), folded[view.output[0]])
+            model.graph.initializer.append(tensor)
+        node.input[1] = folded[view.output[0]]
+    if folded:
+        _remove_unread(model, folded)
+
+
+def _is_transpose(node: NodeProto) -> bool:
+    """Tell if a node swaps the two dimensions of a matrix."""
+    return node.op_type == "Transpose" and is_standard(node) and attribute_values(node).get("perm", [1, 0]) == [1, 0]
+
+
+def _remove_unread(model: ModelProto, views: Collection[str]) -> None:
+    """Remove the nodes that make these values if nothing reads them, and then their weights."""
+    read = read_names(model.graph)
+    unread = [node for node in model.graph.node if node.output[0] in views and node.output[0] not in read]
+    replace_items(model.graph.node, [node for node in model.graph.node if node not in unread])
+    left = {node.input[0] for node in unread} - read_names(model.graph)
+    replace_items(model.graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name not in left])
+
+
+def tie_weights(model: ModelProto, smallest: int) -> bool:
+    """Store weights of at least `smallest` elements once that have the same values, in place; return False if none do.
+
+    A copy becomes the weight itself, its Reshape, or its Transpose. Weights of bodies and those that are inputs or
+    outputs stay.
+    """
+    fixed = names_of((*model.graph.input, *model.graph.output))
+    ties = _Ties(value_names(model))
+    copies: set[str] = set()
+    for tensor in model.graph.initializer:
+        if prod(tensor.dims) >= smallest and tensor.name not in fixed and ties.add(tensor):
+            copies.add(tensor.name)
+    if not copies:
+        return False
+    rename_inputs(walk_nodes(model.graph), ties.renamed)
+    replace_items(model.graph.node, [*ties.nodes, *model.graph.node])
+    kept = [tensor for tensor in model.graph.initializer if tensor.name not in copies]
+    replace_items(model.graph.initializer, [*kept, *ties.shapes])
+    return True
+
+
+class _Ties:
+    """Finds the earlier weight that a weight repeats."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+        self._kept: dict[tuple[int, int], list[TensorProto]] = {}
+        self._digests: dict[str, bytes] = {}
+        self.renamed: dict[str, str] = {}
+        """Weight -> the value that takes its place."""
+        self.nodes: list[NodeProto] = []
+        self.shapes: list[TensorProto] = []
+
+    def add(self, tensor: TensorProto) -> bool:
+        """Tell if an earlier weight has the values of this one, and write the node that makes it of that."""
+        alike = self._kept.setdefault((tensor.data_type, packed_bytes(tensor) or 0), [])
+        for other in alike:
+            if self._digest(tensor) == self._digest(other):
+                self._reshape(tensor, other)
+                return True
+            if is_transposed(tensor, other):
+                self._write("Transpose", tensor, [other.name], perm=[1, 0])
+                return True
+        alike.append(tensor)
+        return False
+
+    def _digest(self, tensor: TensorProto) -> bytes:
+        """A digest of the values; of strings, whose bytes say nothing, one of the name."""
+        if tensor.name not in self._digests:
+            array = numpy_helper.to_array(tensor)
+            content = tensor.name.encode() if array.dtype == object else np.ascontiguousarray(array).tobytes()
+            self._digests[tensor.name] = hashlib.sha256(content).digest()
+        return self._digests[tensor.name]
+
+    def _reshape(self, tensor: TensorProto, other: TensorProto) -> None:
+        if tensor.dims == other.dims:
+            self.renamed[tensor.name] = other.name
+            return
+        shape = numpy_helper.from_array(np.array(tensor.dims, np.int64), new_name(f"{tensor.name}_shape", self._names))
+        self.shapes.append(shape)
+        self._write("Reshape", tensor, [other.name, shape.name])
+
+    def _write(self, op_type: str, tensor: TensorProto, arguments: list[str], **attributes: list[int]) -> None:
+        view = new_name(f"{tensor.name}_{op_type}", self._names)
+        self.nodes.append(helper.make_node(op_type, arguments, [view], name=view, **attributes))
+        self.renamed[tensor.name] = view
