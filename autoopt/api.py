@@ -16,8 +16,8 @@ from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.planning.python_words import RUN, python_words
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.answers import record_answer
-from autoopt.engine.run.export import check_out
 from autoopt.engine.run.opening import refuse_imported
+from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.work.hosts import Opener

@@ -6,12 +6,12 @@ from types import ModuleType
 
 import pytest
 
-from autoopt.engine.run import export
+from autoopt.engine.run import package_inputs
 from autoopt.engine.tools import apply, maintenance
 from autoopt.engine.work import resources
 from autoopt.workers import WorkerPool
 
-USERS: tuple[ModuleType, ...] = (apply, export, maintenance, resources)
+USERS: tuple[ModuleType, ...] = (apply, package_inputs, maintenance, resources)
 """Modules that open pools."""
 _free: list[KeptPool] = []
 

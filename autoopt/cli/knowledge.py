@@ -108,7 +108,7 @@ def show_(
 def _show_effects(model: str, as_json: bool) -> None:
     from autoopt.engine.planning.best_candidate import Machine
     from autoopt.engine.planning.first_points import Question
-    from autoopt.engine.planning.plan import Probe
+    from autoopt.engine.planning.probe import Probe
     from autoopt.engine.planning.proposal import existing_store as store_if_any
     from autoopt.engine.tools.knowledge import known_effects
     from autoopt.engine.work.environment import cpu

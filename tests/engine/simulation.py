@@ -19,8 +19,8 @@ from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs
 from autoopt.engine.planning.goal import GoalRequest, make_goal
-from autoopt.engine.run.export import STORE_INPUTS
 from autoopt.engine.run.opening import open_session
+from autoopt.engine.run.package_inputs import STORE_INPUTS
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.attempt import Attempt
 from autoopt.engine.work.context import RunContext

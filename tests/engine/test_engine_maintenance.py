@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from builders import mlp, write
 
-from autoopt.engine.run.export import RECIPE, with_digest
+from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.tools.maintenance import replay, verify_store
 from autoopt.errors import InputError
 from autoopt.model.files import digest_file

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import model_sets
 import pytest
 
-from autoopt.engine.planning import plan as planning
 from autoopt.engine.planning.plan import PlanRequest, make_plan, make_plans
 from autoopt.errors import InputError
-from autoopt.settings import Settings
+from autoopt.settings import settings
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "dags/digits/model.onnx"
 DAG = {"name": "d", "passes": {"q": "weight_only_quantization", "s": "simplify"}, "chains": [["q"], ["s"]]}
 
 
+@pytest.fixture(autouse=True)
+def settings_as_before() -> Iterator[None]:
+    yield
+    settings.cache_clear()
+
+
+def use_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOOPT_HOME", str(home))
+    settings.cache_clear()
+
+
 def test_an_inspection_is_kept_beside_the_store_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "settings", lambda: Settings.read({"AUTOOPT_HOME": str(tmp_path)}))
+    use_home(tmp_path, monkeypatch)
     assert make_plan(DAG, MODEL).chain_count == 2
     replies = (tmp_path / "readings").glob("*/reply.json")  # one of them is the order of the first points
     (kept,) = [reply for reply in replies if "op_counts" in reply.read_text()]
@@ -34,7 +45,7 @@ def test_an_inspection_is_kept_beside_the_store_by_content(tmp_path: Path, monke
 
 def test_nothing_is_written_where_there_is_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "none"
-    monkeypatch.setattr(planning, "settings", lambda: Settings.read({"AUTOOPT_HOME": str(home)}))
+    use_home(home, monkeypatch)
     make_plan(DAG, MODEL)
     assert not home.exists()
 

@@ -19,7 +19,10 @@ import pytest
 from builders import mlp
 
 import autoopt
-from autoopt.engine.run.export import RECIPE, Package, check_out, export, export_best, export_to, narrowed_inputs
+from autoopt.engine.run.export import export, export_best, export_to
+from autoopt.engine.run.output_folder import check_out
+from autoopt.engine.run.package import Package
+from autoopt.engine.run.recipe_file import RECIPE, narrowed_inputs
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.metrics import Estimate

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.run.export import RECIPE, with_digest
+from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import InputError
 

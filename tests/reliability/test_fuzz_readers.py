@@ -24,7 +24,7 @@ from PIL import Image
 from autoopt.data.worker import describe
 from autoopt.engine.planning.plan import PlanRequest, make_plans
 from autoopt.engine.planning.spec_checks import check_supported
-from autoopt.engine.run.export import RECIPE, with_digest
+from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import AutooptError
 from autoopt.model.candidate import digest_json

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from autoopt.engine.model_sets.artifacts import chains_text, with_candidates
 from autoopt.engine.model_sets.part import SetPart
-from autoopt.engine.run.export import Package, SetPackage
 from autoopt.engine.run.opening import settings_of
+from autoopt.engine.run.package import Package, SetPackage
 from autoopt.model.model_set import ModelSet
 from autoopt.results import ModelResult, PartResult, RunResult
 from autoopt.store import RunRecord, Store

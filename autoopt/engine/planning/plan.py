@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from autoopt.dag import Facts, Plan, check_dag, compile_plan, pass_infos, read_dag
 from autoopt.data.config import check_exists
@@ -15,35 +14,29 @@ from autoopt.data.decoder import decodes
 from autoopt.data.description import DataDescription
 from autoopt.engine.planning.data_check import check_data
 from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
+from autoopt.engine.planning.probe import Probe
 from autoopt.engine.planning.python_words import PLAN, python_words
 from autoopt.engine.planning.spec_checks import check_supported
-from autoopt.engine.work.environment import cpu, library_version
+from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.model_folders import holds_models, with_models
-from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, LAYER_WORK, RUNTIME, ask_worker
-from autoopt.engine.work.readings import is_read_from_files, read_once
-from autoopt.errors import InputError
-from autoopt.json_codec import from_json, to_json
+from autoopt.engine.work.readings import is_read_from_files
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Constraint, Objective, default_objective, known_metric
-from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
-from autoopt.model.mlflow import is_packaged
-from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
+from autoopt.registry import DescribeReply
 from autoopt.report.words.formatting import constraint_text, objective_text
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
 from autoopt.spec.file_model import Written
 from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.threads import with_thread_search
-from autoopt.target import DEFAULT_EP, Accelerator, Target
+from autoopt.target import Target
 
 if TYPE_CHECKING:
     from autoopt.dag.proposal.narrowing import Narrowing
     from autoopt.dag.proposal.propose import Proposal
     from autoopt.data.config import DataConfig
-    from autoopt.engine.work.hosts import Hosts, Opener
-    from autoopt.spec.targets import HostSpec
-    from autoopt.workers import WorkerPool
+    from autoopt.engine.work.hosts import Opener
 
 
 @dataclass(frozen=True)
@@ -361,82 +354,3 @@ def _fetched(source: object) -> object:
     if isinstance(source, Path):
         source = str(source)
     return localized(source, settings().home / "downloads")
-
-
-class Probe:
-    """Asks one worker about models, scripts and runtimes. The worker starts with the first question."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._pool: WorkerPool | None = None
-        self._hosts: Hosts | None = None
-
-    def __enter__(self) -> Probe:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def ask(self, function: str, payload: Mapping[str, object], where: str) -> dict[str, Any]:
-        return ask_worker(self._workers(), function, payload, where)
-
-    def _workers(self) -> WorkerPool:
-        from autoopt.workers import WorkerPool
-
-        if self._pool is None:
-            self._pool = self._stack.enter_context(WorkerPool(size=1))
-        return self._pool
-
-    def passes_of(self, host: HostSpec, accelerator: Accelerator, opener: Opener | None) -> Mapping[str, PassInfo]:
-        """The passes of another host by name and alias."""
-        from autoopt.engine.work.hosts import Hosts
-
-        if self._hosts is None:
-            self._hosts = Hosts(self._workers(), home=settings().home, opener=opener)
-            self._stack.callback(self._hosts.close)
-        return self._hosts.passes_of(host, accelerator)
-
-    def describe_script(self, script: str, accelerator: Accelerator) -> DescribeReply:
-        """Describe the passes and metrics that a user script defines."""
-        return DescribeReply.from_json(self.ask(DESCRIBE, to_json(DescribeRequest(script, accelerator)), script))
-
-    def read(self, model: Path, configs: Mapping[str, DataConfig]) -> tuple[Inspection, dict[str, DataDescription]]:
-        """Inspect a model file, and describe its data sets by use."""
-        inspection = self.inspect(model)
-        descriptions = {}
-        for use, config in configs.items():
-            payload = {"data": config.to_json(), "model": str(model.absolute())}
-            reply = self.ask(DESCRIBE_DATA, payload, str(config.path or "data"))
-            descriptions[use] = from_json(DataDescription, reply)
-        return inspection, descriptions
-
-    def execution_providers(self, provider: str) -> tuple[str, ...]:
-        """The execution providers of this interpreter's runtime, asked only for one that not every runtime has."""
-        if provider == DEFAULT_EP["cpu"]:
-            return (provider,)
-        return tuple(self.ask(RUNTIME, {}, provider)["providers"])
-
-    def inspect(self, model: Path) -> Inspection:
-        """Inspect a model file. If there is a store, the inspection of the same bytes is looked up there."""
-        if is_convertible(str(model)) or is_packaged(model):
-            remedy = "'autoopt run' converts it itself; 'autoopt apply torch_export' writes the ONNX model"
-            raise InputError("must be converted to ONNX before planning", where=str(model), remedy=remedy)
-        if not model.is_file():
-            raise InputError("no such model file", where=str(model))
-
-        def ask() -> dict[str, Any]:
-            payload = {"path": str(model.absolute())}
-            inspection = self.ask(INSPECT, payload, str(model))
-            with suppress(InputError):  # shape inference fails on some models that run
-                inspection.update(self.ask(LAYER_WORK, payload, str(model)))
-            return inspection
-
-        home = settings().home
-        if not home.is_dir():
-            return Inspection.from_json(ask())
-        content = [INSPECT, digest_file(model), list(map(library_version, ("autoopt", "onnx", "onnx-ir")))]
-        try:
-            _, reply = read_once(home, content, lambda _: ask())
-        except OSError:  # a full or read-only disk costs the cache, not the plan
-            reply = ask()
-        return Inspection.from_json(reply)

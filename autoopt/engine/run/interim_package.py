@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from autoopt.engine.run.export import Package, export
+from autoopt.engine.run.export import export
 from autoopt.engine.run.output_folder import shown_folder
+from autoopt.engine.run.package import Package
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
 from autoopt.report.words.formatting import short

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from autoopt.errors import one_line
+from autoopt.errors import InputError, one_line, refuse_url
 from autoopt.json_codec import JsonTypeError, from_json, read_object
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.files import MODEL, ORT_MODEL, files_in
@@ -106,3 +106,40 @@ def replaced_note(out: Path, run: str) -> str:
         f"your model replaces that of run {other} in {out}/ ({description}); "
         f"'autoopt export {other} -o DIR' writes it again"
     )
+
+
+def check_out(out: Path) -> None:
+    """Check before a long run that its package can be written to a folder; leave nothing behind.
+
+    Raises:
+        InputError: see `check_writable`; or a package would replace files of the user.
+    """
+    check_writable(out)
+    foreign = foreign_files(out)
+    if foreign:
+        message = f"has files of yours that the results would replace ({', '.join(foreign)})"
+        raise InputError(message, where=str(out), remedy="name another folder")
+
+
+def check_writable(out: Path) -> None:
+    """Check that a folder can be made and written to; leave nothing behind.
+
+    Raises:
+        InputError: the path is a URL, a file or below one, leads over a link to nothing, or is not writable.
+    """
+    refuse_url(out, "name a folder; 'autoopt promote MODEL --to URL' publishes a model")
+    paths = (out.absolute(), *out.absolute().parents)
+    try:
+        existing = next(path for path in paths if path.is_symlink() or path.exists())
+    except OSError as error:  # such as a name that is too long
+        raise InputError(f"cannot be a folder for results: {error.strerror}", where=str(out)) from None
+    if not existing.exists():
+        raise InputError("is a link to nothing; the results cannot be saved there", where=str(existing))
+    if not existing.is_dir():
+        raise InputError("is a file, not a folder for results", where=str(existing))
+    try:
+        with working_folder(existing):  # permissions do not tell of read-only and special file systems
+            pass
+    except OSError as error:
+        message = f"is not writable ({error.strerror}); the results cannot be saved there"
+        raise InputError(message, where=str(existing)) from None

@@ -15,11 +15,12 @@ from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.inputs.request import Remeasure
 from autoopt.engine.run.early_warnings import script_bug, source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
-from autoopt.engine.run.export import SPECIALIZE, export_best
+from autoopt.engine.run.export import export_best
 from autoopt.engine.run.interim_package import InterimPackage
 from autoopt.engine.run.loop import Confirmation, MeasuredSource, SearchLoop
 from autoopt.engine.run.race import Race, measure_exactly, race_seconds
 from autoopt.engine.run.ranking import Ranking
+from autoopt.engine.run.recipe_file import SPECIALIZE
 from autoopt.engine.run.select import (
     distinct_feasible,
     explain_nearest,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from autoopt.engine.prepare import Prepared, prepare
-from autoopt.engine.run.export import check_out
+from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.sweeps.nightly import measure_again
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from autoopt.engine.run.export import Package
+from autoopt.engine.run.package import Package
 from autoopt.engine.sweeps.nights import newest_entries
 from autoopt.engine.sweeps.release_turns import release_turn
 from autoopt.engine.tools.exports.release_places import absolute, publish

@@ -11,8 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoopt.engine.run.export import Package, export
+from autoopt.engine.run.export import export
 from autoopt.engine.run.output_folder import replaced_note
+from autoopt.engine.run.package import Package
 from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.targets.part import TargetPart, run_by_machine
 from autoopt.engine.targets.single_best import JoinedTargets, join_targets

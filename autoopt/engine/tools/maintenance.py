@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from autoopt.dag.compiler.requirements import pass_infos
 from autoopt.data import DataConfig
-from autoopt.engine.run.export import narrowed_inputs
+from autoopt.engine.run.recipe_file import narrowed_inputs
 from autoopt.engine.tools.apply import script_passes
 from autoopt.engine.tools.recipe import Recipe, RecipeStep, read_recipe
 from autoopt.engine.work.environment import environment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autoopt.engine.run.export import Package
+from autoopt.engine.run.package import Package
 from autoopt.engine.run.select import recorded_model
 from autoopt.errors import InputError
 from autoopt.results import ModelResult, RunResult, TargetResult

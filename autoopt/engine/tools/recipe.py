@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autoopt.data import DataConfig
-from autoopt.engine.run.export import RECIPE, with_digest
+from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.work.keys import Implementation
 from autoopt.errors import AutooptError, InputError, one_line
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json

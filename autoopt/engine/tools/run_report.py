@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from autoopt.engine.planning.best_candidate import Machine
-from autoopt.engine.planning.plan import Probe
+from autoopt.engine.planning.probe import Probe
 from autoopt.engine.tools.run_command import run_command
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, TimeUp

@@ -13,7 +13,7 @@ from prefect.states import Failed
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
-from autoopt.engine.run.export import check_out
+from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError
 from autoopt.observer import ObserverGroup

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from autoopt.engine.run.export import Package, export_to
+from autoopt.engine.run.export import export_to
+from autoopt.engine.run.package import Package
 from autoopt.engine.tools.exports.content import ExportedRun, ExportedTrial, parts_of
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, one_line

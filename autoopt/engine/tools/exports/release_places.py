@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from autoopt.engine.run.export import Package, check_writable, export
+from autoopt.engine.run.export import export
+from autoopt.engine.run.output_folder import check_writable
+from autoopt.engine.run.package import Package
 from autoopt.engine.tools.exports import mlflow_runs, object_store, oci_layout
 from autoopt.errors import InputError, writing
 from autoopt.json_codec import read_object
