@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from search_cases import SIX, chain
+from search_cases import LATENCY, SIX, chain
 
-from autoopt.search import ChainSpace
-from autoopt.search.samplers.initial_points import DIVERSE, diverse_chains, initial_points
+from autoopt.search import ChainSpace, Feedback, Proposal
+from autoopt.search.history import History
+from autoopt.search.samplers.initial_points import DIVERSE, after_failures, diverse_chains, initial_points
 
 FIRST = {"pass2": {"mode": "c"}}
 
@@ -92,3 +93,16 @@ def test_first_points_come_before_prior_ones_in_their_order_and_once() -> None:
     assert points[:4] == [*first, ("pass2", one[0]), ("pass5", two[0])]
     assert [chain_id for chain_id, _ in points[4:]] == ["pass4"]
     assert initial_points(chains[:1], 30, 0, first)[0] == ("pass2", one[1]), "those of other chains are ignored"
+
+
+def test_a_chain_whose_first_point_fails_gets_another_one_once() -> None:
+    history = History(SIX, LATENCY)
+    first = initial_points(SIX, 30, seed=0)
+    for number, point in enumerate(first):
+        history.add(Proposal(number, *point))
+        history.tell(number, Feedback(failed=number == 0))
+    (again,) = after_failures(first, history, seed=0)
+    assert again[0] == first[0][0]
+    history.add(Proposal(len(first), *again))
+    history.tell(len(first), Feedback(failed=True))
+    assert list(after_failures(first, history, seed=0)) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Final
 
@@ -66,7 +66,16 @@ def _prior_points(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
                     yield chain.id, chain.prior[place]
 
 
-def first_untried(points: Sequence[tuple[str, Point]], history: History) -> tuple[str, Point] | None:
+def after_failures(points: Sequence[tuple[str, Point]], history: History, seed: int) -> Iterator[tuple[str, Point]]:
+    """Yield another point of each chain whose first point failed: one failure by chance must not hide a chain."""
+    for chain_id, _ in points:
+        trials = history.trials_of(chain_id)
+        feedback = trials[0].feedback if len(trials) == 1 else None
+        if feedback is not None and feedback.failed:
+            yield chain_id, history.by_id[chain_id].space.random_sample(Random(f"{seed}:again:{chain_id}"))
+
+
+def first_untried(points: Iterable[tuple[str, Point]], history: History) -> tuple[str, Point] | None:
     """Return the first of the points that has no trial yet and may give a new candidate; None if there is none."""
     for chain, point in points:
         if history.find(chain, point) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from random import Random
@@ -11,7 +12,7 @@ from autoopt.search.history import History
 from autoopt.search.losses import feasible, rank_key
 from autoopt.search.points import POOL, PointTable, sample, total_points
 from autoopt.search.samplers.base import STOPPED_EARLY, Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
-from autoopt.search.samplers.initial_points import first_untried, initial_points
+from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points
 from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
@@ -56,6 +57,7 @@ class SurrogateSampler:
         self._chains = [chain for chain in inputs.chains if chain.space.count]
         self._total = total_points(self._chains)
         self._initial = initial_points(self._chains, inputs.budget, config.seed, inputs.first)
+        self._seed = config.seed
         self._cost = inputs.cost
         self._features = Features(self._chains)
         self._log_weights = {chain.id: math.log(max(chain.weight, 1e-6)) for chain in self._chains}
@@ -67,7 +69,8 @@ class SurrogateSampler:
         asked = sum(len(history.trials_of(chain.id)) for chain in self._chains)
         if asked >= self._total:
             return exhausted(self._total)
-        initial = first_untried(self._initial, history)
+        second = after_failures(self._initial, history, self._seed)
+        initial = first_untried(itertools.chain(self._initial, second), history)
         if initial is None:
             initial = with_first_settings(self._chains, history)
         if initial is not None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess, Scales, chances_below, correlation
+from autoopt.search.surrogates.gaussian_process import (
+    Array,
+    GaussianProcess,
+    Scales,
+    chances_below,
+    correlation,
+    distances,
+)
 from autoopt.search.surrogates.observations import Observations, Standardization
 
 LABEL_SCALES: Final = Scales(length=2.0, noise=0.1)
@@ -62,20 +69,23 @@ def _averaged_mean(x: Array, y: Array, candidates: Array) -> Array:
     """The mean of Gaussian processes of total variance 1 that learned `y`, over their scales by likelihood."""
     import numpy as np
 
+    among, across = distances(x, x), distances(candidates, x)
     likelihoods: list[float] = []
-    means: list[Array] = []
+    coefficients: list[Array] = []
     for length in FAILURE_LENGTHS:
-        values, vectors = np.linalg.eigh(correlation(x, x, length))
+        values, vectors = np.linalg.eigh(correlation(among, length))
         projected = vectors.T @ y
-        across = correlation(candidates, x, length) @ vectors
         for noise in FAILURE_NOISES:
             spectrum = np.maximum(values, 0.0) + noise
             variance = spectrum / (1 + noise)
             likelihoods.append(-0.5 * float((projected**2 / variance + np.log(variance)).sum()))
-            means.append(across @ (projected / spectrum))
+            coefficients.append(vectors @ (projected / spectrum))
     weights = np.exp(np.array(likelihoods) - max(likelihoods))
-    averaged: Array = weights / weights.sum() @ np.array(means)
-    return averaged
+    weighted = (weights / weights.sum())[:, None] * np.array(coefficients)
+    mean = np.zeros(len(candidates))
+    for length, of_noises in zip(FAILURE_LENGTHS, np.split(weighted, len(FAILURE_LENGTHS)), strict=True):
+        mean += correlation(across, length) @ of_noises.sum(axis=0)
+    return mean
 
 
 def _probability(x: Array, labels: Array, candidates: Array) -> Array:

@@ -52,7 +52,7 @@ class GaussianProcess:
 
         if self._scales is None:
             _, self._scales = max(log_likelihoods(x, y), key=itemgetter(0))
-        values, vectors = np.linalg.eigh(correlation(x, x, self._scales.length))
+        values, vectors = np.linalg.eigh(correlation(distances(x, x), self._scales.length))
         self._x = x
         # The inverse of the covariance is the product of this matrix and its transpose, divided by the variance.
         self._root = vectors / np.sqrt(np.maximum(values, 0.0) + self._scales.noise)
@@ -63,7 +63,7 @@ class GaussianProcess:
         import numpy as np
 
         assert self._scales is not None
-        across = correlation(x, self._x, self._scales.length)
+        across = correlation(distances(x, self._x), self._scales.length)
         explained = np.square(across @ self._root).sum(axis=1)
         deviation = np.sqrt(self._scales.variance * np.maximum(1.0 - explained, 1e-10))
         return across @ self._weights, deviation
@@ -73,9 +73,9 @@ class GaussianProcess:
         import numpy as np
 
         assert self._scales is not None
-        across = correlation(x, self._x, self._scales.length)
+        across = correlation(distances(x, self._x), self._scales.length)
         projected = across @ self._root
-        covariance = correlation(x, x, self._scales.length) - projected @ projected.T
+        covariance = correlation(distances(x, x), self._scales.length) - projected @ projected.T
         covariance[np.diag_indices_from(covariance)] += JITTER
         root = math.sqrt(self._scales.variance) * np.linalg.cholesky(covariance)
         drawn: Array = across @ self._weights + rng.standard_normal((count, len(x))) @ root.T
@@ -99,10 +99,10 @@ def log_likelihoods(x: Array, y: Array) -> list[tuple[float, Scales]]:
     """The scales of a grid, with the best variance for each, and the log likelihood of `y` under them."""
     import numpy as np
 
-    distances = _distances(x, x)
+    among = distances(x, x)
     grid: list[tuple[float, Scales]] = []
     for length in LENGTHS:
-        values, vectors = np.linalg.eigh(_correlation(distances, length))
+        values, vectors = np.linalg.eigh(correlation(among, length))
         squares = np.square(vectors.T @ y)
         for noise in NOISES:
             spectrum = np.maximum(values, 0.0) + noise
@@ -113,12 +113,8 @@ def log_likelihoods(x: Array, y: Array) -> list[tuple[float, Scales]]:
     return grid
 
 
-def correlation(a: Array, b: Array, length: float) -> Array:
-    """The Matern 5/2 kernel of all rows of `a` with all rows of `b`."""
-    return _correlation(_distances(a, b), length)
-
-
-def _correlation(distances: Array, length: float) -> Array:
+def correlation(distances: Array, length: float) -> Array:
+    """The Matern 5/2 kernel at some distances."""
     import numpy as np
 
     scaled = math.sqrt(5.0) / length * distances
@@ -126,10 +122,10 @@ def _correlation(distances: Array, length: float) -> Array:
     return values
 
 
-def _distances(a: Array, b: Array) -> Array:
+def distances(a: Array, b: Array) -> Array:
     """Euclidean distances of all rows of `a` from all rows of `b`."""
     import numpy as np
 
     squares = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2.0 * a @ b.T
-    distances: Array = np.sqrt(np.maximum(squares, 0.0))
-    return distances
+    roots: Array = np.sqrt(np.maximum(squares, 0.0))
+    return roots
