@@ -58,6 +58,8 @@ class TwoRatios:
     """Threads of the source for each of the candidate's."""
     is_rate: bool = False
     """True for ratios of rates, which gain above 1."""
+    is_serial: bool = False
+    """True if neither model shares out work among threads: both ratios are then of the same kind."""
 
     @staticmethod
     def of(details: Mapping[str, JsonValue]) -> TwoRatios | None:
@@ -76,6 +78,8 @@ class TwoRatios:
         if self.is_rate:
             return self.inverse().expected.inverse()
         ratio = self.on_one_thread
+        if self.is_serial:
+            return ratio
         if self.thread_factor == 1:
             return on_several_threads(ratio)
         # Beside other programs, more threads help anything from not at all to as much as on a quiet machine.
@@ -85,6 +89,8 @@ class TwoRatios:
     @property
     def difference(self) -> float:
         """Error of the expected ratio beyond its interval."""
+        if self.is_serial:
+            return self.contention
         return math.hypot(DIFFERENCE, self.contention, UNIFORM * math.log(self.thread_factor))
 
     def combined(self) -> Estimate:

@@ -10,13 +10,16 @@ from pathlib import Path
 import builders
 import pytest
 
+from autoopt.json_codec import JsonObject
 from autoopt.measure.contention import error_of
 from autoopt.measure.inference.batches import sized
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.latency import meter, one_thread
 from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.helper_threads import wakes_helpers
 from autoopt.measure.latency.machine import QUIET, Load
 from autoopt.measure.latency.measurement import Measurement, StopReason, width_beside
+from autoopt.measure.latency.one_thread import ThreadRatio
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import DETAIL, DISTURBANCE, TwoRatios
@@ -48,7 +51,7 @@ def ratios_of(
     wide: float,
     busy: bool = False,
     stopped: StopReason = "time",
-) -> list[Estimate | None]:
+) -> list[ThreadRatio | None]:
     """The ratios on one thread where an interval of that width by the clock is wide."""
     monkeypatch.setattr(one_thread, "WIDE", wide)
     request, _ = sized(request)
@@ -65,10 +68,27 @@ def ratios_of(
 def test_an_uncertain_candidate_is_measured_on_one_thread_too(
     request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (ratio,) = ratios_of(request_on_two_threads, monkeypatch, wide=0.0)
-    assert ratio is not None
-    assert 0 < ratio.low <= ratio.value <= ratio.high
-    assert 0.01 < ratio.value < 100
+    (measured,) = ratios_of(request_on_two_threads, monkeypatch, wide=0.0)
+    assert measured is not None
+    assert 0 < measured.ratio.low <= measured.ratio.value <= measured.ratio.high
+    assert 0.01 < measured.ratio.value < 100
+
+
+@pytest.mark.parametrize(("width", "expected"), [(16, False), (1 << 16, True)])
+def test_only_large_operators_wake_helper_threads(tmp_path: Path, width: int, *, expected: bool) -> None:
+    model = ModelFile(str(io.save(builders.mlp(width), tmp_path / "model")))
+    request, _ = sized(MeasureRequest(candidate=model, metrics=(MEDIAN_LATENCY,), target=Target(threads=2)))
+    subject_of = partial(meter.subject_of, request, evaluation_data(request))
+    assert wakes_helpers(subject_of, model, inference_ns=1e5) is expected
+    assert wakes_helpers(subject_of, model, inference_ns=1e7)
+
+
+def test_models_that_wake_no_helpers_are_measured_with_their_own_options(
+    request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (measured,) = ratios_of(request_on_two_threads, monkeypatch, wide=0.0)
+    assert measured is not None
+    assert measured.is_serial
 
 
 def test_a_certain_candidate_is_not(request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,14 +154,26 @@ def test_other_numbers_of_threads_are_compared_on_one_only_beside_other_programs
 def test_only_the_ratio_of_the_median_changes(request_on_two_threads: MeasureRequest) -> None:
     by_clock, on_one_thread = Estimate(0.8, 0.4, 1.6), Estimate(0.6, 0.59, 0.61)
     reply = MeasureReply(ratios={MEDIAN_LATENCY: by_clock, "latency_p99": by_clock})
-    changed = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, BUSY)
+    measured = ThreadRatio(on_one_thread)
+    changed = one_thread.with_one_thread(request_on_two_threads, reply, measured, BUSY)
     both = TwoRatios(by_clock, on_one_thread, contention=error_of(0.6, BUSY.contention))
     assert changed.ratios == {MEDIAN_LATENCY: both.combined(), "latency_p99": by_clock}
     assert TwoRatios.of(changed.details) == both
     assert one_thread.with_one_thread(request_on_two_threads, reply, None, BUSY) == reply
     assert DETAIL not in reply.details
-    quiet = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, QUIET)
+    quiet = one_thread.with_one_thread(request_on_two_threads, reply, measured, QUIET)
     assert quiet.details[DETAIL]["disturbance"] == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"intra_op_num_threads": 1}])
+def test_a_small_gain_of_serial_models_is_certain_beside_other_programs(
+    request_on_two_threads: MeasureRequest, options: JsonObject
+) -> None:
+    request = replace(request_on_two_threads, candidate=ModelFile(request_on_two_threads.candidate.path, options))
+    reply = MeasureReply(ratios={MEDIAN_LATENCY: Estimate(0.95, 0.9, 1.01)})
+    measured = ThreadRatio(Estimate(0.93, 0.91, 0.95), is_serial=True)
+    ratio = one_thread.with_one_thread(request, reply, measured, BUSY).ratios[MEDIAN_LATENCY]
+    assert 0.9 < ratio.low < 0.935 < ratio.high < 0.97
 
 
 def test_fewer_threads_may_be_as_fast_or_not(request_on_two_threads: MeasureRequest) -> None:
@@ -149,5 +181,5 @@ def test_fewer_threads_may_be_as_fast_or_not(request_on_two_threads: MeasureRequ
     request = replace(request_on_two_threads, candidate=single)
     on_one_thread = Estimate(0.6, 0.59, 0.61)
     reply = MeasureReply(ratios={MEDIAN_LATENCY: Estimate(0.5, 0.49, 0.51)})
-    ratio = one_thread.with_one_thread(request, reply, on_one_thread, BUSY).ratios[MEDIAN_LATENCY]
+    ratio = one_thread.with_one_thread(request, reply, ThreadRatio(on_one_thread), BUSY).ratios[MEDIAN_LATENCY]
     assert ratio.low < 0.6 < ratio.value < 1.2 < ratio.high * 1.1

@@ -73,12 +73,12 @@ class ModelRunner:
         target, settings, config = request.target, request.settings, request.data
         threads, script = target.threads, request.user_script
         if timed:
-            options = _resting(model.session_options, SPINNING)
+            options = resting(model.session_options, SPINNING)
             session = make_session(
                 model.path, options, target.execution_provider, threads, profile_prefix=profile_prefix, script=script
             )
         else:
-            options = _resting(model.session_options, NO_SPINNING)
+            options = resting(model.session_options, NO_SPINNING)
             if not threads and _is_small(Path(model.path)):
                 threads = 1
             session = make_untimed_session(model.path, options, target.execution_provider, threads, script=script)
@@ -241,7 +241,7 @@ def _is_small(model: Path) -> bool:
     )
 
 
-def _resting(options: Mapping[str, JsonValue], spinning: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def resting(options: Mapping[str, JsonValue], spinning: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Session options with this entry on how threads wait, unless they have their own."""
     entries = options.get("config") or {}
     assert isinstance(entries, Mapping), "the options have been checked"

@@ -24,14 +24,14 @@ from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import measure_in_turns
-from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
+from autoopt.measure.latency.one_thread import ThreadRatio, clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.precedence import Precedence, thread_count
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject, lead_of
 from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
-from autoopt.metrics import FIRST_TOKEN, GENERATION, MEDIAN_LATENCY, TOKEN_RATE, Estimate
+from autoopt.metrics import FIRST_TOKEN, GENERATION, MEDIAN_LATENCY, TOKEN_RATE
 from autoopt.model.model_file import ModelFile
 from autoopt.model.model_set import CONTINUATION, MODEL_SET, Decoding, ModelSetSession
 
@@ -171,7 +171,7 @@ def _measure_steps(
     settings = clock_settings(request, busy=load.busy) if with_source else request.settings
     settings = replace(settings, incumbent_ratio=None)
     measurement = measure_in_turns(request, settings, subject_of, subject_of, precedence, with_source=with_source)
-    thread_ratios: list[Estimate | None] = [None] * len(request.models)
+    thread_ratios: list[ThreadRatio | None] = [None] * len(request.models)
     if with_source:
         thread_ratios = ratios_on_one_thread(request, measurement, subject_of, subject_of, busy=load.busy)
     replies = []

@@ -23,7 +23,7 @@ from autoopt.measure.latency.executed_graph import executed_graphs
 from autoopt.measure.latency.generation import shared_time, with_generation
 from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import Measurement, measure_in_turns
-from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
+from autoopt.measure.latency.one_thread import ThreadRatio, clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.open_sessions import OpenSessions
 from autoopt.measure.latency.precedence import Precedence, thread_count
 from autoopt.measure.latency.results import results
@@ -100,7 +100,7 @@ class _Measured:
 
     measurement: Measurement
     tables: list[Table]
-    thread_ratios: list[Estimate | None]
+    thread_ratios: list[ThreadRatio | None]
     """Ratios on one thread."""
     machine: dict[str, JsonValue]
     load: Load
@@ -128,7 +128,7 @@ def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -
     _QUIET_WAIT.note(load)
     state = {**machine.describe(), **waiting, **load.to_json(), "precedence": precedence.active}
     load = precedence.load_beside(load)
-    thread_ratios: list[Estimate | None] = [None] * len(request.models)
+    thread_ratios: list[ThreadRatio | None] = [None] * len(request.models)
     if with_source and one_thread:
         thread_ratios = ratios_on_one_thread(request, measurement, own_subject, source_subject, busy=load.busy)
     return _Measured(measurement, tables, thread_ratios, state, load, precedence)

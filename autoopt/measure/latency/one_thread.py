@@ -8,12 +8,14 @@ within 1 to 5 %. That of two threads on the idle machine was 0.9 to 1.5 times as
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from autoopt import json_codec
 from autoopt.measure.contention import error_of
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.helper_threads import wakes_helpers
 from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import Measurement, width_beside
 from autoopt.measure.latency.precedence import thread_count
@@ -37,6 +39,15 @@ LOOK_DISTURBANCE = 0.2
 """`DISTURBANCE` of a look of three pairs of blocks."""
 
 
+@dataclass(frozen=True)
+class ThreadRatio:
+    """The ratio of CPU times of a candidate and the source."""
+
+    ratio: Estimate
+    is_serial: bool = False
+    """True if both ran with their own session options, because neither shares out work among threads."""
+
+
 def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSettings:
     """Shorten the measurement by the clock where other programs disturb it anyway, and one on one thread follows."""
     settings = request.settings
@@ -53,7 +64,7 @@ def ratios_on_one_thread(
     source_subject_of: SubjectOf,
     *,
     busy: bool,
-) -> list[Estimate | None]:
+) -> list[ThreadRatio | None]:
     """Measure the ratios on one thread of the candidates whose ratio by the clock is uncertain.
 
     `measurement` is the completed one by the clock. On a busy machine no ratio by the clock is certain.
@@ -62,35 +73,64 @@ def ratios_on_one_thread(
         A ratio for each of the request's models; None where the clock was good enough, or where one thread tells
         nothing: the models run on one anyway, or on another device.
     """
-    ratios: list[Estimate | None] = [None] * len(request.models)
+    ratios: list[ThreadRatio | None] = [None] * len(request.models)
     if request.source is None or not timing.can_time_on_core():
         return ratios
-    reference = source_subject_of(_on_one_thread(request.source))
-    uncertain: dict[int, Comparison] = {}
+    uncertain: list[int] = []
     for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
         is_uncertain = _is_uncertain(
             measurement, comparison, same_threads=_has_source_threads(request, model), busy=busy
         )
         if is_uncertain and _is_comparable(request, model):
-            candidate = subject_of(_on_one_thread(model))
-            uncertain[number] = Comparison(candidate, reference, seed=request.settings.seed)
-    if uncertain:
-        settings = request.settings
-        settings = replace(
-            settings,
-            seconds=CPU_SHARE * settings.seconds,
-            replicas=min(REPLICAS, settings.replicas),
-            max_pairs=min(ROUNDS, settings.max_pairs),
-            incumbent_ratio=None,
-        )
-        Measurement(list(uncertain.values()), settings, request.brief).run()
-    for number, comparison in uncertain.items():
-        ratios[number] = comparison.estimate()
+            uncertain.append(number)
+    serial = [number for number in uncertain if _is_serial(request, number, measurement, subject_of)]
+    others = [number for number in uncertain if number not in serial]
+    for numbers, is_serial in ((serial, True), (others, False)):
+        for number, ratio in _measured(request, numbers, subject_of, source_subject_of, is_serial=is_serial).items():
+            ratios[number] = ThreadRatio(ratio, is_serial)
     return ratios
 
 
+def _is_serial(request: MeasureRequest, number: int, measurement: Measurement, subject_of: SubjectOf) -> bool:
+    """True if neither the model with this number nor the source shares out work among threads."""
+    comparison = measurement.comparisons[number]
+    for model, subject in ((request.source, comparison.source), (request.models[number], comparison.candidate)):
+        if model is None or subject is None or wakes_helpers(subject_of, model, subject.replicas[0].warm.time):
+            return False
+    return True
+
+
+def _measured(
+    request: MeasureRequest,
+    numbers: Sequence[int],
+    subject_of: SubjectOf,
+    source_subject_of: SubjectOf,
+    *,
+    is_serial: bool,
+) -> dict[int, Estimate]:
+    """Measure the ratios of CPU times of the request's models with these numbers: on one thread, or as they are."""
+    if not numbers or request.source is None:
+        return {}
+    reference = source_subject_of(request.source if is_serial else _on_one_thread(request.source))
+    comparisons: dict[int, Comparison] = {}
+    for number in numbers:
+        model = request.models[number]
+        candidate = subject_of(model if is_serial else _on_one_thread(model))
+        comparisons[number] = Comparison(candidate, reference, seed=request.settings.seed)
+    settings = request.settings
+    settings = replace(
+        settings,
+        seconds=CPU_SHARE * settings.seconds,
+        replicas=min(REPLICAS, settings.replicas),
+        max_pairs=min(ROUNDS, settings.max_pairs),
+        incumbent_ratio=None,
+    )
+    Measurement(list(comparisons.values()), settings, request.brief).run()
+    return {number: comparison.estimate() for number, comparison in comparisons.items()}
+
+
 def with_one_thread(
-    request: MeasureRequest, reply: MeasureReply, on_one_thread: Estimate | None, load: Load
+    request: MeasureRequest, reply: MeasureReply, measured: ThreadRatio | None, load: Load
 ) -> MeasureReply:
     """Let the ratio on one thread, if there is one, count in the ratio of the reply.
 
@@ -98,14 +138,18 @@ def with_one_thread(
     """
     if MEDIAN_LATENCY not in reply.ratios:
         return reply
-    if on_one_thread is None:
+    if measured is None:
         return _with_disturbance(request, reply, load)
+    by_clock, on_one_thread = reply.ratios[MEDIAN_LATENCY], measured.ratio
     contention = error_of(on_one_thread.value, load.contention)
     factor = thread_count(request, request.source) / thread_count(request, request.candidate)
     disturbance = abs(math.log(factor))
     if factor == 1:
         disturbance = DISTURBANCE if load.busy else 0.0
-    both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_one_thread, disturbance, contention, factor)
+    both = TwoRatios(by_clock, on_one_thread, disturbance, contention, factor)
+    if measured.is_serial:
+        # Its blocks are those of the clock, only longer, but the load changes from one measurement to the next.
+        both = TwoRatios(by_clock, on_one_thread, contention, contention, is_serial=True)
     ratios = {**reply.ratios, MEDIAN_LATENCY: both.combined()}
     return replace(reply, ratios=ratios, details={**reply.details, DETAIL: json_codec.to_json(both)})
 

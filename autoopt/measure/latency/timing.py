@@ -131,6 +131,13 @@ def _find_usage() -> _UsageCalls | None:
 _usage = _find_usage()
 
 
+def helper_waits() -> int:
+    """Count how often other threads of this process have given up their core to wait; 0 if the system cannot tell."""
+    if _usage is None:
+        return 0
+    return _usage.of_process().ru_nvcsw - _usage.of_thread().ru_nvcsw
+
+
 @dataclass(frozen=True)
 class Block:
     """Times of back-to-back calls in ns."""
