@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, np, numpy_helper
@@ -49,6 +49,8 @@ Fusion: TypeAlias = Callable[["ModelProto"], tuple["ModelProto", Mapping[str, in
 """A function that fuses, and counts the new operators by type."""
 DEFAULT_EPSILON = 1e-5
 """Of LayerNormalization in ONNX."""
+COLLECTED_BYTES: Final = 32 << 20
+"""Size of a model from which its copies are freed at once: looking for them takes a tenth of a second."""
 
 
 class TransformerFusion(Pass):
@@ -226,8 +228,10 @@ class TransformerFusion(Pass):
                 use_gpu=self.use_gpu,
             )
             model, counts = fused.model, fused.get_fused_operator_statistics()
+        worth_collecting = original.ByteSize() >= COLLECTED_BYTES
         del fused, original
-        gc.collect()  # the library's cycles hold further copies of the model
+        if worth_collecting:
+            gc.collect()  # the library's cycles hold further copies of the model
         return model, counts
 
     def _fusion_options(self, model_type: str) -> FusionOptions:
