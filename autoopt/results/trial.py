@@ -60,6 +60,10 @@ class TrialResult:
     convert the file format; empty for a failure."""
     note: str = ""
     """The model whose latency counts for this trial too, in words; empty if its own was measured."""
+    path: tuple[str, ...] = ()
+    """Keys of the candidates that the passes left, `FAILED` for the last one of a failure that would repeat."""
+    twin: str | None = None
+    """The key of the source, or the digest of the graph that the runtime executes, if nothing else counts."""
 
     @property
     def feasible(self) -> bool:

@@ -270,6 +270,8 @@ class TrialRecord:
             intermediate=tuple(from_json(IntermediateResult, item) for item in details.get("intermediate", ())),
             steps=tuple(details.get("steps", ())),
             note=str(details.get("note", "")),
+            path=tuple(details.get("path", ())),
+            twin=details.get("twin"),
         )
 
 

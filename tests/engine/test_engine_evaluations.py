@@ -117,6 +117,20 @@ def test_the_sources_latency_tells_later_measurements_of_slow_spells(simulation:
     assert [payload["settings"].get("source_ms") for payload in payloads] == [None, 10.0]
 
 
+@pytest.mark.parametrize(
+    ("measurement", "reuses_source"),
+    [({}, True), ({"rounds": 0}, False), ({"rounds": 0, "replicas": 2}, True)],
+    ids=str,
+)
+def test_only_where_many_sessions_decide_the_source_gets_new_ones(
+    tmp_path: Path, measurement: dict[str, object], reuses_source: bool
+) -> None:
+    simulation = Simulation(tmp_path, measurement=measurement)
+    evaluate(simulation.context(), candidate(simulation), EvaluationOptions(screened=True))
+    _, payload = simulation.pool.measured[-1]
+    assert payload["reuses_source"] is reuses_source
+
+
 def test_latency_data_is_for_latencies_alone(simulation: Simulation) -> None:
     ctx = simulation.context()
     data = replace(ctx.problem.data, latency=replace(ctx.problem.data.evaluation, config={"path": "l.npz"}))

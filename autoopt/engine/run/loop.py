@@ -24,16 +24,13 @@ from autoopt.engine.run.trial import (
     execute_trial,
     objective_values,
 )
-from autoopt.engine.work import equal_graphs
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.meter_order import rejects_slow
-from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
-from autoopt.metrics import START_UP, Estimate, Objective, headline_metrics, latency_objective
+from autoopt.metrics import Estimate, Objective, latency_objective
 from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
 from autoopt.search.study import Study
-from autoopt.search.transitions import FAILED
 from autoopt.search.trial import Feedback, Proposal
 from autoopt.store import EventRecord, Store, TrialRecord, faults
 from autoopt.store.records import PARALLEL
@@ -235,41 +232,16 @@ class SearchLoop:
         seconds = now - self._told_at if result.executed else 0.0
         self._told_at = now
         artifact = result.candidate.key if result.candidate is not None else None
-        path = self._path(result)
         if result.outcome is not Outcome.OK:
-            return Feedback({}, result.violation, failed=True, artifact=artifact, path=path, seconds=seconds)
+            return Feedback({}, result.violation, failed=True, artifact=artifact, path=result.path, seconds=seconds)
         return Feedback(
             objective_values(result, self._source.metrics),
             result.violation,
             artifact=artifact,
-            twin=self._twin(result),
-            path=path,
+            twin=result.twin,
+            path=result.path,
             seconds=seconds,
         )
-
-    def _twin(self, result: TrialResult) -> str | None:
-        """The key of the source or the digest of the graph that the runtime executes, if nothing else counts."""
-        goal = self.ctx.problem.goal
-        names = headline_metrics(goal.objectives, goal.constraints)
-        if set(names) & set(START_UP) or not all(goal.metric(name).kind in equal_graphs.METERS for name in names):
-            return None
-        for record in self.ctx.store.results.evaluations(result.evaluations).values():
-            if record.details.get(SAME_GRAPH):
-                return self.ctx.problem.source.key
-            if record.details.get(EXECUTED_GRAPH):
-                return str(record.details[EXECUTED_GRAPH])
-        return None
-
-    def _path(self, result: TrialResult) -> tuple[str, ...]:
-        """Keys of the candidates that the trial's passes left, up to a failure that would repeat."""
-        records = self.ctx.store.results.pass_runs(result.pass_runs)
-        path: list[str] = []
-        for key in result.pass_runs:
-            record = records.get(key)
-            if record is None or record.transient:
-                break
-            path.append(FAILED if record.output is None else record.output.key)
-        return tuple(path)
 
     def _to_beat(self, chain: Chain) -> float | None:
         """The latency ratio from which a candidate of this chain cannot be the answer; None if there is none.

@@ -8,7 +8,7 @@ way until they are known well enough.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -62,6 +62,8 @@ class Race:
     """Without evidence the race adds its own; another race's evidence counts in this one too."""
     until: float = float("inf")
     """Time on the attempt's clock from which no round starts."""
+    before_measuring: Callable[[], object] = lambda: None
+    """Called before the first round."""
     evidence: Evidence = field(init=False)
     undecided: str = ""
     """The reason why the race did not decide; empty if it did."""
@@ -129,6 +131,7 @@ class Race:
         if not self._measured:
             lossy = "lossy " if self.ranking.lossy else ""
             attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
+            self.before_measuring()
         candidates = [trial.candidate for trial in trials]
         self._measured.update(candidate.key for candidate in candidates)
         settings = round_settings(self.evidence, candidates, number, is_certain=self.ranking.gains(trials[0]))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -191,7 +192,6 @@ class Session:
                     with suppress(SystemFailure):  # the error that ended the search says more
                         self._record_interim(loop.completed)
                 raise
-            self.interim_package.update(self.ctx, self._record_interim(trials), always=True)
         return self.conclude(trials, loop.stopped)
 
     def _measure_source(self) -> MeasuredSource:
@@ -278,13 +278,17 @@ class Session:
         return attempt.deadline - min(reserve, races * race_seconds(self.ctx.problem))
 
     def _record_often(self, trials: Sequence[CompletedTrial]) -> None:
-        """Record the interim result, unless that would take a noticeable share of the time."""
+        """Record the interim result after new work, unless that would take a noticeable share of the time."""
         began = self.ctx.attempt.clock()
-        if began >= self._next_record:
+        if began >= self._next_record and trials[-1].result.executed:
             result = self._record_interim(trials)
             ended = self.ctx.attempt.clock()
             self._next_record = ended + max(RECORD_SECONDS, (ended - began) / RECORD_SHARE)
             self.interim_package.update(self.ctx, result)
+
+    def _keep_best(self, trials: Sequence[CompletedTrial]) -> None:
+        """Record the result of the search and write the best model, as deciding takes a while."""
+        self.interim_package.update(self.ctx, self._record_interim(trials), always=True)
 
     def _record_interim(self, trials: Sequence[CompletedTrial]) -> RunResult:
         """Store the result as of these trials, for readers of an unfinished run."""
@@ -301,7 +305,8 @@ class Session:
         races = 1
         if self.ctx.problem.unverified and any(trial.chain.lossy for trial in before):
             races = 2
-        self._race = Race(self.ctx, self._verified_ranking, attempt.clock() + attempt.remaining() / races)
+        until = attempt.clock() + attempt.remaining() / races
+        self._race = Race(self.ctx, self._verified_ranking, until, partial(self._keep_best, trials))
         self._race.run(trials, remeasure=self.remeasure)
         if self.ctx.problem.unverified:
             # It continues with the evidence of the first race.

@@ -9,13 +9,15 @@ from typing import Final
 from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.engine.run.evidence import product
 from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.equal_graphs import METERS as GRAPH_METERS
 from autoopt.engine.work.equal_graphs import TWIN
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.json_codec import to_json
-from autoopt.metrics import STEADY_STATE, Estimate
+from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
+from autoopt.metrics import START_UP, STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import IntermediateResult, TrialResult, values_of
@@ -74,6 +76,7 @@ def execute_trial(
         pass_runs=tuple(progress.keys),
         executed=progress.executed,
         transient=progress.transient,
+        path=tuple(progress.left),
     )
     before_measuring()
     if ctx.problem.plan.spec.evaluate == "intermediate":
@@ -87,11 +90,23 @@ def execute_trial(
         )
         measurements = evaluate(ctx, progress.candidate, options)
         result = with_measurements(replace(result, candidate=progress.candidate), measurements)
-        result = replace(result, note=_note(ctx, measurements))
+        result = replace(result, note=_note(ctx, measurements), twin=_twin(ctx, measurements))
         result = replace(result, executed=progress.executed + measurements.executed)
     record = completed_record(trial, replace(result, seconds=ctx.attempt.clock() - began))
     ctx.store.trials.finish(record)
     return record
+
+
+def _twin(ctx: RunContext, measurements: Measurements) -> str | None:
+    """The key of the source or the digest of the graph that the runtime executes, if nothing else counts."""
+    goal = ctx.problem.goal
+    names = headline_metrics(goal.objectives, goal.constraints)
+    if set(names) & set(START_UP) or not all(goal.metric(name).kind in GRAPH_METERS for name in names):
+        return None
+    all_details = measurements.details.values()
+    if any(details.get(SAME_GRAPH) for details in all_details):
+        return ctx.problem.source.key
+    return next((str(details[EXECUTED_GRAPH]) for details in all_details if details.get(EXECUTED_GRAPH)), None)
 
 
 def _note(ctx: RunContext, measurements: Measurements) -> str:
@@ -202,6 +217,10 @@ def completed_record(trial: TrialRecord, result: TrialResult) -> TrialRecord:
         details["steps"] = list(result.steps)
     if result.note:
         details["note"] = result.note
+    if result.path:
+        details["path"] = list(result.path)
+    if result.twin:
+        details["twin"] = result.twin
     return replace(
         trial,
         status="done",

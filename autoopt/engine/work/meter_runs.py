@@ -11,7 +11,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.keys import EvaluationInput, evaluation_key
 from autoopt.engine.work.problem import DataSource
 from autoopt.json_codec import JsonValue
-from autoopt.measure.meters import Meter, meters_for
+from autoopt.measure.meters import SCREENING_REPLICAS, Meter, meters_for
 from autoopt.model.candidate import Candidate
 
 
@@ -63,6 +63,7 @@ class MeterRun:
     is_brief: bool
     """Further measurements follow, at least if the candidate may be the best."""
     is_first_look: bool
+    """It may reuse open sessions of the source, of which the others have the error too."""
 
 
 def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions) -> Iterator[MeterRun]:
@@ -73,6 +74,7 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
         names = tuple(metric.name for metric in problem.goal.metrics)
     constraints = problem.goal.constraints if options.judged else None
     is_repeated = problem.measurement_settings.is_repeated
+    has_few_sessions = problem.measurement_settings.replicas <= SCREENING_REPLICAS
     for meter in meters_for(names, problem.goal.custom):
         metrics = tuple(name for name in meter.metrics if name in names)
         settings = meter.settings_for(problem.measurement, constraints, screened=options.screened)
@@ -98,7 +100,7 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
             graph_key=partial(_graph_key, meter, work),
             incumbent=options.incumbent,
             is_brief=(options.screened or options.round > 0) and is_repeated,
-            is_first_look=options.screened and is_repeated,
+            is_first_look=options.screened and (is_repeated or has_few_sessions),
         )
 
 

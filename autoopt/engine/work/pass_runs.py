@@ -25,6 +25,7 @@ from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassRequest, PassStep, StepReply
 from autoopt.registry import PassInfo
+from autoopt.search.transitions import FAILED
 from autoopt.store import PassRunRecord
 from autoopt.store.records import IMPLEMENTATION, MEMORY, TRANSIENT
 from autoopt.target import Accelerator
@@ -65,12 +66,16 @@ class ChainProgress:
     """Node id and the candidate it left, in order."""
     changing: list[str] = field(default_factory=list)
     """Ids of the nodes that changed the candidate."""
+    left: list[str] = field(default_factory=list)
+    """Keys of the candidates that the pass runs left; `FAILED` for a failure that would repeat."""
     reports: dict[str, JsonValue] = field(default_factory=dict)
     """Reports of analyses on the candidate, by pass name."""
 
     def add(self, node: str, record: PassRunRecord) -> None:
         """Advance past the pass run of a node, or stop at its failure."""
         self.keys.append(record.key)
+        if not record.transient:
+            self.left.append(FAILED if record.output is None else record.output.key)
         if record.outcome.good:
             self.candidate = record.output or self.candidate
             self.path.append((node, self.candidate))
