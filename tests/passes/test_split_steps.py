@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from autoopt.passes.quantize.pre_process import QuantPreProcess
 from autoopt.passes.runner import run
 from autoopt.passes.verification.equivalence import run_once
 
+Place = Callable[[ModelProto], ModelProto]
+"""Puts the operators of a model into its graph or into the branches of an If."""
+OnFiles = Callable[[Place, bool, str, dict[str, Any]], dict[str, Any]]
 WIDTH = 128
 LAYERS = 6
 WEIGHT = WIDTH * WIDTH * 4
@@ -124,6 +129,20 @@ def source(
     return path, draft.publish(digest_folder(folder))
 
 
+@pytest.fixture(scope="module")
+def on_files(tmp_path_factory: pytest.TempPathFactory) -> OnFiles:
+    """Return a function that runs a pass on the files of `layers`, once for each place, pass and parameters."""
+
+    @lru_cache
+    def run_once_each(place: Place, external: bool, name: str, params: str) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp("files")
+        path = io.save(place(layers()), folder / "source", external=external)
+        (step,) = steps(path, folder / "whole", name, params=json.loads(params))
+        return step
+
+    return lambda place, external, name, params: run_once_each(place, external, name, json.dumps(params))
+
+
 def facts(step: dict[str, Any]) -> tuple[object, ...]:
     return step["pass"], step["outcome"], step["message"], step["digest"], step["bytes"]
 
@@ -137,11 +156,11 @@ IN_BRANCHES = ("name_fix", "simplify", "quant_pre_process", "dynamic_quantizatio
     ("name", "place"), [*((name, in_graph) for name in PASSES), *((name, in_branches) for name in IN_BRANCHES)]
 )
 def test_a_pass_makes_the_same_of_a_split_model(
-    name: str, external: bool, place: Callable[[ModelProto], ModelProto], tmp_path: Path
+    name: str, external: bool, place: Place, tmp_path: Path, on_files: OnFiles
 ) -> None:
     shared = tmp_path / split_model.FOLDER
-    path, graph = source(tmp_path / "source", shared, external, place(layers()))
-    (whole,) = steps(path, tmp_path / "whole", name)
+    _, graph = source(tmp_path / "source", shared, external, place(layers()))
+    whole = on_files(place, external, name, {})
     (split,) = steps(graph, tmp_path / "out", name, split_folder=shared)
     assert facts(split) == facts(whole)
     assert whole["outcome"] in ("ok", "unchanged")
@@ -168,10 +187,12 @@ def test_a_pass_makes_the_same_of_a_split_model(
         ("simplify", {"engine": "onnxscript"}),
     ],
 )
-def test_parameters_make_the_same_of_a_split_model(name: str, params: dict[str, Any], tmp_path: Path) -> None:
+def test_parameters_make_the_same_of_a_split_model(
+    name: str, params: dict[str, Any], tmp_path: Path, on_files: OnFiles
+) -> None:
     shared = tmp_path / split_model.FOLDER
-    path, graph = source(tmp_path / "source", shared)
-    (whole,) = steps(path, tmp_path / "whole", name, params=params)
+    _, graph = source(tmp_path / "source", shared)
+    whole = on_files(in_graph, False, name, params)
     (split,) = steps(graph, tmp_path / "out", name, split_folder=shared, params=params)
     assert facts(split) == facts(whole)
     assert whole["outcome"] == "ok"
@@ -258,7 +279,7 @@ def moved() -> int:
 
 @pytest.mark.parametrize("place", [in_graph, in_branches])
 @pytest.mark.parametrize("name", ["name_fix", "constant_folding", "simplify"])
-def test_a_graph_pass_writes_no_weights(name: str, place: Callable[[ModelProto], ModelProto], tmp_path: Path) -> None:
+def test_a_graph_pass_writes_no_weights(name: str, place: Place, tmp_path: Path) -> None:
     shared = tmp_path / split_model.FOLDER
     _, graph = source(tmp_path / "source", shared, model=place(layers()))
     stored, written = bytes_in(shared), moved()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,8 +15,8 @@ from typing import BinaryIO
 
 import numpy as np
 import pytest
-from children import HANG_SECONDS, start_process
-from commands import DAG, Command, Prefect, environment, fill, start
+from children import HANG_SECONDS
+from commands import DAG, Command, Prefect, fill, start
 from postgres import Server
 
 CANARY = "c4n4ry-4nd-s3cr3t"
@@ -197,21 +196,18 @@ def test_no_error_says_what_is_secret_in_an_address(address: str, command: Comma
 
 
 @pytest.mark.parametrize("words", [("{0}",), ("encoder={0}", "decoder=model.onnx"), ("dag.yaml", "--model", "{0}")])
-def test_the_progress_on_a_terminal_does_not_show_a_password(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_progress_on_a_terminal_does_not_show_a_password(
+    words: tuple[str, ...], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     terminal, end = os.openpty()
     url = f"http://bird:{CANARY}@127.0.0.1:9/net.onnx"
-    process = start_process(
-        [sys.executable, "-m", "autoopt", "run", *(word.format(url) for word in words)],
-        cwd=fill(tmp_path),
-        env=environment(tmp_path),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=end,
-    )
-    os.close(end)
+    with os.fdopen(end, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        said = command(fill(tmp_path), "run", *(word.format(url) for word in words))
+        monkeypatch.undo()
     with os.fdopen(terminal, "rb") as stream:
         text = read_to_end(stream)
-    assert process.wait(timeout=HANG_SECONDS) == 2
+    assert said.code == 2
     assert b"reading" in text
     assert CANARY.encode() not in text
 
