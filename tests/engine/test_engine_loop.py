@@ -168,6 +168,20 @@ def test_no_trial_starts_that_would_end_after_the_time_limit(simulation: Simulat
     assert loop.stopped == "stopped at the time limit (--minutes)"
 
 
+@pytest.mark.parametrize(("latency", "trials"), [(7.0, 2), (13.0, 3)])
+def test_the_last_trial_may_lack_time_while_nothing_is_faster(
+    simulation: Simulation, latency: float, trials: int
+) -> None:
+    loop = make_loop(simulation, until=8.0, deadline=8.0)
+
+    def slow(model: dict[str, object], params: object) -> dict[str, object]:
+        simulation.clock.now += 3.0
+        return {**model, "latency": latency}
+
+    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
+    assert len(loop.run(AtOnce())) == trials
+
+
 @pytest.mark.parametrize(("until", "begun"), [(100.0, [2, 3, 3]), (11.0, [1, 2, 3])])
 def test_without_time_for_two_a_trial_gets_all_cores(simulation: Simulation, until: float, begun: list[int]) -> None:
     loop = make_loop(simulation, until=until, workers=2)

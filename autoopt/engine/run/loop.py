@@ -44,6 +44,10 @@ SHARED_CORES: Final = 3
 """Durations of the longest trial so far that must be left for one beside others: both take longer then, and without
 time for two, one that ends says more than two that are cut off."""
 
+LAST_CHANCE: Final = 0.5
+"""Share of the shortest trial's time that must be left for another one while nothing is better than the source. Later
+trials take less time than the first ones, because they share passes and need not share the cores."""
+
 OVERRUN: Final = 0.5
 """Share of the time for deciding that the last trial may use."""
 
@@ -135,14 +139,17 @@ class SearchLoop:
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
 
     def _is_over(self) -> bool:
-        if not self.stopped and not self._ends_before(self._deadline()):
+        if not self.stopped and self.ctx.attempt.clock() + self._least_seconds() >= self._deadline():
             self.stopped = self.ctx.attempt.limit
         return bool(self.stopped or self.study.finished)
 
-    def _ends_before(self, until: float) -> bool:
-        """True if a trial that starts now usually ends before this time."""
-        usual_seconds = median(self._durations) if self._durations else 0.0
-        return self.ctx.attempt.clock() + usual_seconds < until
+    def _least_seconds(self) -> float:
+        """The time that must be left to start a trial: what one usually takes, or less while nothing can be lost."""
+        if not self._durations:
+            return 0.0
+        if self._may_lose:
+            return median(self._durations)
+        return LAST_CHANCE * min(self._durations)
 
     def _has_time_beside(self, window: Iterable[tuple[Proposal, Future[TrialResult]]]) -> bool:
         """True if a trial that shares the cores with others ends within the search's own time."""
@@ -152,12 +159,15 @@ class SearchLoop:
 
     def _deadline(self) -> float:
         """The end of the search: while nothing is better than the source, no time is set aside for deciding."""
+        return self.until if self._may_lose else max(self.until, self.ctx.attempt.deadline)
+
+    @property
+    def _may_lose(self) -> bool:
+        """True if there is something to decide: a trial looks better than the source, or speed is not the goal."""
         if latency_objective(self.ctx.problem.goal.objectives) is None:
-            return self.until
+            return True
         ratio = self.incumbent()
-        if ratio is not None and ratio < 1:
-            return self.until
-        return max(self.until, self.ctx.attempt.deadline)
+        return ratio is not None and ratio < 1
 
     def _end_of_lone_trial(self) -> float:
         """The time at which a trial with no other beside it is cut off.
