@@ -59,6 +59,14 @@ def _top_accuracy(count: int) -> Metric:
     return _task(name, "fraction", "maximize", "classification:top_accuracy", summary, count=count)
 
 
+def _retrieval(kind: str, count: int) -> Metric:
+    name, function = f"{kind}_at_{count}", f"embeddings:{kind}"
+    summary = f"share of queries with an item of the same label among the {count} most similar"
+    if kind == "ndcg":
+        summary = f"normalized discounted cumulative gain of the {count} most similar items"
+    return _task(name, "fraction", "maximize", function, summary, count=count)
+
+
 AGREEMENT: Final = "agreement"
 """The quality metric of a run without labels."""
 
@@ -90,7 +98,9 @@ _BUILT_IN = (
     _task("perplexity", "1", "minimize", "sequences:perplexity", "exp of the mean negative log likelihood of labels"),
     _task("psnr", "dB", "maximize", "regression:signal_to_noise", "peak signal-to-noise ratio, labels in 0..1"),
     _task("miou", "fraction", "maximize", "segmentation:mean_iou", "mean intersection over union of the classes"),
-    _task("recall_at_1", "fraction", "maximize", "embeddings:recall_at_1", "share of nearest items of the same label"),
+    _retrieval("recall", 1),
+    _retrieval("recall", 10),
+    _retrieval("ndcg", 10),
     _task("spearman", "1", "maximize", "embeddings:spearman", "rank correlation of similarities with the labels"),
     _task("si_sdr", "dB", "maximize", "signals:si_sdr", "scale-invariant signal-to-distortion ratio"),
     _task("frame_f1", "fraction", "maximize", "signals:frame_f1", "F1 of positive frames, such as speech"),
@@ -118,14 +128,23 @@ STEADY_STATE: Final = (*PER_INFERENCE, *GENERATION)
 START_UP: Final = ("cold_start", "first_inference")
 
 TOP_N_ACCURACY: Final = re.compile(r"top([1-9]\d*)_accuracy")
+RETRIEVAL: Final = re.compile(r"(recall|ndcg)_at_([1-9]\d*)")
 
 
 def known_metric(name: str) -> Metric | None:
-    """Look up a built-in metric; None if there is no such metric. `topN_accuracy` exists for every N."""
+    """Look up a built-in metric, also one of `numbered_metric`; None if there is no such metric."""
+    return METRICS.get(name) or numbered_metric(name)
+
+
+def numbered_metric(name: str) -> Metric | None:
+    """The metric `topN_accuracy`, `recall_at_N` or `ndcg_at_N` for any N; None for another name."""
     top = TOP_N_ACCURACY.fullmatch(name)
     if top is not None:
         return _top_accuracy(int(top[1]))
-    return METRICS.get(name)
+    retrieval = RETRIEVAL.fullmatch(name)
+    if retrieval is not None:
+        return _retrieval(retrieval[1], int(retrieval[2]))
+    return None
 
 
 def get_metric(name: str, custom: Mapping[str, Metric] | None = None) -> Metric:

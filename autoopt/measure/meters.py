@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, to_json
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.metrics import METRICS, TOP_N_ACCURACY, Constraint, Kind
+from autoopt.metrics import METRICS, Constraint, Kind, numbered_metric
 
 DataRole: TypeAlias = Literal["evaluation", "latency"]
 SCREENING_WIDTH: Final = 0.1
@@ -47,7 +47,7 @@ class Meter:
     """Raised whenever its results change their meaning: earlier results are then measured again."""
 
     def measures(self, metric: str) -> bool:
-        return metric in self.metrics or (self.name == "task" and TOP_N_ACCURACY.fullmatch(metric) is not None)
+        return metric in self.metrics or (self.name == "task" and numbered_metric(metric) is not None)
 
     def settings_for(
         self, measurement: JsonObject, constraints: Sequence[Constraint] | None = None, *, screened: bool = False

@@ -15,6 +15,10 @@ PLAIN, CALIBRATED = "weight_only_quantization", "calibrated_weight_quantization"
 VARIANTS = {
     "rtn8": (PLAIN, {"bits": "8"}),
     "rtn4": (PLAIN, {}),
+    "rtn8-embeddings8": (PLAIN, {"bits": "8", "embedding_bits": "8"}),
+    "rtn4-head8": (PLAIN, {"head_bits": "8"}),
+    "rtn4-embeddings8-head8": (PLAIN, {"embedding_bits": "8", "head_bits": "8"}),
+    "rtn4-embeddings4": (PLAIN, {"embedding_bits": "4"}),
     "rtn4-asymmetric": (PLAIN, {"is_symmetric": "false"}),
     "k_quant4": (PLAIN, {"algorithm": "k_quant"}),
     "hqq4": (PLAIN, {"algorithm": "hqq"}),
@@ -24,6 +28,7 @@ VARIANTS = {
     "awq_gptq4-asymmetric": (CALIBRATED, {"algorithm": "awq_gptq", "is_symmetric": "false"}),
     "rtn4-25%8": (CALIBRATED, {"algorithm": "nearest", "sensitive_share": "0.25"}),
     "awq_gptq4-25%8": (CALIBRATED, {"algorithm": "awq_gptq", "sensitive_share": "0.25"}),
+    "awq_gptq4-embeddings8-head8": (CALIBRATED, {"algorithm": "awq_gptq", "embedding_bits": "8", "head_bits": "8"}),
     "awq_gptq4-50%8": (CALIBRATED, {"algorithm": "awq_gptq", "sensitive_share": "0.5"}),
 }
 """Pass and parameters by name; all with blocks of 32, and products in int8 where the algorithm can (accuracy_level)."""

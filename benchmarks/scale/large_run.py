@@ -1,9 +1,11 @@
 """A whole run on a large model: time, memory and disk of planning, simplifying, quantizing, measuring and packaging.
 
-    python -m benchmarks.scale.large_run [--megabytes 2200] [--workers 1] [--folder FOLDER]
+    python -m benchmarks.scale.large_run [--megabytes 2200] [--workers 1] [--folder FOLDER] [--decoder FOLDER]
 
 Makes a chain of matrix products of that size and runs `autoopt run` on it with the chains `simplify` and
-`simplify -> dynamic_quantization`. Prints JSON: `size` of the source; `largest_process` and `all_processes`, the peaks
+`simplify -> dynamic_quantization`. With `--decoder`, takes the decoder that `benchmarks/language/make_random.py` wrote,
+with the chains `simplify`, `simplify` with weights in 8 bits, and `simplify -> transformer_fusion` with weights in 4
+bits, embeddings and LM head in 8. Prints JSON: `size` of the source; `largest_process` and `all_processes`, the peaks
 of the proportional set sizes; `disk`, the peak of all that the run writes (store, temporary files, package), and
 `store` and `package` at the end, and `models` in the store, all in bytes. With `--folder`, `file_system` is the peak by
 which its file system filled up: blocks that files share count once, and what others write meanwhile counts too. Needs
@@ -44,6 +46,22 @@ DAG = {
     "objectives": [{"metric": "latency_p50", "goal": "minimize"}],
     "measurement": {"replicas": 1, "max_pairs": 5, "seconds": 2.0, "rounds": 0, "quiet_seconds": 0},
     "search": {"strategy": "per-chain", "sampler": "exhaustive", "trials": 10},
+}
+
+WEIGHTS = "weight_only_quantization"
+DECODER_DAG = {
+    **DAG,
+    "model": "random_weights.onnx",
+    "data": {"evaluation": "tokens.npz", "label": "input_ids"},
+    "passes": {
+        "simplify": {"pass": "simplify"},
+        "fuse": {"pass": "transformer_fusion"},
+        "eight": {"pass": WEIGHTS, "params": {"bits": 8}},
+        "four": {"pass": WEIGHTS, "params": {"embedding_bits": 8, "head_bits": 8}},
+    },
+    "chains": [["simplify"], ["simplify", "eight"], ["simplify", "fuse", "four"]],
+    "objectives": [{"metric": "tokens_per_second", "goal": "maximize"}],
+    "constraints": [{"metric": "perplexity", "max_ratio": 2}],
 }
 
 
@@ -114,16 +132,27 @@ def write_inputs(folder: Path, megabytes: int) -> int:
     return size
 
 
+def copy_decoder(source: Path, folder: Path) -> int:
+    """Link the decoder and its data, and write the DAG; returns the bytes of the model."""
+    files = folder / "inputs"
+    files.mkdir()
+    for name in ("random_weights.onnx", "random_weights.onnx.data", "tokens.npz"):
+        os.link(source / name, files / name)
+    (files / "dag.json").write_text(json.dumps(DECODER_DAG))
+    return bytes_on_disk(files)
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=2200)
     parser.add_argument("--workers", default="1")
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--decoder", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        size = write_inputs(folder, options.megabytes)
+        size = copy_decoder(options.decoder, folder) if options.decoder else write_inputs(folder, options.megabytes)
         home, temporary, package = folder / "home", folder / "temporary", folder / "package"
         temporary.mkdir()
         environment = {**os.environ, "AUTOOPT_HOME": str(home), "TMPDIR": str(temporary), "CI": "true"}

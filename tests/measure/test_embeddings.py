@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from autoopt.errors import InputError
 from autoopt.measure.quality import embeddings
-from autoopt.measure.quality.embeddings import rank_correlation, recall_at_1, spearman
+from autoopt.measure.quality.embeddings import ndcg, rank_correlation, recall, spearman
 from autoopt.measure.quality.task import measure
 
 VECTORS = np.array([[1, 0], [0.9, 0.1], [0, 1], [0.1, 0.9], [0.6, 0.5]], np.float32)
@@ -17,8 +17,8 @@ VECTORS = np.array([[1, 0], [0.9, 0.1], [0, 1], [0.1, 0.9], [0.6, 0.5]], np.floa
 
 def test_recall_asks_whether_the_nearest_other_item_has_the_same_label() -> None:
     labels = np.array(["a", "a", "b", "b", "c"])
-    assert recall_at_1([VECTORS], labels).tolist() == [True, True, True, True]
-    assert recall_at_1([VECTORS], np.array([0, 1, 0, 1, 2])).tolist() == [False] * 4
+    assert recall([VECTORS], labels, 1).tolist() == [True, True, True, True]
+    assert recall([VECTORS], np.array([0, 1, 0, 1, 2]), 1).tolist() == [False] * 4
     assert measure("recall_at_1", [VECTORS], labels).value == 1.0
 
 
@@ -27,28 +27,59 @@ def test_recall_does_not_see_the_length_of_a_vector(scale: float, seed: int) -> 
     rng = np.random.default_rng(seed)
     vectors, labels = rng.normal(size=(12, 4)), rng.integers(0, 3, 12)
     scaled = vectors * rng.uniform(0.5, 2, (12, 1)) * scale
-    assert recall_at_1([scaled], labels).tolist() == recall_at_1([vectors], labels).tolist()
+    assert recall([scaled], labels, 1).tolist() == recall([vectors], labels, 1).tolist()
 
 
 def test_large_sets_are_compared_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     vectors, labels = rng.normal(size=(30, 4)), rng.integers(0, 5, 30)
-    whole = recall_at_1([vectors], labels)
+    whole = recall([vectors], labels, 1)
     monkeypatch.setattr(embeddings, "ROWS_AT_ONCE", 7)
-    assert recall_at_1([vectors], labels).tolist() == whole.tolist()
+    assert recall([vectors], labels, 1).tolist() == whole.tolist()
 
 
 def test_a_broken_embedding_finds_nothing() -> None:
     broken = VECTORS.copy()
     broken[0] = np.nan
-    assert recall_at_1([broken], np.array([0, 0, 1, 1, 2])).tolist() == [False, False, True, True]
+    assert recall([broken], np.array([0, 0, 1, 1, 2]), 1).tolist() == [False, False, True, True]
 
 
 def test_recall_needs_labels_that_repeat() -> None:
     with pytest.raises(InputError, match="two items with the same label"):
-        recall_at_1([VECTORS], np.arange(5))
+        recall([VECTORS], np.arange(5), 1)
     with pytest.raises(InputError, match="one label per item"):
-        recall_at_1([VECTORS], np.zeros((5, 2)))
+        recall([VECTORS], np.zeros((5, 3)), 1)
+    with pytest.raises(InputError, match="second column"):
+        recall([VECTORS], np.zeros((5, 2)), 1)
+
+
+def ranked(vectors: np.ndarray, query: int, documents: list[int]) -> list[int]:
+    """The documents in the order of their similarity to a query, computed one by one."""
+    norms = np.linalg.norm(vectors, axis=1)
+    cosines = {other: vectors[query] @ vectors[other] / norms[query] / norms[other] for other in documents}
+    return sorted((other for other in documents if other != query), key=lambda other: -cosines[other])
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+@pytest.mark.parametrize("roles", [False, True])
+def test_retrieval_is_what_a_plain_loop_finds(count: int, roles: bool) -> None:
+    rng = np.random.default_rng(count)
+    vectors, classes = rng.normal(size=(40, 6)), rng.integers(0, 12, 40)
+    is_query = np.arange(40) % 3 == 0
+    labels = np.stack([classes, is_query], axis=1) if roles else classes
+    documents = [int(item) for item in np.flatnonzero(~is_query)] if roles else list(range(40))
+    hits, gains = [], []
+    for query in np.flatnonzero(is_query) if roles else range(40):
+        order = ranked(vectors, query, documents)
+        relevant = [classes[other] == classes[query] for other in order]
+        if any(relevant):
+            hits.append(any(relevant[:count]))
+            best = sum(1 / np.log2(rank + 2) for rank in range(min(count, sum(relevant))))
+            gains.append(sum(1 / np.log2(rank + 2) for rank, hit in enumerate(relevant[:count]) if hit) / best)
+    assert recall([vectors], labels, count).tolist() == hits
+    np.testing.assert_allclose(ndcg([vectors], labels, count), gains, rtol=1e-12)
+    assert measure(f"recall_at_{count}", [vectors], labels).value == pytest.approx(np.mean(hits))
+    assert measure(f"ndcg_at_{count}", [vectors], labels).value == pytest.approx(np.mean(gains))
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=20))

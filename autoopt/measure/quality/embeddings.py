@@ -13,22 +13,67 @@ ROWS_AT_ONCE = 1024
 """Rows of the matrix of similarities that are computed in one piece: limits memory."""
 
 
-def recall_at_1(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
-    """Mark the items whose most similar other item has the same label; only of labels that occur more than once.
+def recall(outputs: Outputs, labels: np.ndarray, count: int) -> np.ndarray:
+    """Mark the queries that have an item of their label among the `count` most similar ones.
+
+    Each item is a query for the others, unless labels of shape (items, 2) tell queries (1) from documents (0) in the
+    second column. Queries without another item of their label do not count.
 
     Raises:
-        InputError: the labels are not one per item, or no label occurs twice.
+        InputError: labels of another shape, or no label occurs twice.
     """
-    if labels.size != len(labels):
-        raise InputError(f"recall_at_1 needs one label per item, not labels of shape {labels.shape}")
+    return np.asarray(_found(outputs, labels, count)[0].any(axis=1))
+
+
+def ndcg(outputs: Outputs, labels: np.ndarray, count: int) -> np.ndarray:
+    """Compute the normalized discounted cumulative gain of the `count` most similar items, for each query of `recall`.
+
+    An item of the query's label gains 1, divided by the binary logarithm of its rank plus 1 (Järvelin and Kekäläinen,
+    2002). The best ranking of the same items has 1.
+
+    Raises:
+        InputError: as `recall`.
+    """
+    found, relevant = _found(outputs, labels, count)
+    discounts = 1 / np.log2(np.arange(2, found.shape[1] + 2))
+    best = np.cumsum(discounts)[np.minimum(relevant, len(discounts)) - 1]
+    return np.asarray(found @ discounts / best)
+
+
+def _found(outputs: Outputs, labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of the `count` most similar items have the label of the query, and how many items have.
+
+    Returns: (queries, `count` or all items if there are fewer), nearest first, and (queries,).
+    """
+    ids, is_query = _roles(labels)
     vectors = unit_vectors(_array(outputs[0]))
-    names, ids, counts = np.unique(labels.ravel().astype(str), return_inverse=True, return_counts=True)
-    queries = np.flatnonzero(counts[ids] > 1)
+    if len(vectors) != len(ids):
+        raise InputError(f"{len(vectors)} embeddings do not fit labels of shape {labels.shape}")
+    documents = np.flatnonzero(~is_query) if is_query.any() else np.arange(len(ids))
+    queries = np.flatnonzero(is_query) if is_query.any() else documents
+    relevant = np.bincount(ids[documents], minlength=ids.max() + 1)[ids[queries]] - np.isin(queries, documents)
+    queries, relevant = queries[relevant > 0], relevant[relevant > 0]
     if not len(queries):
-        raise InputError("recall_at_1 needs two items with the same label", remedy=f"all {len(names)} labels differ")
-    nearest = np.concatenate([_nearest(vectors, part) for part in _parts(queries)])
-    is_finite = np.isfinite(vectors[queries]).all(axis=1)
-    return np.asarray((ids[nearest] == ids[queries]) & is_finite)
+        raise InputError("retrieval needs two items with the same label", remedy=f"all {len(ids)} labels differ")
+    nearest = np.concatenate([_nearest(vectors, part, documents, count) for part in _parts(queries)])
+    is_finite = np.isfinite(vectors).all(axis=1)
+    is_found = (ids[nearest] == ids[queries][:, None]) & (nearest != queries[:, None])
+    return np.asarray(is_found & is_finite[nearest] & is_finite[queries][:, None]), relevant
+
+
+def _roles(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each item's label, and whether it is a query; no item is if all are queries and documents."""
+    if labels.ndim == 2 and labels.shape[1] == 2:
+        roles = labels[:, 1].astype(str)
+        if not np.isin(roles, ("0", "1")).all() or len(set(roles)) != 2:
+            raise InputError("the second column of labels for retrieval has 1 for queries and 0 for documents")
+        return np.unique(labels[:, 0].astype(str), return_inverse=True)[1], roles == "1"
+    if labels.size != len(labels):
+        raise InputError(
+            f"retrieval needs one label per item, or two columns, not labels of shape {labels.shape}",
+            remedy="the first column has labels, the second 1 for queries and 0 for documents",
+        )
+    return np.unique(labels.ravel().astype(str), return_inverse=True)[1], np.zeros(len(labels), bool)
 
 
 def spearman(outputs: Outputs, labels: np.ndarray) -> Statistic:
@@ -114,10 +159,13 @@ def _parts(queries: np.ndarray) -> list[np.ndarray]:
     return np.array_split(queries, -(-len(queries) // ROWS_AT_ONCE))
 
 
-def _nearest(vectors: np.ndarray, queries: np.ndarray) -> np.ndarray:
-    similarities = np.nan_to_num(vectors[queries] @ vectors.T, nan=-2.0)
-    similarities[np.arange(len(queries)), queries] = -np.inf
-    return np.asarray(similarities.argmax(axis=1))
+def _nearest(vectors: np.ndarray, queries: np.ndarray, documents: np.ndarray, count: int) -> np.ndarray:
+    """The `count` documents that are most similar to each query, itself at the end: (queries, count)."""
+    similarities = np.nan_to_num(vectors[queries] @ vectors[documents].T, nan=-2.0)
+    similarities[queries[:, None] == documents] = -np.inf
+    if count == 1:
+        return np.asarray(documents[similarities.argmax(axis=1, keepdims=True)])
+    return np.asarray(documents[np.argsort(-similarities, axis=1, kind="stable")[:, :count]])
 
 
 def _array(output: object) -> np.ndarray:
