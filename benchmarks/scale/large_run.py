@@ -51,8 +51,6 @@ DAG = {
 WEIGHTS = "weight_only_quantization"
 DECODER_DAG = {
     **DAG,
-    "model": "random_weights.onnx",
-    "data": {"evaluation": "tokens.npz", "label": "input_ids"},
     "passes": {
         "simplify": {"pass": "simplify"},
         "fuse": {"pass": "transformer_fusion"},
@@ -132,14 +130,15 @@ def write_inputs(folder: Path, megabytes: int) -> int:
     return size
 
 
-def copy_decoder(source: Path, folder: Path) -> int:
-    """Link the decoder and its data, and write the DAG; returns the bytes of the model."""
+def write_decoder_dag(source: Path, folder: Path) -> int:
+    """Write the DAG for a decoder elsewhere; returns the bytes of the model."""
     files = folder / "inputs"
     files.mkdir()
-    for name in ("random_weights.onnx", "random_weights.onnx.data", "tokens.npz"):
-        os.link(source / name, files / name)
-    (files / "dag.json").write_text(json.dumps(DECODER_DAG))
-    return bytes_on_disk(files)
+    paths = {name: str(source.resolve() / name) for name in ("random_weights.onnx", "tokens.npz")}
+    data = {"evaluation": {"path": paths["tokens.npz"], "label_col": "input_ids"}}
+    dag = {**DECODER_DAG, "model": paths["random_weights.onnx"], "data": data}
+    (files / "dag.json").write_text(json.dumps(dag))
+    return sum(path.stat().st_size for path in source.glob("random_weights.onnx*"))
 
 
 def main() -> None:
@@ -152,7 +151,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        size = copy_decoder(options.decoder, folder) if options.decoder else write_inputs(folder, options.megabytes)
+        size = (
+            write_decoder_dag(options.decoder, folder) if options.decoder else write_inputs(folder, options.megabytes)
+        )
         home, temporary, package = folder / "home", folder / "temporary", folder / "package"
         temporary.mkdir()
         environment = {**os.environ, "AUTOOPT_HOME": str(home), "TMPDIR": str(temporary), "CI": "true"}
