@@ -130,7 +130,7 @@ def write_inputs(folder: Path, megabytes: int) -> int:
     return size
 
 
-def write_decoder_dag(source: Path, folder: Path) -> int:
+def decoder_inputs(source: Path, folder: Path) -> int:
     """Write the DAG for a decoder elsewhere; returns the bytes of the model."""
     files = folder / "inputs"
     files.mkdir()
@@ -151,9 +151,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        size = (
-            write_decoder_dag(options.decoder, folder) if options.decoder else write_inputs(folder, options.megabytes)
-        )
+        size = decoder_inputs(options.decoder, folder) if options.decoder else write_inputs(folder, options.megabytes)
         home, temporary, package = folder / "home", folder / "temporary", folder / "package"
         temporary.mkdir()
         environment = {**os.environ, "AUTOOPT_HOME": str(home), "TMPDIR": str(temporary), "CI": "true"}
