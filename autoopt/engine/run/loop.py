@@ -22,6 +22,7 @@ from autoopt.engine.run.executor import Executor, result_of
 from autoopt.engine.run.trial import (
     CompletedTrial,
     execute_trial,
+    log_errors,
     objective_values,
 )
 from autoopt.engine.work.context import RunContext
@@ -251,6 +252,7 @@ class SearchLoop:
             twin=result.twin,
             path=result.path,
             seconds=seconds,
+            errors=log_errors(result, self._source.metrics),
         )
 
     def _to_beat(self, chain: Chain) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -199,6 +200,12 @@ def paired_metrics(result: TrialResult, baseline: Mapping[str, Estimate]) -> dic
 def objective_values(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, float]:
     """The values of `paired_metrics`, for comparing trials."""
     return values_of(paired_metrics(result, baseline))
+
+
+def log_errors(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, float]:
+    """The standard errors of the logarithms of `paired_metrics`, of those that have an interval of positive values."""
+    metrics = paired_metrics(result, baseline)
+    return {name: metric.log_deviation for name, metric in metrics.items() if 0 < metric.low < metric.high < math.inf}
 
 
 def completed_record(trial: TrialRecord, result: TrialResult) -> TrialRecord:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -91,7 +92,9 @@ class SurrogateSampler:
         observations = _observations(pool, single)
         progress, doubt = SearchState.of(trials, single), 1.0
         if len(history.objectives) == 1:  # with several, replays covered the front later
-            observations, doubt = observations.emphasized, progress.doubt
+            (objective,) = history.objectives
+            observations = replace(observations.emphasized, spread=_spread(pool.trials, objective.metric))
+            doubt = progress.doubt
         expected = expect(observations, pool.rows, doubt)
         if self._promises_too_little(expected, single, trials):
             return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
@@ -161,6 +164,16 @@ def _observations(pool: _Pool, single: Single) -> Observations:
     violation = None if violations is None else np.array(violations)
     failed = [float(trial.feedback is not None and trial.feedback.failed) for trial in pool.trials]
     return Observations(pool.known_rows, np.array(single.loss), np.array(labels), violation, np.array(failed))
+
+
+def _spread(trials: Sequence[Trial], metric: str) -> Array | None:
+    """The noise of the trials' losses relative to a usual one; None if no error is known."""
+    import numpy as np
+
+    from autoopt.search.surrogates.observations import relative_spread
+
+    errors = [trial.feedback.errors.get(metric, math.nan) if trial.feedback else math.nan for trial in trials]
+    return relative_spread(np.array(errors))
 
 
 def _point_of(trial: Trial) -> tuple[str, Point]:

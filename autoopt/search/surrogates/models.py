@@ -83,17 +83,17 @@ def expect(observations: Observations, candidates: Array, doubt: float = 1.0) ->
     certainty = log_feasible(observations, candidates)
     measured = observations[np.isfinite(observations.loss)]
     if len(measured.loss) < 2:
-        unknown = np.zeros(len(candidates))
-        return Expected(unknown, certainty, unknown)
+        return Expected(np.zeros(len(candidates)), certainty, np.zeros(len(candidates)))
     scale = Standardization.of(measured.loss)
     y = scale.standardized(measured.loss)
     model = GaussianProcess()
-    model.fit(measured.x, y)
-    best = float(_feasible_first(y, measured.feasible == 1).min())
+    model.fit(measured.x, y, measured.spreads)
+    best = _incumbent(model, measured, y)
     running = observations.x[np.isnan(observations.feasible)]
     if len(running):
         believed, _ = model.predict(running)
-        model.fit(np.vstack([measured.x, running]), np.append(y, believed))
+        spreads = np.append(measured.spreads, np.ones(len(running)))
+        model.fit(np.vstack([measured.x, running]), np.append(y, believed), spreads)
         best = min(best, float(believed.min()))
     mean, deviation = model.predict(candidates)
     improvement = log_expected_improvement(mean, deviation, best) + math.log(scale.unit)
@@ -134,10 +134,10 @@ def possible_gains(observations: Observations, candidates: Array, seed: int) -> 
     rng = np.random.default_rng(seed)
     gains: list[Array] = []
     noises: list[float] = []
-    for scales in _drawn_scales(measured.x, y, rng):
+    for scales in _drawn_scales(measured, y, rng):
         noises.append(scales.noise * scales.variance)
         model = GaussianProcess(scales)
-        model.fit(measured.x, y)
+        model.fit(measured.x, y, measured.spreads)
         likely = np.argsort(-chances_below(y[allowed].min(), model, candidates) * certainty, kind="stable")[:CONSIDERED]
         gains.append(_drawn_gains(model, measured.x[allowed], candidates[likely], certainty[likely], rng))
     unit = standardization.unit
@@ -158,18 +158,21 @@ def _drawn_gains(
     return gains
 
 
-def _drawn_scales(x: Array, y: Array, rng: np.random.Generator) -> list[Scales]:
+def _drawn_scales(measured: Observations, y: Array, rng: np.random.Generator) -> list[Scales]:
     """Scales of a Gaussian process, drawn by the likelihood of `y`."""
     import numpy as np
 
-    likelihoods, grid = zip(*log_likelihoods(x, y), strict=True)
+    likelihoods, grid = zip(*log_likelihoods(measured.x, y, measured.spreads), strict=True)
     weights = np.exp(np.array(likelihoods) - max(likelihoods))
     return [grid[place] for place in rng.choice(len(grid), SCALES, p=weights / weights.sum())]
 
 
-def _feasible_first(y: Array, feasible: Array) -> Array:
-    """The losses of the feasible points; all of them if none is."""
-    return y[feasible] if feasible.any() else y
+def _incumbent(model: GaussianProcess, measured: Observations, y: Array) -> float:
+    """The best loss, of the feasible points if there are any; where noises differ, as the process sees it."""
+    if measured.spread is not None:
+        y, _ = model.predict(measured.x)
+    feasible = measured.feasible == 1
+    return float(y[feasible].min() if feasible.any() else y.min())
 
 
 def _most_informative(observations: Observations) -> Observations:
