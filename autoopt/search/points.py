@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -10,11 +10,16 @@ from autoopt.search.history import History
 from autoopt.search.transitions import steps_of
 from autoopt.search.trial import ChainSpace, Feedback, point_key
 from autoopt.space import Point
+from autoopt.space.node_space import NodePoint, NodeSpace
 
 POOL: Final = 20_000
 """Largest space, in points, that is enumerated; larger ones are sampled."""
-SAMPLE: Final = 1_000
-"""Points drawn at random from a larger space at each step; then at most as many neighbours of the best points."""
+RANDOM: Final = 400
+"""Points drawn at random from a larger space at each step."""
+MIXED: Final = 600
+"""Mixtures of good points that are drawn then; at most, because some repeat others."""
+ANEW: Final = 0.7
+"""Probability that one node of a mixture gets settings that no good point need have."""
 
 
 def total_points(chains: Sequence[ChainSpace]) -> int:
@@ -76,9 +81,12 @@ class PointTable:
 
 
 def sample(
-    chains: Sequence[ChainSpace], history: History, best: Sequence[tuple[str, Point]], rng: Random
+    chains: Sequence[ChainSpace], history: History, good: Sequence[tuple[str, Point]], rng: Random
 ) -> list[tuple[str, Point]]:
-    """Draw new points of a large space: from every chain alike, and neighbours of the `best` points."""
+    """Draw new points of a large space: random ones from every chain alike, and mixtures of `good` points.
+
+    Half of the mixtures are of the chains of the good points, half of any chain.
+    """
     drawn: dict[str, tuple[str, Point]] = {}
 
     def add(chain: ChainSpace, point: Point) -> None:
@@ -87,26 +95,35 @@ def sample(
             drawn.setdefault(key, (chain.id, point))
 
     nonempty = [chain for chain in chains if chain.space.count]
-    for _ in range(SAMPLE):
+    for _ in range(RANDOM):
         chain = rng.choice(nonempty)
         add(chain, chain.space.random_sample(rng))
-    for chain_id, point in best:
-        chain = history.by_id[chain_id]
-        for _ in range(SAMPLE // len(best)):
-            add(chain, neighbour(chain, point, rng))
+    good_chains = [history.by_id[chain_id] for chain_id, _ in good]
+    settings: dict[str, list[tuple[NodeSpace, NodePoint]]] = {}
+    for chain, (_, point) in zip(good_chains, good, strict=True):
+        for node, space in chain.space.nodes.items():
+            settings.setdefault(node, []).append((space, point.get(node, {})))
+    for _ in range(MIXED // 2):
+        for mixed in (rng.choice(good_chains or nonempty), rng.choice(nonempty)):
+            add(mixed, mixture(mixed, settings, rng))
     return list(drawn.values())
 
 
-def neighbour(chain: ChainSpace, point: Point, rng: Random) -> Point:
-    """Draw the settings of one node of `point` again; a random point of the chain where that hits a cut."""
-    nodes = chain.space.nodes
-    choices = [node for node, space in nodes.items() if space.count > 1]
-    node = rng.choice(choices or [""])  # draws without a choice too: the same seed must give the same next draws
-    if not node:
+def mixture(chain: ChainSpace, settings: Mapping[str, Sequence[tuple[NodeSpace, NodePoint]]], rng: Random) -> Point:
+    """Draw each node's settings from those of good points, and with `ANEW` one node's from all.
+
+    `settings`: those of good points with their space, by node; the space of a node may differ between chains.
+    A random point of the chain replaces one that is cut.
+    """
+    anew = rng.choice(chain.nodes) if rng.random() < ANEW else ""
+    point: Point = {}
+    for node, space in chain.space.nodes.items():
+        values = space[rng.randrange(space.count)]
+        if node in settings and node != anew:
+            origin, known = rng.choice(settings[node])
+            values = known if origin == space else values
+        if values:
+            point[node] = values
+    if chain.space.allows(point):
         return point
-    changed = dict(point)
-    changed[node] = nodes[node][rng.randrange(nodes[node].count)]
-    near = {name: changed[name] for name in nodes if changed.get(name)}
-    if chain.space.allows(near):
-        return near
     return chain.space.random_sample(rng)

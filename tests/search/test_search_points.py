@@ -9,12 +9,18 @@ from search_cases import LATENCY, MIDDLE, SIX, chain
 
 from autoopt.search import ChainSpace, Proposal, iterate, random_sample
 from autoopt.search.history import History
-from autoopt.search.points import PointTable, neighbour, sample, total_points
+from autoopt.search.points import PointTable, mixture, sample, total_points
 from autoopt.space import Categorical, NodeSpace, SearchSpace
 
 HUGE = ChainSpace(
     "huge", (("p", "p"),), SearchSpace({"p": NodeSpace({f"x{i}": Categorical(*range(9)) for i in range(6)})})
 )
+OTHER = ChainSpace(
+    "other",
+    (("p", "p"), ("q", "q")),
+    SearchSpace({**HUGE.space.nodes, "q": NodeSpace({"x": Categorical(*range(9))})}),
+)
+FOUR = chain("pass2", "pass5")
 
 
 def test_all_points_are_counted_and_listed_chain_by_chain() -> None:
@@ -46,31 +52,32 @@ def test_a_table_of_a_huge_space_is_refused() -> None:
         PointTable([HUGE])
 
 
-def test_a_sample_has_new_points_once_each_and_neighbours_of_the_best() -> None:
-    history = History([HUGE], LATENCY)
-    best = HUGE.space[0]
-    history.add(Proposal(0, HUGE.id, best))
-    drawn = sample([HUGE], history, [(HUGE.id, best)], Random(0))
+def test_a_sample_has_new_points_once_each_and_mixtures_of_the_good_ones() -> None:
+    history = History([HUGE, OTHER], LATENCY)
+    good = {"p": HUGE.space[0]["p"], "q": OTHER.space[5]["q"]}
+    history.add(Proposal(0, OTHER.id, good))
+    drawn = sample([HUGE, OTHER], history, [(OTHER.id, good)], Random(0))
     keys = [history.key(*point) for point in drawn]
     assert len(set(keys)) == len(keys)
-    assert history.key(HUGE.id, best) not in keys
-    assert 1000 < len(drawn) <= 2000
+    assert history.key(OTHER.id, good) not in keys
+    assert (HUGE.id, {"p": good["p"]}) in drawn, "settings help in other chains"
+    assert sum(point.get("q") == good["q"] for _, point in drawn) > 50
+    assert 500 < len(drawn) <= 1000
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_neighbour_differs_in_one_node_and_is_a_point(seed: int) -> None:
-    one = MIDDLE[2]
-    start = one.space[seed % one.space.count]
-    near = neighbour(one, start, Random(seed))
-    one.space.index(near)
-    assert sum(near.get(node) != start.get(node) for node in one.nodes) <= 1
+def test_a_mixture_is_a_point_that_takes_all_nodes_but_one_from_good_points(seed: int) -> None:
+    settings = {node: [(space, {"mode": "b"})] for node, space in FOUR.space.nodes.items()}
+    mixed = mixture(FOUR, settings, Random(seed))
+    FOUR.space.index(mixed)
+    assert sum(values != {"mode": "b"} for values in mixed.values()) <= 1
 
 
-def test_a_neighbour_that_is_cut_is_replaced_by_a_point_that_is_not() -> None:
+def test_a_mixture_keeps_to_the_cuts_and_the_space_of_its_chain() -> None:
     cut = chain("pass2", "pass5", cuts=({"pass2": {"mode": "a"}},))
+    settings = {
+        "pass2": [(cut.space.nodes["pass2"], {"mode": "a"})],
+        "pass5": [(NodeSpace({"mode": Categorical("d")}), {"mode": "d"})],
+    }
     for seed in range(20):
-        cut.space.index(neighbour(cut, cut.space[0], Random(seed)))
-
-
-def test_a_point_without_a_choice_is_its_own_neighbour() -> None:
-    assert neighbour(chain("pass1"), {}, Random(0)) == {}
+        cut.space.index(mixture(cut, settings, Random(seed)))

@@ -31,6 +31,17 @@ def test_spaces_too_large_to_enumerate_are_searched() -> None:
     assert found(asked[10:], distance) < found(asked[:10], distance)
 
 
+def test_chains_without_a_trial_get_some_in_large_spaces() -> None:
+    names = [(first, last) for first in "pqrs" for last in "tuvw"]
+    chains = [
+        ChainSpace(">".join(nodes), tuple((n, n) for n in nodes), SearchSpace(dict.fromkeys(nodes, BIG)))
+        for nodes in names
+    ]
+    asked = drive(create_study(SearchConfig(trials=16), chains, LATENCY), outcome=distance)
+    begun: list[set[str]] = [{proposal.chain for proposal in asked[:number]} for number in range(len(asked))]
+    assert all(asked[number].chain not in begun[number] for number in (9, 12, 15))
+
+
 def test_large_spaces_resume() -> None:
     config = SearchConfig(trials=10, seed=5)
     whole = drive(create_study(config, LARGE, LATENCY), outcome=distance)

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from autoopt.search.surrogates.models import Expected
     from autoopt.search.surrogates.observations import Observations
 
-BEST: Final = 5
-"""Best points whose neighbourhood is sampled in spaces that are too large to enumerate."""
+GOOD: Final = 10
+"""Best points that are mixed in spaces that are too large to enumerate."""
+NEW_CHAIN: Final = 3
+"""In such spaces, each trial whose number is a multiple of this is of a chain without any. What the settings of a chain
+can gain shows only after some trials, so tuned chains hide better ones."""
 MAX_REPEATS: Final = 100
 """Points that repeat a known candidate from which the models learn too; more cost time and teach little."""
 
@@ -105,6 +108,8 @@ class SurrogateSampler:
         scores: list[float] = []
         for score, (chain_id, _) in zip(expected.doubtful_score, pool.points, strict=True):
             scores.append(float(score) + self._log_weights[chain_id])
+        if self._total > POOL and len(trials) % NEW_CHAIN == 0:
+            scores = _of_new_chains(scores, pool.points, history)
         return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))
 
     def _reason_to_stop(
@@ -127,7 +132,7 @@ class SurrogateSampler:
     def _pool(self, trials: list[Trial], history: History, rng: Random) -> _Pool:
         """The points that may give a new candidate, and all that is known of others."""
         if self._total > POOL:
-            best = sorted(trials, key=lambda trial: rank_key(trial.feedback, history.objectives))[:BEST]
+            best = sorted(trials, key=lambda trial: rank_key(trial.feedback, history.objectives))[:GOOD]
             new = sample(self._chains, history, list(map(_point_of, best)), rng)
             rows = self._features.rows([*new, *map(_point_of, trials)])
             return _Pool(new, rows[: len(new)], trials, rows[len(new) :])
@@ -174,6 +179,14 @@ def _spread(trials: Sequence[Trial], metric: str) -> Array | None:
 
     errors = [trial.feedback.errors.get(metric, math.nan) if trial.feedback else math.nan for trial in trials]
     return relative_spread(np.array(errors))
+
+
+def _of_new_chains(scores: list[float], points: list[tuple[str, Point]], history: History) -> list[float]:
+    """The scores, without those of chains that have a trial; all of them if every chain has one."""
+    begun = {trial.proposal.chain for trial in history.trials}
+    if all(chain in begun for chain, _ in points):
+        return scores
+    return [-math.inf if chain in begun else score for score, (chain, _) in zip(scores, points, strict=True)]
 
 
 def _point_of(trial: Trial) -> tuple[str, Point]:
