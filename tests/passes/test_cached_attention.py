@@ -151,30 +151,66 @@ def test_a_factor_computed_from_the_size_of_a_head_counts(tmp_path: Path) -> Non
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
 
 
-def test_angles_that_all_items_share_rotate_each_item(tmp_path: Path) -> None:
-    model = attention(1, "additive")
-    rotation = made(
-        f"g (float[B, {HEADS}, S, {SIZE}] q, float[1, S, {SIZE // 2}] angles) => (float[B, {HEADS}, S, {SIZE}] rotated)"
-        "{ twice = Concat <axis = -1> (angles, angles)\n cos = Cos (twice)\n sin = Sin (twice)\n"
-        " cos_4d = Unsqueeze (cos, one)\n sin_4d = Unsqueeze (sin, one)\n"
-        " low = Slice (q, zero, middle, three, one)\n high = Slice (q, middle, size, three, one)\n"
-        " minus = Neg (high)\n turned = Concat <axis = -1> (minus, low)\n"
-        " straight = Mul (q, cos_4d)\n across = Mul (turned, sin_4d)\n rotated = Add (straight, across) }",
-        zero=CONSTANTS["zero"],
-        one=CONSTANTS["one"],
-        three=CONSTANTS["three"],
-        middle=np.array([SIZE // 2]),
-        size=np.array([SIZE]),
-    ).graph
-    model.graph.input.append(rotation.input[1])
-    model.graph.initializer.extend(rotation.initializer)
+ROTATED = 4
+"""The part of a head's width that a partial rotation turns."""
+WAYS = {
+    "whole": "part = Identity (q)",
+    "partial": """
+        part = Slice (q, zero, turned_size, three, one)
+        rest = Slice (q, turned_size, end, three, one)
+    """,
+}
+
+
+def rotation(way: str) -> onnx.ModelProto:
+    """Rotation of queries as exports have it, whose number of heads is open; the angles are cast and scaled by 1."""
+    width = ROTATED if way == "partial" else SIZE
+    parts = "joined = Concat <axis = -1> (summed, rest)" if way == "partial" else "joined = Identity (summed)"
+    body = f"""
+        shape_of_q = Shape (flat)\n batch = Slice (shape_of_q, zero, one)\n length = Slice (shape_of_q, one, two)
+        target = Concat <axis = 0> (batch, length, open, width)
+        heads_last = Reshape (flat, target)\n q = Transpose <perm = [0, 2, 1, 3]> (heads_last)
+        {WAYS[way]}
+        twice = Concat <axis = -1> (angles, angles)
+        cos = Cos (twice)\n cos_1 = Mul (cos, unit)\n cos_2 = Cast <to = 1> (cos_1)\n cos_4d = Unsqueeze (cos_2, one)
+        sin = Sin (twice)\n sin_1 = Mul (sin, unit)\n sin_2 = Cast <to = 1> (sin_1)\n sin_4d = Unsqueeze (sin_2, one)
+        low = Slice (part, zero, middle, three, one)\n high = Slice (part, middle, end, three, one)
+        minus = Neg (high)\n turned = Concat <axis = -1> (minus, low)
+        straight = Mul (part, cos_4d)\n across = Mul (turned, sin_4d)\n summed = Add (straight, across)
+        {parts}
+        rotated = Identity (joined)
+    """
+    return made(
+        f"g (float[B, S, {HEADS * SIZE}] flat, float[1, S, {width // 2}] angles) => (float[B, H, S, {SIZE}] rotated)"
+        f"{{ {body} }}",
+        **{name: CONSTANTS[name] for name in ("zero", "one", "two", "three")},
+        turned_size=np.array([ROTATED]),
+        middle=np.array([width // 2]),
+        end=np.array([np.iinfo(np.int64).max]),
+        open=np.array([-1]),
+        width=np.array([SIZE]),
+        unit=np.float32(1),
+    )
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_angles_that_all_items_share_rotate_each_item(tmp_path: Path, way: str) -> None:
+    model, turned = attention(1, "additive"), rotation(way).graph
+    given = [value for value in model.graph.input if value.name != "q"]
+    del model.graph.input[:]
+    model.graph.input.extend([*given, *turned.input])
+    known = {tensor.name for tensor in model.graph.initializer}
+    model.graph.initializer.extend(tensor for tensor in turned.initializer if tensor.name not in known)
     for node in model.graph.node:
         node.input[:] = ["rotated" if name == "q" else name for name in node.input]
-    for node in reversed(rotation.node):
+    for node in reversed(turned.node):
         model.graph.node.insert(0, node)
-    inputs = {**feed(1), "angles": normal(1, NEW, SIZE // 2, seed=7)}
+    width = ROTATED if way == "partial" else SIZE
+    inputs = {**feed(1), "angles": normal(1, NEW, width // 2, seed=7)}
+    inputs["flat"] = inputs.pop("q").reshape(BATCH, NEW, HEADS * SIZE)
     fused, counts = fuse_cached_attention(model)
     assert counts == {"Attention": 1, "RotaryEmbedding": 1}
+    assert "Slice" not in ops(fused)
     for new, old in zip(outputs(fused, tmp_path, inputs), outputs(model, tmp_path, inputs), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
 

@@ -10,9 +10,10 @@ import onnx
 import pytest
 from bench import ops, saved, step, steps
 from micro_models import MODELS, made, normal, positive
+from onnxruntime.transformers.shape_infer_helper import SymbolicShapeInferenceHelper
 
 from autoopt.model import split_model
-from autoopt.passes.fusion.transformer import GeluApproximation, count_attention, has_normalization
+from autoopt.passes.fusion.transformer import GeluApproximation, TransformerFusion, count_attention, has_normalization
 from autoopt.passes.runner import run
 
 
@@ -155,6 +156,20 @@ def test_fusion_makes_the_same_of_a_split_model(
     (split,) = run(payload)["steps"]
     assert split_model.is_split(split["path"])
     assert split["digest"] == whole["digest"]
+
+
+def test_all_attempts_share_their_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kinds of transformer are tried, and each asks up to eight times."""
+    infer, inferred = SymbolicShapeInferenceHelper.infer, []
+
+    def counted(self: SymbolicShapeInferenceHelper, *sizes: object) -> bool:
+        inferred.append(self)
+        return bool(infer(self, *sizes))
+
+    monkeypatch.setattr(SymbolicShapeInferenceHelper, "infer", counted)
+    fused = TransformerFusion()(encoder_layer("whisper"))
+    assert count_attention(fused) == 1
+    assert len(inferred) <= 2
 
 
 def test_a_mask_whose_steps_a_simplifier_joined_is_known(tmp_path: Path) -> None:

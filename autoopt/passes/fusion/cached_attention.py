@@ -22,6 +22,7 @@ from autoopt.passes.onnx_tools.graphs import (
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes, apply_rules
 from autoopt.passes.onnx_tools.opsets import at_least_opset
+from autoopt.passes.onnx_tools.sizes import make_targets_constant
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -108,7 +109,6 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     Keys and values may have fewer heads than queries. The model gets opset 23 if it has such attention.
     """
     from onnx_ir.passes import common
-    from onnxscript.rewriter.rules.fusion._rotary_embedding import rotary_embedding_rules
 
     if not any(_Matcher(model).cached_products()):
         return model, {}
@@ -121,7 +121,7 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     others = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
     replace_items(model.graph.node, [*others, *(attention.as_node() for attention in attentions)])
     fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
-    fused = _repeat_shared_angles(apply_rules(fused, rotary_embedding_rules.rules) or fused)
+    fused = _repeat_shared_angles(_fuse_rotation(fused))
     counts = Counter(node.op_type for node in fused.graph.node if node.op_type in FUSED_OPS)
     return fused, counts
 
@@ -147,6 +147,21 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
     replace_items(model.graph.node, nodes)
     fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
     return fused, {"Attention": len(attentions)}
+
+
+def _fuse_rotation(model: ModelProto) -> ModelProto:
+    """Join rotary embedding, of a head's whole width or of its first part."""
+    from onnx_ir.passes import common
+    from onnxscript.rewriter.rules import common as common_rules
+    from onnxscript.rewriter.rules.fusion._rotary_embedding import partial_embedding_rules, rotary_embedding_rules
+
+    # The library's rules need the number of heads, and no casts and factors of 1 around the angles.
+    make_targets_constant(model)
+    model = fold_known_sizes(model)
+    model = apply_rules(model, [common_rules.mul_by_1_rule, common_rules.no_op_cast_rule]) or model
+    model = apply_ir_passes(model, common.IdentityEliminationPass())
+    model = apply_rules(model, rotary_embedding_rules.rules) or model
+    return apply_rules(model, partial_embedding_rules.rules) or model
 
 
 def _repeat_shared_angles(model: ModelProto) -> ModelProto:

@@ -17,6 +17,7 @@ from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.body_attention import fuse_body_attention
 from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention
+from autoopt.passes.fusion.known_shapes import KnownShapes
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import (
@@ -63,7 +64,7 @@ class TransformerFusion(Pass):
     onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper, in branches of If as well.
     """
 
-    version = 12
+    version = 13
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -135,7 +136,7 @@ class TransformerFusion(Pass):
         if self.engine == "onnxscript":
             fused, counts = self._fuse_with_onnxscript(model)
         elif self.engine == "onnxruntime":
-            fused, counts = self._fuse_with_onnxruntime(model, self.model_type)
+            fused, counts = self._fuse_with_onnxruntime(model, self.model_type, KnownShapes())
         else:
             fused, counts = self._fuse_with_both(model)
         counts = Counter(in_bodies) + Counter({name: int(count) for name, count in counts.items()})
@@ -165,10 +166,10 @@ class TransformerFusion(Pass):
         """Return the fused model and the number of fusions by kind."""
         if is_large(model):
             return self._fuse_with_onnxscript(model)
-        known = count_attention(model)
+        known, shapes = count_attention(model), KnownShapes()
         for model_type in likely_model_types(model):
             try:
-                fused, counts = self._fuse_with_onnxruntime(model, model_type)
+                fused, counts = self._fuse_with_onnxruntime(model, model_type, shapes)
             except Exception as error:  # its fusions fail in many ways on models of another kind
                 logger.debug("fusion as %s failed: %r", model_type, error)
                 continue
@@ -186,7 +187,7 @@ class TransformerFusion(Pass):
                 attention = {}
         import_ort_domain(fused)
         try:
-            normalized, more = self._fuse_with_onnxruntime(fused, "bert")
+            normalized, more = self._fuse_with_onnxruntime(fused, "bert", KnownShapes())
         except Exception as error:
             logger.debug("fusion of normalization failed: %r", error)
             return fused, counts
@@ -204,8 +205,10 @@ class TransformerFusion(Pass):
             ir_model, counts = optimize_for_ort(to_ir(model))
             return onnx_ir.to_proto(ir_model), counts
 
-    def _fuse_with_onnxruntime(self, model: ModelProto, model_type: str) -> tuple[ModelProto, Mapping[str, int]]:
-        """Return the fused model and the number of fused operators by type."""
+    def _fuse_with_onnxruntime(
+        self, model: ModelProto, model_type: str, shapes: KnownShapes
+    ) -> tuple[ModelProto, Mapping[str, int]]:
+        """Return the fused model and the number of fused operators by type; `shapes` serves further attempts too."""
         from onnxruntime.transformers import optimizer
 
         if is_large(model):
@@ -217,7 +220,7 @@ class TransformerFusion(Pass):
             load_weights(original)  # its session reads no external data
         _state_epsilon(original)
         _split_unsqueezes(original)
-        with quiet():
+        with quiet(), shapes.used():
             fused = optimizer.optimize_model(
                 original,
                 model_type=model_type,
