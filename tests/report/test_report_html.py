@@ -90,3 +90,8 @@ def test_a_page_replaces_the_one_before_at_once(tmp_path: Path) -> None:
     write_page(file, "new \udc80")
     assert file.read_text(encoding="utf-8") == "new \\udc80"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_arrow_is_never_broken_across_lines() -> None:
+    text = table_html(Table(("chain",), (("fold -> static",),)))
+    assert '<td>fold <span class="arrow">-&gt;</span> static</td>' in text

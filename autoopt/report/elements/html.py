@@ -21,6 +21,8 @@ WIDE, NARROW = 600, 340
 """Widths of a chart, in pixels: on a screen and in print, and on a phone."""
 LONG = 28
 """Characters from which a cell gets room to wrap."""
+ARROW = "-&gt;"
+"""Browsers would break a line inside it, behind the hyphen."""
 
 
 def page(title: str, parts: Sequence[str]) -> str:
@@ -113,7 +115,7 @@ def table_html(
 def _cells(table: Table, cells: Sequence[str], links: Mapping[str, str]) -> str:
     parts = []
     for number, cell in enumerate(cells):
-        text = text_html(cell)
+        text = text_html(cell).replace(ARROW, f'<span class="arrow">{ARROW}</span>')
         if number == 0 and cell in links:
             text = f'<a href="{escape(links[cell])}">{text}</a>'
         parts.append(f"<td{_class(table, number, cell)}>{text}</td>")
