@@ -187,6 +187,8 @@ def _zoo_page(store: Store, zoo: str) -> str:
 def _next_step(result: RunResult) -> str:
     from autoopt.report.words.verdict import lossy_steps
 
+    if result.status == "failed":
+        return "The run failed: mend the cause, then run the same command again, which reuses what still holds"
     if result.is_interim and result.status != "running":
         return f"Go on: autoopt resume {result.run}"
     if result.better_model is None:

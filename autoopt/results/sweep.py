@@ -90,6 +90,8 @@ class SweepEntry:
     """False if the model could not be read from its path."""
     reason: str = ""
     """The reason why there is no model."""
+    failed_run: str = ""
+    """Id of a run that failed, whose trials and log tell why; empty if none began, or if there is a result."""
     result: RunResult | None = None
     """The run, with the figures of this sweep and without the Pareto front; None if it did not begin or failed."""
     last_best: ModelResult | None = None
@@ -108,6 +110,7 @@ class SweepEntry:
 
     @property
     def run(self) -> str:
+        """Id of the run with the result; empty without one."""
         return "" if self.result is None else self.result.run
 
     def to_json(self) -> dict[str, object]:
@@ -116,7 +119,7 @@ class SweepEntry:
             "name": self.name,
             "path": self.path,
             "tags": list(self.tags),
-            "run": "",
+            "run": self.failed_run,
             "listed": self.listed,
             "called": self.called,
             "found": self.found,
@@ -143,7 +146,9 @@ class SweepEntry:
         """Read an entry of this or an older version."""
         document = dict(upgraded(data))
         document["compared"] = EntryComparison.from_json(document.get("compared") or {"verdict": "new"})
-        if document.get("run"):
+        if "baseline" not in document:
+            document["failed_run"] = document.get("run", "")
+        elif document.get("run"):
             document["result"] = RunResult.from_json({**document, "seconds": {}})
         return json_codec.from_json(SweepEntry, document)
 

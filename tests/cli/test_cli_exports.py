@@ -16,6 +16,7 @@ import optuna
 import pytest
 
 from autoopt.store import open_store
+from autoopt.store.leases import end_run
 
 Call = Any
 
@@ -200,3 +201,13 @@ def test_a_cancelled_run_has_its_best_so_far(call: Callable[..., Any], filled: d
     assert "cancelled" in call("runs").out
     assert call("export", "-o", "made").code == 0
     assert call("report").code == 0
+
+
+def test_a_failed_run_is_not_to_be_resumed(call: Callable[..., Any], filled: dict[str, Any], home: Path) -> None:
+    with open_store(None, home) as store:
+        assert store.claims.acquire("run", filled["run"], redo=True)
+        store.runs.update(filled["run"], {**filled, "status": "running"})
+        end_run(store, filled["run"], "failed", "post_process: ValueError")
+    said = call("best").out
+    assert "resume" not in said
+    assert "run the same command again" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,12 +30,17 @@ DAG = {
 
 
 def run(
-    folder: Path, item: ZooItem, search: object = search_inline, *earlier: SweepEntry, accept: bool = False
+    folder: Path,
+    item: ZooItem,
+    search: object = search_inline,
+    *earlier: SweepEntry,
+    accept: bool = False,
+    dag: Mapping[str, object] = DAG,
 ) -> SweepEntry:
     request = SweepRequest(zoo={}, home=folder / "store", out=folder / "out", accept=accept)
     with open_store(home=folder / "store") as store:
         sweep = store.sweeps.create(SweepRecord(id="", name="z")).id
-    return EntryRunner(request, search, sweep, sweep).run(item, load_dag(DAG), [EarlierEntry("s", e) for e in earlier])  # type: ignore[arg-type]
+    return EntryRunner(request, search, sweep, sweep).run(item, load_dag(dag), [EarlierEntry("s", e) for e in earlier])  # type: ignore[arg-type]
 
 
 def item_of(folder: Path, path: Path) -> ZooItem:
@@ -90,6 +96,22 @@ def test_a_model_without_a_file_is_not_run(tmp_path: Path) -> None:
     item = item_of(tmp_path, write(mlp(), tmp_path / "mlp"))
     entry = run(tmp_path, ZooItem("mlp", item.path, item.entry, reason="no such file"))
     assert (entry.status, entry.reason, entry.found) == ("refused", "no such file", False)
+
+
+def test_a_model_whose_pass_always_fails_names_the_run_that_tells_why(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(
+        "from autoopt import register\n\n@register('broken')\ndef broken(model):\n"
+        '    """Fails."""\n    return model.nothing\n'
+    )
+    dag = {**DAG, "passes": {"tidy": "broken"}, "user_script": str(tmp_path / "user.py")}
+    entry = run(tmp_path, item_of(tmp_path, write(mlp(), tmp_path / "mlp")), dag=dag)
+    assert (entry.status, entry.run) == ("refused", "")
+    assert "your pass fails in every trial" in entry.reason
+    with open_store(home=tmp_path / "store") as store:
+        assert store.runs.get(entry.failed_run).status == "failed"
+    document = entry.to_json()
+    assert document["run"] == entry.failed_run
+    assert SweepEntry.from_json(document) == entry
 
 
 def test_a_failure_of_the_system_is_not_the_models_fault(tmp_path: Path) -> None:

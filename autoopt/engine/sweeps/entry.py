@@ -56,42 +56,47 @@ class EntryRunner:
             environment=environment(),
         )
         if not item.reason:
-            try:
-                entry = self._run(item, spec, entry, earlier)
-            except AutooptError as error:
-                status = "refused" if isinstance(error, InputError) else "failed"
-                entry = replace(entry, status=status, reason=str(error))
+            entry = self._run(item, spec, entry, earlier)
         entry = replace(entry, compared=compare_entry(entry, earlier))
         return replace(entry, seconds=round(time.monotonic() - began, 3))
 
     def _run(self, item: ZooItem, spec: DagSpec, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
-        if self.request.out is not None:
-            check_out(self.request.out / entry.name)
-        with prepare(self.request.run_request(self.sweep, item, spec)) as session:
-            try:
-                result = session.execute(self.search)
-            except KeyboardInterrupt:
-                # The folder may hold a good model of an earlier sweep, which an unfinished search must not replace.
-                if self.request.out is not None and not earlier:
-                    session.export_incumbent(self.request.out / entry.name)
-                raise
-            status, reason = OK, ""
-            if result.best is None:
-                status, reason = result.status, "; ".join(result.notes)
-            entry = replace(
-                entry,
-                status=status,
-                reason=reason,
-                result=replace(result, front=()),
-                environment=_environment(session.ctx),
-                inputs=input_digests(session.ctx),
-            )
-            last_best = earlier[0].entry.best if earlier else None
-            if self.request.nightly or _has_other_source(entry, earlier):
-                entry = measure_again(session, entry, last_best, occasion=self.occasion)
+        run = ""
+        try:
             if self.request.out is not None:
-                self._export(session, entry, earlier, self.request.out)
-            return entry
+                check_out(self.request.out / entry.name)
+            with prepare(self.request.run_request(self.sweep, item, spec)) as session:
+                run = session.ctx.run
+                return self._search(session, entry, earlier)
+        except AutooptError as error:
+            status = "refused" if isinstance(error, InputError) else "failed"
+            return replace(entry, status=status, reason=str(error), failed_run=run)
+
+    def _search(self, session: Prepared, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
+        try:
+            result = session.execute(self.search)
+        except KeyboardInterrupt:
+            # The folder may hold a good model of an earlier sweep, which an unfinished search must not replace.
+            if self.request.out is not None and not earlier:
+                session.export_incumbent(self.request.out / entry.name)
+            raise
+        status, reason = OK, ""
+        if result.best is None:
+            status, reason = result.status, "; ".join(result.notes)
+        entry = replace(
+            entry,
+            status=status,
+            reason=reason,
+            result=replace(result, front=()),
+            environment=_environment(session.ctx),
+            inputs=input_digests(session.ctx),
+        )
+        last_best = earlier[0].entry.best if earlier else None
+        if self.request.nightly or _has_other_source(entry, earlier):
+            entry = measure_again(session, entry, last_best, occasion=self.occasion)
+        if self.request.out is not None:
+            self._export(session, entry, earlier, self.request.out)
+        return entry
 
     def _export(self, session: Prepared, entry: SweepEntry, earlier: Sequence[EarlierEntry], out: Path) -> None:
         """Write the best model to its folder in `out`, unless a good one of an earlier sweep is better."""

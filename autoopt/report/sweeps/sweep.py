@@ -245,5 +245,5 @@ def _markdown_models(result: SweepResult, pages: Mapping[str, str]) -> Table:
         if entry.result is not None and best is not None:
             answer = ", ".join(gains(entry.result, best)) or chain_text(best)
             cells = [value_text(metric, best.metrics) or "-" for metric in metrics]
-        rows.append((name, entry.compared.verdict, answer, *cells, entry.run[:12]))
+        rows.append((name, entry.compared.verdict, answer, *cells, short(entry.run or entry.failed_run)))
     return Table(("model", "since last good", "result", *metrics, "run"), tuple(rows))
