@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -20,7 +21,7 @@ from autoopt.errors import InputError, one_line
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.recording import SET, Recording, RecordRequest
 from autoopt.model.model_set import CONTINUATION, ModelSet, ModelSetSession
-from autoopt.model.session import make_set_session
+from autoopt.model.session import make_session, make_set_session
 from autoopt.script import script_line
 
 MOST_BYTES: Final = 256 << 20
@@ -36,9 +37,8 @@ def record(payload: JsonObject) -> dict[str, JsonValue]:
     """
     request = from_json(RecordRequest, payload)
     calls, target = _Calls(), request.target
-    session = make_set_session(
-        Path(request.path), {}, target.execution_provider, target.threads, calls.observe, request.script
-    )
+    open_model = partial(make_session, execution_provider=target.execution_provider, threads=target.threads)
+    session = make_set_session(Path(request.path), open_model, observe=calls.observe, script=request.script)
     parts = session.description.parts
     if request.data is None:
         run = _run_on_made_up

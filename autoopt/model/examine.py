@@ -12,7 +12,8 @@ from autoopt.model import tensors as walk
 from autoopt.model.inspection import Dim, Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
 from autoopt.model.plain_forms import PLAIN_FORMS
-from autoopt.model.split_model import came_with_external_data, is_split, sizes_of
+from autoopt.model.split.graphs import came_with_external_data, is_split
+from autoopt.model.split.stored import sizes_of
 from autoopt.model.tables import ALL_VALUES, table_lengths
 from autoopt.model.tensors import names_of
 from autoopt.model.work import weight_shapes

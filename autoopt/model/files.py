@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from autoopt.errors import InputError
@@ -71,6 +72,17 @@ def digest_folder(path: str | os.PathLike[str]) -> str:
     if len(files) == 1:
         return digest_file(next(iter(files.values())))
     return digest_json([[name, digest_file(file)] for name, file in files.items()])
+
+
+def digest_of_contents(files: Mapping[str, Iterable[bytes | memoryview]]) -> str:
+    """Compute the digest of files given as chunks by their name, as `digest_folder` does."""
+    digests: list[list[str]] = []
+    for name, chunks in sorted(files.items()):
+        digest = hashlib.sha256()
+        for chunk in chunks:
+            digest.update(chunk)
+        digests.append([name, digest.hexdigest()])
+    return digests[0][1] if len(digests) == 1 else digest_json(digests)
 
 
 def bytes_in(path: str | os.PathLike[str]) -> int:

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.model import split_model
 from autoopt.model.files import MODEL
-from autoopt.model.split_model import Draft
+from autoopt.model.split import splitting
+from autoopt.model.split.graphs import is_split
+from autoopt.model.split.references import weight_at
+from autoopt.model.split.splitting import Draft, split
 from autoopt.model.tensors import copy_fields, packed_bytes, tensors, weight_bytes
 from autoopt.model.weight_files import Bytes, FileBytes
 from autoopt.outcome import Outcome
@@ -57,7 +59,7 @@ def parse(path: str | os.PathLike[str]) -> ModelProto:
         raise Unreadable(f"not an ONNX model ({error})", where=where) from error
     if not model.HasField("graph"):
         raise Unreadable("not an ONNX model (it has no graph)", where=where)
-    if split_model.is_split(path):
+    if is_split(path):
         _load_attributes(model, Path(path).parent)
     return model
 
@@ -88,7 +90,7 @@ def load_small_weights(path: Path, elements: int) -> ModelProto:
 def load_own_weights(path: Path) -> ModelProto:
     """Read a model with its external data, but leave references to weights of split models."""
     model = parse(path)
-    load_weights(model, path.parent, lambda tensor: not split_model.weight_at(_location(tensor)))
+    load_weights(model, path.parent, lambda tensor: not weight_at(_location(tensor)))
     return model
 
 
@@ -178,7 +180,7 @@ def save_split(model: ModelProto, folder: Path) -> NewSplit | None:
     Its weights may be references to weights in this folder.
     """
     size = weight_bytes(model)
-    if size <= split_model.SPLIT_ABOVE:
+    if size <= splitting.SPLIT_ABOVE:
         return None
     _load_attributes(model, folder)
     one_file = size <= EXTERNAL_ABOVE
@@ -189,7 +191,7 @@ def save_split(model: ModelProto, folder: Path) -> NewSplit | None:
     # Serializing the whole model would take its memory once more.
     graph = _refer_to_data(model, places).SerializeToString(deterministic=True)
     files: dict[str, Bytes] = {MODEL: graph, EXTERNAL_NAME: _ExternalData(model, places, folder)}
-    draft = split_model.split(files, folder, one_file=one_file)
+    draft = split(files, folder, one_file=one_file)
     if draft is None:
         return None
     return NewSplit(draft, *draft.described())

@@ -5,9 +5,11 @@ ONNX Runtime falls back to the CPU if an execution provider (EP) is absent, so t
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -15,7 +17,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, from_json
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession, PartObserver, RunPipeline
 from autoopt.model.session_options import EXECUTION_MODES, OPTIMIZATION_LEVELS, SessionConfig, session_config
-from autoopt.model.split_model import as_deployed
+from autoopt.model.split.deployed import as_deployed
 from autoopt.script import load_script
 
 if TYPE_CHECKING:
@@ -80,7 +82,8 @@ def make_session(
         Exception: onnxruntime's own, where it refuses the model.
     """
     if Path(path).name == MODEL_SET:
-        model_set = make_set_session(Path(path), session_options, execution_provider, threads, script=script)
+        open_model = partial(make_session, execution_provider=execution_provider, threads=threads)
+        model_set = make_set_session(Path(path), open_model, session_options, script=script)
         return cast("InferenceSession", model_set)
     with as_deployed(Path(path)) as file:
         return _open_session(file, session_options or {}, execution_provider, threads, profile_prefix)
@@ -99,7 +102,9 @@ def make_untimed_session(
     A split model is opened as it is stored: the copy that its users will open takes time and memory to make.
     """
     if Path(path).name == MODEL_SET:
-        return make_session(path, session_options, execution_provider, threads, script=script)
+        open_model = partial(make_untimed_session, execution_provider=execution_provider, threads=threads)
+        model_set = make_set_session(Path(path), open_model, session_options, script=script)
+        return cast("InferenceSession", model_set)
     return _open_session(path, session_options or {}, execution_provider, threads)
 
 
@@ -182,16 +187,19 @@ def kernel_times(events: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], l
 
 def make_set_session(
     path: Path,
+    open_model: Callable[[str, JsonObject], InferenceSession],
     session_options: JsonObject | None = None,
-    execution_provider: str = "CPUExecutionProvider",
-    threads: int = 1,
     observe: PartObserver | None = None,
     script: str | None = None,
 ) -> ModelSetSession:
-    """Open the parts of a model set, each with its own session options and those given; see `make_session`.
+    """Open the parts of a model set.
 
-    `session_options` override a part's own options, but not its configuration entries. `threads` applies unless options
-    set it.
+    Args:
+        path: Its description.
+        open_model: Opens the session of a part: its file and session options.
+        session_options: They override a part's own options, but not its configuration entries.
+        observe: Receives the inputs of each part that runs.
+        script: Defines the pipeline of the set, if it has one.
 
     Raises:
         InputError: the script has no such function.
@@ -204,7 +212,7 @@ def make_set_session(
         config = {name: value for each in entries if isinstance(each, Mapping) for name, value in each.items()}
         if config:
             options["config"] = config
-        return make_session(file, options, execution_provider, threads)
+        return open_model(os.path.normpath(file), options)
 
     description = ModelSet.read(path)
     function = None

@@ -10,10 +10,11 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from autoopt.model import split_model
 from autoopt.model.candidate import digest_json
 from autoopt.model.files import MODEL, digest_file, digest_folder
 from autoopt.model.model_set import MODEL_SET, ModelSet
+from autoopt.model.split.graphs import ORIGINAL, came_with_external_data, digest_of, is_split
+from autoopt.model.split.stored import sizes_of
 
 
 def size_of(model: str) -> dict[str, int]:
@@ -28,8 +29,8 @@ def size_of(model: str) -> dict[str, int]:
     if path.name == MODEL_SET:
         sizes = [size_of(str(part)) for part in _parts_of(path)]
         return {name: sum(size[name] for size in sizes) for name in ("graph", "external")}
-    if split_model.is_split(path):
-        files = split_model.sizes_of(path)
+    if is_split(path):
+        files = sizes_of(path)
         return {"graph": files[MODEL], "external": sum(files.values()) - files[MODEL]}
     external = {path.parent / location for location in _external_locations(path)}
     return {"graph": path.stat().st_size, "external": sum(file.stat().st_size for file in external)}
@@ -38,22 +39,22 @@ def size_of(model: str) -> dict[str, int]:
 def has_external_data(model: str | Path) -> bool:
     """True if the graph of a model names external data."""
     path = Path(model)
-    if split_model.is_split(path):
-        return split_model.came_with_external_data(path)
+    if is_split(path):
+        return came_with_external_data(path)
     return bool(_external_locations(path))
 
 
 def graph_digest(path: Path) -> str:
     """Digest the file with the graph of a model."""
-    if not split_model.is_split(path):
+    if not is_split(path):
         return digest_file(path)
-    original = path.with_suffix(split_model.ORIGINAL)
-    return digest_file(original) if original.exists() else split_model.digest_of(path)
+    original = path.with_suffix(ORIGINAL)
+    return digest_file(original) if original.exists() else digest_of(path)
 
 
 def artifact_digest(path: Path) -> str:
     """The digest of all files of a model, alone in its folder, which names it in the store."""
-    return split_model.digest_of(path) if split_model.is_split(path) else digest_folder(path.parent)
+    return digest_of(path) if is_split(path) else digest_folder(path.parent)
 
 
 def content_digest(model: str) -> str:
@@ -67,8 +68,8 @@ def _content_digest(model: str, size: int, modified: int) -> str:  # the last tw
     path = Path(model)
     if path.name == MODEL_SET:
         return digest_json([digest_file(path), *(content_digest(str(part)) for part in _parts_of(path))])
-    if split_model.is_split(path):
-        return split_model.digest_of(path)
+    if is_split(path):
+        return digest_of(path)
     external = [[name, digest_file(path.parent / name)] for name in sorted(_external_locations(path))]
     return digest_json([digest_file(path), *external])
 

@@ -50,7 +50,7 @@ class PassRequest:
     reports: JsonObject = field(default_factory=dict)
     """Reports of analyses that already ran on the input model, by pass name."""
     split_folder: Path | None = None
-    """The folder for split models, if it is on the same machine; see `autoopt.model.split_model`."""
+    """The folder for split models, if it is on the same machine; see `autoopt.model.split`."""
 
     @property
     def step_file(self) -> Path:

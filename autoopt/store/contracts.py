@@ -18,7 +18,7 @@ Promises that all of them make:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -84,10 +84,22 @@ class ArtifactStore(ABC):
             SystemFailure: The files do not have the expected digest.
         """
 
+    @abstractmethod
+    def put_set(self, description: bytes, models: Mapping[str, str]) -> str:
+        """Store a model set of stored models, with whose weights it shares its own; return its digest.
+
+        Args:
+            description: The content of its `model_set.json`.
+            models: The digest of each model by the folder in which the description names it.
+
+        Raises:
+            ArtifactLost: As `path`, of a model.
+        """
+
     @property
     @abstractmethod
     def split_folder(self) -> Path:
-        """Folder in which workers on this machine may store large models split, see `autoopt.model.split_model`."""
+        """Folder in which workers on this machine may store large models split, see `autoopt.model.split`."""
 
     @abstractmethod
     def path(self, digest: str) -> Path:
@@ -101,7 +113,10 @@ class ArtifactStore(ABC):
 
     @abstractmethod
     def readable(self, digest: str) -> Path:
-        """Like `path`, but of a split model the graph, which shares its weights. For all who only read the model."""
+        """Like `path`, but of a split artifact the graph or the description, which share weights with others.
+
+        For all who only read the model.
+        """
 
     @abstractmethod
     def write_files(self, digest: str, folder: Path) -> Path:

@@ -22,7 +22,10 @@ from autoopt.errors import ErrorRecord, SystemFailure
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import MODEL, digest_file
 from autoopt.model.filesystems import RemoteFolder
-from autoopt.model.split_model import is_split, write_files
+from autoopt.model.model_set import MODEL_SET
+from autoopt.model.split.graphs import is_split
+from autoopt.model.split.sets import is_split_set
+from autoopt.model.split.stored import write_files
 from autoopt.outcome import Outcome
 from autoopt.working_folder import working_folder
 
@@ -182,12 +185,12 @@ def _pack_mapping(value: Mapping[str, object], key: str, exchange: Exchange) -> 
 
 
 def _put_model(model: Path, exchange: Exchange) -> dict[str, object]:
-    """Upload a model with all files in its folder; of a split model, its files as they were."""
-    if not is_split(model):
+    """Upload a model with all files in its folder; of a split model or set, its files as they were."""
+    if not is_split(model) and not is_split_set(model):
         return {"$folder": _put_folder(model.parent, exchange), "pick": model.name}
     with working_folder() as folder:
         write_files(model, folder)
-        return {"$folder": _put_folder(folder, exchange), "pick": MODEL}
+        return {"$folder": _put_folder(folder, exchange), "pick": MODEL_SET if is_split_set(model) else MODEL}
 
 
 def _put_folder(folder: Path, exchange: Exchange) -> dict[str, str]:

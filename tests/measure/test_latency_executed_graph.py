@@ -16,8 +16,9 @@ from autoopt.measure.latency.executed_graph import executed_graphs
 from autoopt.measure.request import SAME_GRAPH, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
-from autoopt.model import io, split_model
+from autoopt.model import io
 from autoopt.model.model_file import ModelFile
+from autoopt.model.split import splitting
 
 
 def renamed() -> Any:
@@ -134,7 +135,7 @@ def test_weights_are_compared_however_they_are_stored(tmp_path: Path) -> None:
 def test_a_split_model_executes_the_graph_of_the_whole_one(
     width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split_model, "SPLIT_ABOVE", 1)
+    monkeypatch.setattr(splitting, "SPLIT_ABOVE", 1)
     weight = np.random.default_rng(0).standard_normal((width, 16)).astype(np.float32)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     model = builders.model(nodes, [builders.tensor("x", [1, width])], [builders.tensor("y", [1, 16])], {"w": weight})

@@ -53,13 +53,13 @@ def test_without_a_cache_the_decoder_runs_over_all_tokens_again(tmp_path: Path) 
             seen.append(feed["input_ids"].shape[1])
 
     feed = feed_of(model_sets.TEXTS[0], [3, 5])
-    scores = make_set_session(path, observe=observe).run(None, feed)[0]
+    scores = make_set_session(path, make_session, observe=observe).run(None, feed)[0]
     assert seen == [2, 3, 4, 5]
     np.testing.assert_allclose(scores, scores_by_hand(paths, feed), rtol=1e-3, atol=1e-4)
 
 
 def test_greedy_tokens_are_those_of_the_highest_scores(tmp_path: Path) -> None:
-    session = make_set_session(model_sets.write_description(tmp_path, model_sets.write_set(tmp_path)))
+    session = make_set_session(model_sets.write_description(tmp_path, model_sets.write_set(tmp_path)), make_session)
     feed = feed_of(model_sets.TEXTS[0], [3])
     tokens = session.generate(feed, 4)
     scores = session.run(None, {**feed, "generated_ids": tokens[:, :3]})[0]

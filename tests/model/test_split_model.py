@@ -16,20 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from autoopt.model import io, split_model
+from autoopt.model import io
 from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
 from autoopt.model.session import make_plain_session, make_session, make_untimed_session
-from autoopt.model.split_model import (
-    Draft,
-    as_deployed,
-    came_with_external_data,
-    digest_files,
-    is_split,
-    sizes_of,
-    split_folder,
-    weights_of,
-    write_files,
-)
+from autoopt.model.split import splitting
+from autoopt.model.split.deployed import as_deployed
+from autoopt.model.split.graphs import FOLDER, came_with_external_data, is_split
+from autoopt.model.split.splitting import Draft, split_folder
+from autoopt.model.split.stored import digest_files, sizes_of, weights_of, write_files
 from autoopt.model.storage import size_of
 from autoopt.model.tensors import tensors
 
@@ -40,7 +34,7 @@ WEIGHT = WIDTH * WIDTH * 4
 
 @pytest.fixture(autouse=True)
 def splits_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split_model, "SPLIT_ABOVE", WEIGHT)
+    monkeypatch.setattr(splitting, "SPLIT_ABOVE", WEIGHT)
 
 
 def layers(prefix: str = "", seed: int = 0) -> ModelProto:
@@ -89,7 +83,7 @@ FORMS = [io.save, with_one_file_of_data, with_packed_data, with_many_files_of_da
 
 
 def split(source: Path, home: Path) -> Path:
-    draft = split_folder(source, home / split_model.FOLDER)
+    draft = split_folder(source, home / FOLDER)
     assert draft is not None
     return draft.publish(digest_folder(source))
 
@@ -206,11 +200,11 @@ def test_attributes_have_their_weights_for_passes_that_take_references(tmp_path:
 @pytest.mark.parametrize("place", PLACES)
 def test_equal_weights_are_stored_once(place: object, tmp_path: Path) -> None:
     first, second = split(io.save(layers(), tmp_path / "a").parent, tmp_path), tmp_path / "b"
-    before = bytes_in(tmp_path / split_model.FOLDER)
+    before = bytes_in(tmp_path / FOLDER)
     assert before < bytes_in(tmp_path / "a") + 4096
     io.save(place(layers("renamed_")), second)  # type: ignore[operator]
     renamed = split(second, tmp_path)
-    assert bytes_in(tmp_path / split_model.FOLDER) - before == renamed.stat().st_size < WEIGHT
+    assert bytes_in(tmp_path / FOLDER) - before == renamed.stat().st_size < WEIGHT
     assert weights_of(renamed) == weights_of(first)
     assert len(weights_of(first)) == LAYERS
 
@@ -224,7 +218,7 @@ def test_a_model_in_memory_is_split_as_its_file_would_be(
         monkeypatch.setattr(io, "EXTERNAL_ABOVE", WEIGHT)
     model = place(layers())  # type: ignore[operator]
     source = io.save(model, tmp_path / "source").parent
-    new = io.save_split(model, tmp_path / split_model.FOLDER)
+    new = io.save_split(model, tmp_path / FOLDER)
     assert new is not None
     assert (new.digest, new.bytes) == (digest_folder(source), bytes_in(source))
     graph = new.draft.publish(new.digest)
@@ -260,10 +254,10 @@ def test_a_discarded_model_leaves_only_weights(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     with_packed_data(layers(), source)
-    draft = split_folder(source, tmp_path / split_model.FOLDER)
+    draft = split_folder(source, tmp_path / FOLDER)
     assert isinstance(draft, Draft)
     draft.discard()
-    assert not list((tmp_path / split_model.FOLDER).glob(".*"))
+    assert not list((tmp_path / FOLDER).glob(".*"))
 
 
 def with_sparse_weights(model: ModelProto) -> ModelProto:
@@ -291,13 +285,13 @@ def test_unusual_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.Mon
     with_packed_data(layers(), source)
     (source / "weights.bin").open("ab").write(b"more")
     assert split_folder(source, tmp_path / "split") is None, "there is something behind the weights"
-    monkeypatch.setattr(split_model, "SPLIT_ABOVE", 1 << 30)
+    monkeypatch.setattr(splitting, "SPLIT_ABOVE", 1 << 30)
     assert split_folder(io.save(layers(), tmp_path / "small").parent, tmp_path / "split") is None
 
 
 def test_bodies_within_bodies_are_split(tmp_path: Path) -> None:
     content = nested(layers(), 20).SerializeToString(deterministic=True)
-    draft = split_model.split({MODEL: content}, tmp_path / split_model.FOLDER)
+    draft = splitting.split({MODEL: content}, tmp_path / FOLDER)
     assert draft is not None
     assert len(weights_of(draft.graph)) == LAYERS
     assert digest_files(draft.graph) == hashlib.sha256(content).hexdigest()
@@ -316,7 +310,7 @@ def test_damaged_bytes_are_kept_or_left_alone(
     content = bytearray(place(layers()).SerializeToString(deterministic=True))
     for _ in range(changes):
         content[rng.randrange(len(content)) if rng.random() < 0.5 else rng.randrange(300)] = rng.randrange(256)
-    folder = tmp_path_factory.mktemp("damaged") / split_model.FOLDER
-    draft = split_model.split({MODEL: bytes(content)}, folder)
+    folder = tmp_path_factory.mktemp("damaged") / FOLDER
+    draft = splitting.split({MODEL: bytes(content)}, folder)
     if draft is not None:
         assert digest_files(draft.graph) == hashlib.sha256(content).hexdigest()

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from micro_models import MODELS
 
-from autoopt.model import io, split_model
+from autoopt.model import io
+from autoopt.model.split import splitting
+from autoopt.model.split.graphs import FOLDER
 from autoopt.passes.base import Refused
 from autoopt.passes.execution.current_model import CurrentModel, opened
 
@@ -80,10 +82,10 @@ def test_a_model_in_ort_format_is_refused(tmp_path: Path) -> None:
 def test_a_pass_that_takes_an_outline_of_a_split_model_gets_no_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split_model, "SPLIT_ABOVE", 0)
-    monkeypatch.setattr(split_model, "LEAST_WEIGHT", 16)
-    monkeypatch.setattr(split_model, "LARGEST_GRAPH_SHARE", 1)
-    draft = io.save_split(MODELS["mlp"](), tmp_path / split_model.FOLDER)
+    monkeypatch.setattr(splitting, "SPLIT_ABOVE", 0)
+    monkeypatch.setattr(splitting, "LEAST_WEIGHT", 16)
+    monkeypatch.setattr(splitting, "LARGEST_GRAPH_SHARE", 1)
+    draft = io.save_split(MODELS["mlp"](), tmp_path / FOLDER)
     assert draft is not None
     current = CurrentModel(draft.draft.publish(draft.digest), is_small=True)
     current.model.graph.name = "with weights"

@@ -12,7 +12,9 @@ from bench import ops, saved, step, steps
 from micro_models import MODELS, made, normal, positive
 from onnxruntime.transformers.shape_infer_helper import SymbolicShapeInferenceHelper
 
-from autoopt.model import split_model
+from autoopt.model.split import splitting
+from autoopt.model.split.graphs import FOLDER, is_split
+from autoopt.model.split.splitting import split_folder
 from autoopt.passes.fusion.transformer import GeluApproximation, TransformerFusion, count_attention, has_normalization
 from autoopt.passes.runner import run
 
@@ -141,20 +143,20 @@ def test_attention_of_each_kind_of_encoder_is_fused_without_naming_the_kind(tmp_
 def test_fusion_makes_the_same_of_a_split_model(
     tmp_path: Path, kind: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split_model, "SPLIT_ABOVE", INNER * INNER)
+    monkeypatch.setattr(splitting, "SPLIT_ABOVE", INNER * INNER)
     cleaned = step(tmp_path, encoder_layer(kind), "identity_elimination")
     whole = step(tmp_path / "whole", saved(cleaned), "transformer_fusion", engine=engine)
     assert whole["outcome"] == "ok", whole["message"]
-    draft = split_model.split_folder(Path(cleaned["path"]), tmp_path / split_model.FOLDER)
+    draft = split_folder(Path(cleaned["path"]), tmp_path / FOLDER)
     assert draft is not None
     payload = {
         "model": {"path": str(draft.publish(cleaned["digest"]))},
         "steps": [{"pass": "transformer_fusion", "params": {"engine": engine}}],
         "output": str(tmp_path / "split-out"),
-        "split_folder": str(tmp_path / split_model.FOLDER),
+        "split_folder": str(tmp_path / FOLDER),
     }
     (split,) = run(payload)["steps"]
-    assert split_model.is_split(split["path"])
+    assert is_split(split["path"])
     assert split["digest"] == whole["digest"]
 
 

@@ -14,8 +14,11 @@ import pytest
 from micro_models import made, normal
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from autoopt.model import io, split_model
+from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
+from autoopt.model.split import splitting
+from autoopt.model.split.graphs import FOLDER, is_split
+from autoopt.model.split.stored import digest_files, write_files
 from autoopt.passes.execution import current_model
 from autoopt.passes.onnx_tools import graphs
 from autoopt.passes.quantize.pre_process import QuantPreProcess
@@ -51,7 +54,7 @@ PASSES = (
 
 @pytest.fixture(autouse=True, params=["kept in memory", "loaded anew"])
 def splits_small_models(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setattr(split_model, "SPLIT_ABOVE", WEIGHT)
+    monkeypatch.setattr(splitting, "SPLIT_ABOVE", WEIGHT)
     if request.param == "loaded anew":
         monkeypatch.setattr(current_model, "KEPT_BYTES", 0)
 
@@ -124,7 +127,7 @@ def source(
 ) -> tuple[Path, Path]:
     """A model, that of `layers` by default, as files and split."""
     path = io.save(model or layers(), folder, external=external)
-    draft = split_model.split_folder(folder, split_folder)
+    draft = splitting.split_folder(folder, split_folder)
     assert draft is not None
     return path, draft.publish(digest_folder(folder))
 
@@ -158,16 +161,16 @@ IN_BRANCHES = ("name_fix", "simplify", "quant_pre_process", "dynamic_quantizatio
 def test_a_pass_makes_the_same_of_a_split_model(
     name: str, external: bool, place: Place, tmp_path: Path, on_files: OnFiles
 ) -> None:
-    shared = tmp_path / split_model.FOLDER
+    shared = tmp_path / FOLDER
     _, graph = source(tmp_path / "source", shared, external, place(layers()))
     whole = on_files(place, external, name, {})
     (split,) = steps(graph, tmp_path / "out", name, split_folder=shared)
     assert facts(split) == facts(whole)
     assert whole["outcome"] in ("ok", "unchanged")
-    if split["path"] is not None and split_model.is_split(split["path"]):
-        assert split_model.digest_files(Path(split["path"])) == whole["digest"]
+    if split["path"] is not None and is_split(split["path"]):
+        assert digest_files(Path(split["path"])) == whole["digest"]
         onnx.checker.check_model(split["path"], full_check=True)
-        split_model.write_files(Path(split["path"]), tmp_path / "copy")
+        write_files(Path(split["path"]), tmp_path / "copy")
         assert digest_folder(tmp_path / "copy") == whole["digest"]
     assert not list(shared.glob(".*"))
 
@@ -190,7 +193,7 @@ def test_a_pass_makes_the_same_of_a_split_model(
 def test_parameters_make_the_same_of_a_split_model(
     name: str, params: dict[str, Any], tmp_path: Path, on_files: OnFiles
 ) -> None:
-    shared = tmp_path / split_model.FOLDER
+    shared = tmp_path / FOLDER
     _, graph = source(tmp_path / "source", shared)
     whole = on_files(in_graph, False, name, params)
     (split,) = steps(graph, tmp_path / "out", name, split_folder=shared, params=params)
@@ -233,7 +236,7 @@ def test_a_split_model_is_prepared_as_the_tool_prepares_files(
     model = made(
         f"{signature} {{{TEXTS[text]}}}", domains=', "com.microsoft": 1, "ai.onnx.ml": 3', **weights, **scalars
     )
-    shared = tmp_path / split_model.FOLDER
+    shared = tmp_path / FOLDER
     path, graph = source(tmp_path / "source", shared, model=model)
     (whole,) = steps(path, tmp_path / "whole", "quant_pre_process")
     monkeypatch.setattr(QuantPreProcess, "_run_tool", None)  # it would load the weights
@@ -245,7 +248,7 @@ def test_a_split_model_is_prepared_as_the_tool_prepares_files(
 def test_a_model_above_two_gigabytes_is_prepared_without_its_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared = tmp_path / split_model.FOLDER
+    shared = tmp_path / FOLDER
     path, graph = source(tmp_path / "source", shared, external=True)
     monkeypatch.setattr(graphs, "EXTERNAL_DATA_BYTES", WEIGHT)
     (whole,) = steps(path, tmp_path / "whole", "quant_pre_process")
@@ -255,14 +258,14 @@ def test_a_model_above_two_gigabytes_is_prepared_without_its_weights(
     assert facts(split)[:3] == facts(whole)[:3] == ("quant_pre_process", "ok", "")
     copy = tmp_path / "copy"
     copy.mkdir()
-    split_model.write_files(Path(split["path"]), copy)
+    write_files(Path(split["path"]), copy)
     feeds = {"x": np.ones((2, WIDTH), np.float32)}
     results = [run_once(folder / "model.onnx", feeds) for folder in (copy, Path(whole["path"]))]
     np.testing.assert_array_equal(results[0], results[1])
 
 
 def test_steps_of_one_call_build_on_split_models(tmp_path: Path) -> None:
-    shared = tmp_path / split_model.FOLDER
+    shared = tmp_path / FOLDER
     path, graph = source(tmp_path / "source", shared)
     names = ("name_fix", "shape_inference", "constant_folding", "simplify")
     whole = steps(path, tmp_path / "whole", *names)
@@ -280,7 +283,7 @@ def moved() -> int:
 @pytest.mark.parametrize("place", [in_graph, in_branches])
 @pytest.mark.parametrize("name", ["name_fix", "constant_folding", "simplify"])
 def test_a_graph_pass_writes_no_weights(name: str, place: Place, tmp_path: Path) -> None:
-    shared = tmp_path / split_model.FOLDER
+    shared = tmp_path / FOLDER
     _, graph = source(tmp_path / "source", shared, model=place(layers()))
     stored, written = bytes_in(shared), moved()
     (step,) = steps(graph, tmp_path / "out", name, split_folder=shared)
@@ -295,7 +298,7 @@ def test_a_rejected_model_leaves_no_graph(tmp_path: Path) -> None:
         "from autoopt import register\n\n@register('breaks')\ndef breaks(model):\n"
         "    '''Computes something else.'''\n    model.graph.node[-1].op_type = 'Neg'\n    return model\n"
     )
-    shared = tmp_path / split_model.FOLDER
+    shared = tmp_path / FOLDER
     _, graph = source(tmp_path / "source", shared)
     before = sorted(shared.glob("*.onnx"))
     reply = run({

@@ -6,14 +6,15 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from split_models import WEIGHT, layers, put_large, weights
 from store_helpers import age, pass_run, start_run
 
 from autoopt.errors import SystemFailure
-from autoopt.model import io, split_model
+from autoopt.model import io
 from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
+from autoopt.model.split import splitting
+from autoopt.model.split.graphs import is_split
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
 from autoopt.store.maintenance.backup import backup, restore
 from autoopt.store.maintenance.gc import collect
@@ -26,37 +27,10 @@ from autoopt.store.records import ModelRecord
 from autoopt.store.sql.database import open_database
 from autoopt.store.sql.store import SqlStore
 
-WIDTH = 64
-WEIGHT = WIDTH * WIDTH * 4
-
 
 @pytest.fixture(autouse=True)
 def splits_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split_model, "SPLIT_ABOVE", WEIGHT)
-
-
-def layers(name: str, seed: int = 0) -> ModelProto:
-    """Four weights, the last one in a branch; those of other seeds differ from the second one on."""
-    weights = [np.random.default_rng(99).standard_normal((WIDTH, WIDTH), np.float32)]
-    weights += [np.random.default_rng([seed, layer]).standard_normal((WIDTH, WIDTH), np.float32) for layer in range(3)]
-    nodes = [helper.make_node("MatMul", [f"x{layer}", f"w{layer}"], [f"x{layer + 1}"]) for layer in range(4)]
-    values = [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["n", WIDTH]) for value in ("x0", "x4")]
-    tensors = [numpy_helper.from_array(weight, f"w{layer}") for layer, weight in enumerate(weights)]
-    branch = helper.make_graph([nodes.pop()], "branch", [], values[1:], [tensors.pop()])
-    nodes.append(helper.make_node("If", ["yes"], ["x4"], then_branch=branch, else_branch=branch))
-    tensors.append(numpy_helper.from_array(np.array(True), "yes"))
-    graph = helper.make_graph(nodes, name, values[:1], values[1:], tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-
-
-def put_large(store: SqlStore, name: str, seed: int = 0, *, external: bool = False) -> str:
-    folder = store.home / "made" / f"{name}{seed}{external}"
-    io.save(layers(name, seed), folder, external=external)
-    return store.artifacts.put(folder)
-
-
-def weights(store: SqlStore) -> list[Path]:
-    return sorted((store.files.split_folder / "weights").glob("*/*"))
+    monkeypatch.setattr(splitting, "SPLIT_ABOVE", WEIGHT)
 
 
 @pytest.mark.parametrize("external", [False, True])
@@ -67,7 +41,7 @@ def test_a_large_model_is_stored_split_and_has_its_digest(sqlite_store: SqlStore
     assert (digest, record.bytes) == (digest_folder(source), bytes_in(source))
     assert record.files == {name: file.stat().st_size for name, file in files_in(source).items()}
     graph = sqlite_store.artifacts.readable(digest)
-    assert split_model.is_split(graph)
+    assert is_split(graph)
     assert not sqlite_store.files.folder(digest).exists()
     path = sqlite_store.artifacts.path(digest)
     assert (path.name, digest_folder(path.parent)) == (MODEL, digest)
@@ -89,7 +63,7 @@ def test_an_artifact_of_an_earlier_version_stays_as_it_is(
     sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
-        earlier.setattr(split_model, "SPLIT_ABOVE", 1 << 40)
+        earlier.setattr(splitting, "SPLIT_ABOVE", 1 << 40)
         digest = put_large(sqlite_store, "net")
     assert put_large(sqlite_store, "net") == digest
     assert weights(sqlite_store) == []
@@ -109,7 +83,7 @@ def test_damage_is_noticed_and_healed_by_storing_the_model_again(
     sqlite_store: SqlStore, part: str, damage: str
 ) -> None:
     digest = put_large(sqlite_store, "net")
-    file = sqlite_store.files.graph(digest) if part == "graph" else weights(sqlite_store)[1]
+    file = sqlite_store.files.split(digest) if part == "graph" else weights(sqlite_store)[1]
     content = bytearray(file.read_bytes())
     file.unlink()
     if damage == "flip":
@@ -120,7 +94,7 @@ def test_damage_is_noticed_and_healed_by_storing_the_model_again(
             sqlite_store.artifacts.readable(digest)
     assert [problem.digest for problem in verify(sqlite_store).problems] == [digest]
     put_large(sqlite_store, "net")
-    assert split_model.is_split(sqlite_store.artifacts.readable(digest))
+    assert is_split(sqlite_store.artifacts.readable(digest))
     assert verify(sqlite_store).ok
 
 
@@ -156,7 +130,7 @@ def test_a_lost_weight_comes_back_with_the_model(sqlite_store: SqlStore) -> None
         if path.name in lost:
             path.unlink()
     sqlite_store.artifacts.restorer = lambda _: io.save(layers("made", 1), sqlite_store.home / "again").parent
-    assert sqlite_store.artifacts.readable(made) == sqlite_store.files.graph(made)
+    assert sqlite_store.artifacts.readable(made) == sqlite_store.files.split(made)
     assert verify(sqlite_store).ok
 
 
@@ -181,7 +155,7 @@ def test_gc_keeps_weights_as_long_as_any_model_has_them(sqlite_store: SqlStore) 
 
 def test_gc_removes_what_killed_writers_left(sqlite_store: SqlStore) -> None:
     digest = put_large(sqlite_store, "net")
-    graph = sqlite_store.files.graph(digest)
+    graph = sqlite_store.files.split(digest)
     shutil.copyfile(graph, graph.with_name(".0123456789abcdef.onnx"))
     sqlite_store.files.remove(digest)
     assert len(verify(sqlite_store).orphans) == 1
@@ -221,11 +195,11 @@ def test_backup_export_and_shared_copies_hold_the_files_as_they_were(tmp_path: P
         export_run(store, run.id, tmp_path / "run.tar")
         assert backup(store, tmp_path / "backup").lost == ()
         shutil.rmtree(store.files.root)
-        assert split_model.is_split(store.artifacts.readable(digest)), "it comes from the shared copy"
+        assert is_split(store.artifacts.readable(digest)), "it comes from the shared copy"
     assert ArtifactFiles(tmp_path / "backup" / "artifacts").is_intact(digest)
     with MemoryStore(tmp_path / "two") as other:
         import_run(other, tmp_path / "run.tar")
-        assert split_model.is_split(other.artifacts.readable(digest))
+        assert is_split(other.artifacts.readable(digest))
     with MemoryStore(tmp_path / "three") as third:
         assert restore(tmp_path / "backup", third).lost == ()
         assert verify(third).ok

@@ -10,8 +10,10 @@ import pytest
 from builders import model, tensor, write
 
 from autoopt.errors import ErrorRecord, InputError, SystemFailure
-from autoopt.model import split_model
 from autoopt.model.files import digest_folder
+from autoopt.model.split import splitting
+from autoopt.model.split.graphs import FOLDER
+from autoopt.model.split.splitting import split_folder
 from autoopt.outcome import Outcome
 from autoopt.workers.exchange import (
     CallBegun,
@@ -149,10 +151,10 @@ def test_a_model_travels_with_its_folder(exchange: Exchange, tmp_path: Path) -> 
 def test_a_split_model_travels_as_the_files_that_it_was(
     exchange: Exchange, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split_model, "SPLIT_ABOVE", 4096)
+    monkeypatch.setattr(splitting, "SPLIT_ABOVE", 4096)
     weights = {f"w{number}": np.full((64, 64), number, np.float32) for number in range(2)}
     source = write(model([], [tensor("x", [1])], [tensor("x", [1])], weights), tmp_path / "source")
-    draft = split_model.split_folder(source.parent, tmp_path / split_model.FOLDER)
+    draft = split_folder(source.parent, tmp_path / FOLDER)
     assert draft is not None
     graph = draft.publish(digest_folder(source.parent))
     unpacked = unpack(pack({"candidate": {"path": str(graph)}}, exchange), exchange, tmp_path / "there")

@@ -16,7 +16,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session import make_session, make_untimed_session
-from autoopt.model.split_model import is_split
+from autoopt.model.split.graphs import is_split
 from autoopt.model.tensors import by_name
 
 if TYPE_CHECKING:

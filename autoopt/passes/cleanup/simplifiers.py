@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.errors import one_line
-from autoopt.model import split_model
 from autoopt.model.lazy_imports import numpy_helper
+from autoopt.model.split import splitting
 from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
@@ -333,7 +333,7 @@ class Simplify(Pass):
             return call_without_large_weights(self._simplified, model)
         # The engines change their input. Another copy of a large model would take too much memory, and whether the
         # runtime loads the result is seen after the pass too.
-        is_small = weight_bytes(model) <= split_model.SPLIT_ABOVE
+        is_small = weight_bytes(model) <= splitting.SPLIT_ABOVE
         try:
             simplified = call_without_large_weights(self._simplified_copy if is_small else self._simplified, model)
         except Exception as error:  # the engines raise several kinds

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.model import io
 from autoopt.model.session import make_plain_session
-from autoopt.model.split_model import is_split
+from autoopt.model.split.graphs import is_split
 from autoopt.passes.base.lifecycle import describe_error
 from autoopt.passes.onnx_tools.graphs import RANDOM_OPS
 from autoopt.passes.verification.noisy_model import LARGEST_CONSTANT

@@ -1,13 +1,14 @@
 """Artifacts as files: content-addressed, and either complete or absent.
 
     <root>/<first two digits>/<digest>/model.onnx      with external data files beside it
-    <root>/split/<digest>.onnx                         a model of many weights, see `autoopt.model.split_model`
+    <root>/split/<digest>.onnx                         a model of many weights, see `autoopt.model.split`
+    <root>/split/sets/<digest>/                        a model set that has such a model
     <root>/split/weights/…                             the weights of all split models, each once
     <root>/.tmp/…                                      folders that are being written; never read
     <root>/.lock                                       held briefly: shared by users and writers, alone by deletion
 
-The modification time of a folder or of a split model's graph is the time of its last use. A split model may have a
-folder too: a copy for those who need its files.
+The modification time of a folder, or of the main file of a split artifact, is the time of its last use. A split
+artifact may have a folder too: a copy for those who need its files.
 """
 
 from __future__ import annotations
@@ -17,25 +18,34 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
-from autoopt.errors import InputError, SystemFailure
-from autoopt.model import split_model
-from autoopt.model.file_copies import copy_file
+from autoopt.errors import SystemFailure
+from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file, digest_folder, files_in, model_in
+from autoopt.model.model_set import MODEL_SET
+from autoopt.model.split import stored
+from autoopt.model.split.graphs import FOLDER, is_split
+from autoopt.model.split.sets import make_set
+from autoopt.model.split.stored import DIGITS
 from autoopt.model.weight_files import NotSplit, WeightFiles, held
 from autoopt.store.faults import reached
 from autoopt.store.files.filesystem import sync
+from autoopt.store.files.folders import (
+    Fingerprint,
+    copy_files,
+    entry_of,
+    fingerprint_of,
+    has_digest,
+    make_durable,
+    rename_folder,
+)
 from autoopt.store.records import ArtifactRecord
 
-Fingerprint: TypeAlias = tuple[tuple[str | int, ...], ...]
-"""Name, size, modification time and inode of each file, which show a change without reading it."""
 TEMPORARY: Final = ".tmp"
-DIGITS: Final = 64
-"""Length of a digest."""
 TOUCH_SECONDS: Final = 60.0
 """Maximum age of the recorded time of last use while an artifact is in use."""
 
@@ -53,7 +63,7 @@ class ArtifactFiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.split_folder = root / split_model.FOLDER
+        self.split_folder = root / FOLDER
         self._weights = WeightFiles(self.split_folder)
         self._verified: dict[Path, Fingerprint] = {}
         self._touched: dict[Path, float] = {}
@@ -62,30 +72,61 @@ class ArtifactFiles:
         """The folder of an artifact, which may not exist."""
         return self.root / digest[:2] / digest
 
-    def graph(self, digest: str) -> Path:
-        """The graph of a split artifact, which may not exist."""
-        return split_model.graph_path(self.split_folder, digest)
+    def split(self, digest: str) -> Path:
+        """The main file of a split artifact, which may not exist."""
+        return stored.main_file(self.split_folder, digest)
 
     def places(self, digest: str) -> list[Path]:
-        """The folder and the graph of an artifact, as far as they exist."""
-        return [path for path in (self.graph(digest), self.folder(digest)) if path.exists()]
+        """The folder of an artifact, and its own files if it is split, as far as they exist."""
+        main, folder = self.split(digest), self.folder(digest)
+        files = stored.own_files(main) if main.exists() else []
+        return [*files, folder] if folder.exists() else files
 
     def put(self, source: Path, digest: str | None = None, *, consume: bool = False) -> ArtifactRecord:
         """Store the files of `source`; see `ArtifactStore.put`. An intact artifact that exists already stays."""
-        try:
-            if split_model.is_split(source):
+        with self._storing():
+            if is_split(source):
                 actual = self._take_over(source)
             else:
                 actual = self._put_split(source, digest) or self._put(source, digest, consume)
+        return self.record(actual)
+
+    def put_set(self, description: bytes, models: Mapping[str, str]) -> ArtifactRecord:
+        """Store a set of stored models; see `ArtifactStore.put_set`."""
+        places = {name: _place(self.readable(digest)) for name, digest in models.items()}
+        with self._storing():
+            draft = make_set(description, places, self.split_folder)
+            if draft is None:
+                return self._put_whole_set(description, models)
+            digest = draft.digest()
+            main = draft.publish(digest)
+            self._note_verified(main, self._fingerprint_of_split(main))
+        return self.record(digest)
+
+    def _put_whole_set(self, description: bytes, models: Mapping[str, str]) -> ArtifactRecord:
+        folder = self._new_folder()
+        try:
+            for name, digest in models.items():
+                (folder / name).mkdir()
+                self.write(digest, folder / name)
+            (folder / MODEL_SET).write_bytes(description)
+            return self.put(folder, consume=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """Report errors of the system as the user's to mend."""
+        try:
+            yield
         except OSError as error:
             raise SystemFailure(f"the artifact cannot be stored: {error.strerror}", where=str(self.root)) from None
-        return self.record(actual)
 
     def record(self, digest: str) -> ArtifactRecord:
         """Describe the files of an artifact that exists."""
-        graph = self.graph(digest)
-        if graph.exists():
-            sizes = split_model.sizes_of(graph)
+        main = self.split(digest)
+        if main.exists():
+            sizes = stored.sizes_of(main)
             return ArtifactRecord(digest, sum(sizes.values()), sizes)
         sizes = {name: path.stat().st_size for name, path in files_in(self.folder(digest)).items()}
         return ArtifactRecord(digest, sum(sizes.values()), sizes)
@@ -96,7 +137,7 @@ class ArtifactFiles:
         Raises:
             ArtifactLost: The files are missing or do not have the digest.
         """
-        if self.graph(digest).exists():
+        if self.split(digest).exists():
             try:
                 return self._verified_in_folder(digest)
             except ArtifactLost:  # it is only a copy, or not there yet
@@ -119,26 +160,26 @@ class ArtifactFiles:
             raise ArtifactLost(digest, "the artifact is missing", str(folder)) from None
 
     def readable(self, digest: str) -> Path:
-        """Like `path`, but of a split artifact the graph.
+        """Like `path`, but of a split artifact the main file.
 
         Raises:
             ArtifactLost: The files are missing or do not have the digest.
         """
-        graph = self.graph(digest)
-        if not graph.exists():
+        main = self.split(digest)
+        if not main.exists():
             return self.path(digest)
-        self._touch(graph)
+        self._touch(main)
         try:
-            fingerprint = self._fingerprint_of_split(graph)
-            if self._verified.get(graph) != fingerprint:
-                if split_model.digest_files(graph) != digest:
-                    raise ArtifactLost(digest, "the artifact is damaged", str(graph))
-                self._note_verified(graph, fingerprint)
+            fingerprint = self._fingerprint_of_split(main)
+            if self._verified.get(main) != fingerprint:
+                if stored.digest_files(main) != digest:
+                    raise ArtifactLost(digest, "the artifact is damaged", str(main))
+                self._note_verified(main, fingerprint)
         except FileNotFoundError:
-            raise ArtifactLost(digest, "the artifact or a part of it is missing", str(graph)) from None
+            raise ArtifactLost(digest, "the artifact or a part of it is missing", str(main)) from None
         except NotSplit:
-            raise ArtifactLost(digest, "the artifact is damaged", str(graph)) from None
-        return graph
+            raise ArtifactLost(digest, "the artifact is damaged", str(main)) from None
+        return main
 
     @contextmanager
     def unpacked(self, digest: str) -> Iterator[Path]:
@@ -147,21 +188,21 @@ class ArtifactFiles:
         Raises:
             ArtifactLost: Files are missing or damaged.
         """
-        if not self.graph(digest).exists():
+        if not self.split(digest).exists():
             yield self.folder(digest)
             return
-        graph = self.readable(digest)
+        main = self.readable(digest)
         with tempfile.TemporaryDirectory(dir=self._temporary()) as folder:
-            split_model.write_files(graph, Path(folder))
+            stored.write_files(main, Path(folder))
             yield Path(folder)
 
     def write(self, digest: str, folder: Path) -> Path:
         """Copy the files of an artifact into a folder; returns the model file there."""
-        graph = self.graph(digest)
-        if graph.exists():
-            split_model.write_files(graph, folder)
+        main = self.split(digest)
+        if main.exists():
+            stored.write_files(main, folder)
         else:
-            _copy(self.folder(digest), folder)
+            copy_files(self.folder(digest), folder)
         return model_in(folder)
 
     def exists(self, digest: str) -> bool:
@@ -170,10 +211,10 @@ class ArtifactFiles:
 
     def is_intact(self, digest: str) -> bool:
         """True if the files exist and have the digest; reads all of them."""
-        graph = self.graph(digest)
+        main = self.split(digest)
         try:
-            if graph.exists():
-                return split_model.digest_files(graph) == digest
+            if main.exists():
+                return stored.digest_files(main) == digest
             return digest_folder(self.folder(digest)) == digest
         except Exception:  # unreadable, empty, not regular: in any case it is not the artifact
             return False
@@ -181,26 +222,22 @@ class ArtifactFiles:
     def heal(self, digest: str) -> bool:
         """True if an artifact is intact, after a damaged split one was stored again from its own copy."""
         folder = self.folder(digest)
-        if self.graph(digest).exists() and not self.is_intact(digest) and _has_digest(folder, digest):
+        if self.split(digest).exists() and not self.is_intact(digest) and has_digest(folder, digest):
             self.put(folder, digest)
         return self.is_intact(digest)
 
     def digests(self) -> set[str]:
-        """The digests that have a folder."""
+        """The digests that have a folder or are split."""
         folders = (folder.name for folder in self.root.glob("[0-9a-f][0-9a-f]/*"))
-        graphs = (graph.stem for graph in self._graphs())
-        return {name for name in (*folders, *graphs) if len(name) == DIGITS}
-
-    def _graphs(self) -> Iterator[Path]:
-        """The graphs of all split artifacts."""
-        return self.split_folder.glob("[0-9a-f]*.onnx")
+        split = map(stored.digest_of_artifact, stored.main_files(self.split_folder))
+        return {name for name in (*folders, *split) if len(name) == DIGITS}
 
     def remove(self, digest: str) -> None:
         """Remove an artifact, but not its weights, see `unused_weights`. The caller holds `exclusive`."""
-        graph = self.graph(digest)
-        split_model.remove_graph(graph)
-        self._verified.pop(graph, None)
-        self._touched.pop(graph, None)
+        main = self.split(digest)
+        stored.remove(main)
+        self._verified.pop(main, None)
+        self._touched.pop(main, None)
         self._remove_folder(digest)
 
     def _remove_folder(self, digest: str) -> None:
@@ -226,32 +263,33 @@ class ArtifactFiles:
 
     def leftovers(self) -> list[Path]:
         """Files and folders that killed writers left behind or that writers are writing now."""
-        unfinished = [*self.split_folder.glob(".*"), *self.split_folder.glob("weights/*/.*")]
-        return [*self._temporary().iterdir(), *unfinished]
+        unfinished = [path for place in (".*", "weights/*/.*") for path in self.split_folder.glob(place)]
+        return [*self._temporary().iterdir(), *unfinished, *stored.strays(self.split_folder)]
 
     def copies(self) -> list[Path]:
         """The folders of split artifacts, which can be made again at any time."""
-        folders = [self.folder(graph.stem) for graph in self._graphs()]
+        digests = map(stored.digest_of_artifact, stored.main_files(self.split_folder))
+        folders = map(self.folder, digests)
         return [folder for folder in folders if folder.exists()]
 
     def weights(self, digest: str) -> dict[str, int]:
         """The bytes of the weights of an artifact by their digest; empty if it is not split."""
         sizes: dict[str, int] = {}
         with suppress(FileNotFoundError):
-            for weight in split_model.weights_of(self.graph(digest)):
+            for weight in stored.weights_of(self.split(digest)):
                 sizes[weight] = self._weights.path(weight).stat().st_size
         return sizes
 
-    def graph_bytes(self, digest: str) -> int:
+    def bytes_beside_weights(self, digest: str) -> int:
         """The bytes of a split artifact apart from its weights."""
-        return split_model.graph_bytes(self.graph(digest))
+        return sum(path.stat().st_size for path in stored.own_files(self.split(digest)))
 
     def unused_weights(self, removed: Collection[str]) -> list[Path]:
         """The weights that no artifact has, apart from `removed` ones. The caller holds `exclusive`."""
         used: set[str] = set()
-        for graph in self._graphs():
-            if graph.stem not in removed:
-                used |= split_model.weights_of(graph)
+        for main in stored.main_files(self.split_folder):
+            if stored.digest_of_artifact(main) not in removed:
+                used |= stored.weights_of(main)
         return [path for path in self._weights.all() if path.name not in used]
 
     @contextmanager
@@ -272,23 +310,23 @@ class ArtifactFiles:
         return folder
 
     def _put_split(self, source: Path, digest: str | None) -> str:
-        """Store a model split; returns its digest, or nothing if it is not one to split."""
-        if not split_model.may_be_split(source):
+        """Store an artifact split; returns its digest, or nothing if it is not one to split."""
+        if not stored.may_be_split(source):
             return ""
         expected = digest or digest_folder(source)
-        if self.folder(expected).exists() and not self.graph(expected).exists():
+        if self.folder(expected).exists() and not self.split(expected).exists():
             return ""  # an artifact of an earlier version stays as it is
         for replace in (False, True):
-            draft = split_model.split_folder(source, self.split_folder, replace=replace)
+            draft = stored.split_artifact(source, self.split_folder, replace=replace)
             reached("after copy")
             if draft is None:
                 return ""
             # That of what is stored: the source may have changed meanwhile, or a weight may be damaged.
-            actual = split_model.digest_files(draft.graph)
+            actual = draft.digest()
             if actual == expected:
-                graph = draft.publish(actual)
+                main = draft.publish(actual)
                 reached("after rename")
-                self._note_verified(graph, self._fingerprint_of_split(graph))
+                self._note_verified(main, self._fingerprint_of_split(main))
                 return actual
             draft.discard()
         raise SystemFailure(f"has digest {digest_folder(source)}, not {expected} as expected", where=str(source))
@@ -305,25 +343,26 @@ class ArtifactFiles:
         self._note_verified(graph, fingerprint)
         return digest
 
-    def _fingerprint_of_split(self, graph: Path) -> Fingerprint:
-        """The digest of a graph, whose time changes at each use, and the fingerprints of its weights."""
-        weights = sorted(split_model.weights_of(graph))
-        entries = [_entry(weight, self._weights.path(weight).stat()) for weight in weights]
-        return (digest_file(graph),), *entries
+    def _fingerprint_of_split(self, main: Path) -> Fingerprint:
+        """The digest of its own files, one of whose times changes at each use, and the fingerprints of its weights."""
+        own = digest_json([digest_file(path) for path in sorted(stored.own_files(main))])
+        weights = sorted(stored.weights_of(main))
+        entries = [entry_of(weight, self._weights.path(weight).stat()) for weight in weights]
+        return (own,), *entries
 
-    def _note_verified(self, graph: Path, fingerprint: Fingerprint) -> None:
+    def _note_verified(self, main: Path, fingerprint: Fingerprint) -> None:
         """Note that a split artifact and its weights are intact."""
-        self._verified[graph] = fingerprint
+        self._verified[main] = fingerprint
         for entry in fingerprint[1:]:
             self._verified[self._weights.path(str(entry[0]))] = (entry,)
 
     def _unpack(self, digest: str) -> None:
         """Make the folder of a split artifact."""
-        graph = self.readable(digest)
+        main = self.readable(digest)
         temporary = self._new_folder()
         try:
-            split_model.write_files(graph, temporary)
-            _make_durable(temporary)
+            stored.write_files(main, temporary)
+            make_durable(temporary)
             self._publish(temporary, digest)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -337,13 +376,13 @@ class ArtifactFiles:
     def _put(self, source: Path, digest: str | None, consume: bool) -> str:
         temporary = self._new_folder()
         try:
-            _copy(source, temporary, consume=consume)
+            copy_files(source, temporary, consume=consume)
             reached("after copy")
             # That of the copy: the source may have changed while it was copied.
             actual = digest_folder(temporary)
             if digest is not None and digest != actual:
                 raise SystemFailure(f"has digest {actual}, not {digest} as expected", where=str(source))
-            _make_durable(temporary)
+            make_durable(temporary)
             reached("after fsync")
             fingerprint = fingerprint_of(temporary)
             if self._publish(temporary, actual):
@@ -359,13 +398,13 @@ class ArtifactFiles:
         with held(self.root, fcntl.LOCK_SH):
             is_first = not folder.parent.exists()
             folder.parent.mkdir(parents=True, exist_ok=True)
-            if not _rename(temporary, folder):
-                if _has_digest(folder, digest):
+            if not rename_folder(temporary, folder):
+                if has_digest(folder, digest):
                     with suppress(PermissionError):  # of another user
                         os.utime(folder)
                     return False
                 self._remove_folder(digest)
-                _rename(temporary, folder)
+                rename_folder(temporary, folder)
             # A power cut forgets a folder whose parent was not synced; the row that names the artifact comes next.
             sync(folder.parent)
             if is_first:
@@ -380,54 +419,6 @@ class ArtifactFiles:
         self._touched[place] = time.monotonic()
 
 
-def fingerprint_of(folder: Path) -> Fingerprint:
-    """The fingerprint of the files in a folder; empty if there are none."""
-    if not folder.is_dir():
-        return ()
-    return tuple(_entry(name, path.stat()) for name, path in files_in(folder).items())
-
-
-def _entry(name: str, stat: os.stat_result) -> tuple[str, int, int, int]:
-    return name, stat.st_size, stat.st_mtime_ns, stat.st_ino
-
-
-def _has_digest(folder: Path, digest: str) -> bool:
-    try:
-        return digest_folder(folder) == digest
-    except (InputError, OSError):
-        return False
-
-
-def _copy(source: Path, folder: Path, *, consume: bool = False) -> None:
-    device = folder.stat().st_dev
-    for name, path in files_in(source).items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        stat = path.stat()
-        # A file with other names may change under them.
-        if consume and stat.st_nlink == 1 and stat.st_dev == device:
-            os.rename(path, target)
-        else:
-            copy_file(path, target)
-
-
-def _make_durable(temporary: Path) -> None:
-    for path in files_in(temporary).values():
-        # Sessions and users open these files where they are: nobody may change what the digest names.
-        path.chmod(0o444)
-        sync(path)
-    for path in temporary.rglob("*"):
-        if path.is_dir():
-            sync(path)
-    sync(temporary)
-
-
-def _rename(source: Path, target: Path) -> bool:
-    """Rename a folder; False if the target exists."""
-    try:
-        os.rename(source, target)
-    except OSError:
-        if not target.exists():
-            raise
-        return False
-    return True
+def _place(model: Path) -> Path:
+    """The graph of a split model, or the folder of another one."""
+    return model if is_split(model) else model.parent

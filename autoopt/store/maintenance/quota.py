@@ -71,7 +71,7 @@ class DiskUsage:
             weights = self._weights[digest] = store.files.weights(digest)
             self._users.update(weights.keys())
             if weights:
-                self._own[digest] = store.files.graph_bytes(digest)
+                self._own[digest] = store.files.bytes_beside_weights(digest)
         each_once = {name: size for weights in self._weights.values() for name, size in weights.items()}
         self.bytes = sum(self._own.values()) + sum(each_once.values())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sqlalchemy import Connection, RowMapping, select, update
@@ -36,7 +36,15 @@ class SqlArtifacts(ArtifactStore):
         self.remote = remote
 
     def put(self, folder: Path, digest: str | None = None, *, consume: bool = False) -> str:
-        record = self.files.put(Path(folder), digest, consume=consume)
+        return self._recorded(self.files.put(Path(folder), digest, consume=consume))
+
+    def put_set(self, description: bytes, models: Mapping[str, str]) -> str:
+        for digest in models.values():
+            self.readable(digest)  # a lost one comes back
+        return self._recorded(self.files.put_set(description, models))
+
+    def _recorded(self, record: ArtifactRecord) -> str:
+        """Push an artifact and write its row; returns its digest."""
         self.push(record.digest)
         # The row comes last: by now, the files that it names are durable, here and where other machines fetch them.
         row = {**to_row(tables.artifact, record), "present": 1, "created": self._database.now}
