@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import InputError
@@ -57,6 +59,18 @@ def inline(chart: alt.LayerChart, width: int, height: int) -> str:
     return text.replace('version="1.1" ', "").replace('role="graphics-object" ', "")
 
 
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Have Altair make charts without checking each part against Vega-Lite's schema: half of the time of a page.
+
+    The tests make all charts outside of this.
+    """
+    from altair.utils.schemapi import debug_mode
+
+    with debug_mode(False):
+        yield
+
+
 def _svg(chart: alt.LayerChart, width: int, height: int, background: str) -> str:
     import altair as alt
     import vl_convert
@@ -89,4 +103,4 @@ def _svg(chart: alt.LayerChart, width: int, height: int, background: str) -> str
             columnPadding=24,
         ),
     )
-    return str(vl_convert.vegalite_to_svg(sized.to_dict()))
+    return str(vl_convert.vegalite_to_svg(sized.to_dict(validate=False)))

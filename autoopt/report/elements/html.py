@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoopt.errors import one_line
-from autoopt.report.elements.drawing import INSTALL, can_draw, inline
+from autoopt.report.elements.drawing import INSTALL, can_draw, inline, unchecked
 from autoopt.report.elements.table import Table
 from autoopt.working_folder import replacing
 
@@ -144,5 +144,6 @@ def charts(draw: Callable[[], Sequence[str]]) -> str:
         return (
             f'<p class="muted small screen">This page has no charts. To draw them: <code>{escape(INSTALL)}</code></p>'
         )
-    figures = "\n".join(filter(None, draw()))
+    with unchecked():
+        figures = "\n".join(filter(None, draw()))
     return f'<div class="figures">{figures}</div>' if figures else ""
