@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchmarks.search.report import Figures
+    from benchmarks.search.table import Table
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -68,11 +69,15 @@ def main() -> None:
     knowing.add_argument("file", type=Path)
     knowing.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
     fronts = commands.add_parser("front", help="replay searches with several objectives, beside Optuna's samplers")
-    fronts.add_argument("--seeds", type=int, default=6)
+    fronts.add_argument("--seeds", type=int, default=20)
     fronts.add_argument("--first", type=int, default=1000, help="first seed of the synthetic tables")
     fronts.add_argument("--only", nargs="*", default=(), help="samplers, by name; 'qNEHVI' needs BoTorch")
     fronts.add_argument("--objectives", type=int, nargs="*", choices=(2, 3), default=(2, 3))
     fronts.add_argument("--tables", nargs="*", default=(), help="tables, by name")
+    fronts.add_argument("--trials", type=int, default=100)
+    fronts.add_argument("--stop", action="store_true", help="searches that end by themselves")
+    fronts.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
+    fronts.add_argument("--out", type=Path, default=HERE / "results")
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()
     functions = {
@@ -258,23 +263,42 @@ def knowledge(options: argparse.Namespace) -> None:
 
 
 def front(options: argparse.Namespace) -> None:
-    from benchmarks.search.front import SAMPLERS, THREE, TWO, line, volumes
-    from benchmarks.search.report import recorded
-    from benchmarks.search.synthetic import FAMILIES, make
+    from benchmarks.search import front_figures
+    from benchmarks.search.front import SAMPLERS, THREE, TWO, tables, volumes
 
-    seeds = range(options.seeds)
-    sets = {**recorded(), "synthetic S": [make(FAMILIES[0], options.first + seed) for seed in seeds]}
-    names = options.tables or list(sets)
+    options.out.mkdir(exist_ok=True)
+    results = options.out / "front.json"
+    known = front_figures.read(results)
+    sets = tables(options.first, options.seeds)
+    if options.stop:
+        front_stop({name: sets[name] for name in options.tables or sets}, options)
+        return
     for objectives in (each for each in (TWO, THREE) if len(each) in options.objectives):
-        print(f"{len(objectives)} objectives: sampler, share after 10, 20, 40 trials, mean over the trials")
-        shares: dict[str, list[list[float]]] = {sampler: [] for sampler in options.only or SAMPLERS}
-        for name in names:
-            for sampler, of_all in shares.items():
-                made = [volumes(sets[name][seed % len(sets[name])], sampler, seed, objectives) for seed in seeds]
-                print(line(f"{name}: {sampler}", made), flush=True)
-                of_all += made
-        for sampler, of_all in shares.items():
-            print(line(sampler, of_all), flush=True)
+        for name in options.tables or sets:
+            for sampler in options.only or SAMPLERS:
+                if options.add and (name, sampler, len(objectives)) in known:
+                    continue
+                replays = [
+                    volumes(sets[name][seed % len(sets[name])], sampler, seed, objectives, options.trials)
+                    for seed in range(options.seeds)
+                ]
+                made = front_figures.figures(name, sampler, len(objectives), replays)
+                print(front_figures.line(made), flush=True)
+                known = front_figures.read(results) | {made.key: made}
+                front_figures.write(results, list(known.values()))
+
+
+def front_stop(sets: dict[str, list[Table]], options: argparse.Namespace) -> None:
+    from benchmarks.search.front import THREE, TWO, ended
+    from benchmarks.search.stopping import Stop, line, markdown
+
+    results: dict[str, list[Stop]] = {}
+    for objectives in (each for each in (TWO, THREE) if len(each) in options.objectives):
+        for name, tables in sets.items():
+            title = f"{name}, {len(objectives)} objectives"
+            results[title] = [ended(tables[seed % len(tables)], seed, objectives) for seed in range(options.seeds)]
+            print(line(title, results[title]), flush=True)
+            (options.out / "front_stopping.md").write_text(markdown(results.items()))
 
 
 def cost(options: argparse.Namespace) -> None:

@@ -22,10 +22,13 @@ from autoopt.search.surrogates.features import Features
 from autoopt.search.trial import ChainSpace, Feedback
 
 if TYPE_CHECKING:
+    from botorch.models import SingleTaskGP
     from torch import Tensor
 
 SAMPLES: Final = 16
 """Of Monte Carlo."""
+ITERATIONS: Final = 25
+"""Of each fit, which begins with the scales of the last one; without a limit, a suggestion takes seconds."""
 LINEAR: Final = ("drop",)
 """Objectives that are no ratios, and are learned as they are."""
 
@@ -40,6 +43,7 @@ class HypervolumeSampler:
         self._initial = initial_points(chains, budget, seed)
         self._objectives = objectives
         self._table = PointTable(chains)
+        self._fits: dict[int, dict[str, Tensor]] = {}
         self._x = torch.tensor(Features(chains).rows(self._table.points), dtype=torch.double)
 
     def next(self, history: History, rng: Random) -> Decision:
@@ -74,10 +78,12 @@ class HypervolumeSampler:
 
         torch.manual_seed(rng.getrandbits(32))
         gains = {place: self._gains(feedback) for place, feedback in results if self._gains(feedback)}
-        models = [self._fitted(list(gains), list(column)) for column in zip(*gains.values(), strict=True)]
+        columns = zip(*gains.values(), strict=True)
+        models = [self._fitted(number, list(gains), list(column)) for number, column in enumerate(columns)]
         constraints: list[Callable[[Tensor], Tensor]] = []
         if any(feedback.violation > 0 for _, feedback in results):
-            models.append(self._fitted([place for place, _ in results], [f.violation for _, f in results]))
+            violations = [feedback.violation for _, feedback in results]
+            models.append(self._fitted(len(models), [place for place, _ in results], violations))
             constraints.append(lambda outcomes: outcomes[..., -1])
         acquisition = qLogNoisyExpectedHypervolumeImprovement(
             model=ModelListGP(*models),
@@ -92,12 +98,18 @@ class HypervolumeSampler:
             scores = torch.cat([acquisition(part.unsqueeze(1)) for part in self._x[free].split(256)])
         return free[int(scores.argmax())]
 
-    def _fitted(self, places: list[int], values: list[float]):
+    def _fitted(self, number: int, places: list[int], values: list[float]) -> SingleTaskGP:
+        """Learn values at places; `number` tells which they are, to begin with what was found for them before."""
         import torch
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import SingleTaskGP
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
         model = SingleTaskGP(self._x[places], torch.tensor(values, dtype=torch.double).unsqueeze(1))
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        own = dict(model.named_parameters())
+        for name, values_before in self._fits.get(number, {}).items():
+            own[name].data.copy_(values_before)
+        options = {"options": {"maxiter": ITERATIONS}}
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs=options, max_attempts=1)
+        self._fits[number] = {name: parameter.detach().clone() for name, parameter in own.items()}
         return model

@@ -10,7 +10,7 @@ from random import Random
 from autoopt.metrics import Objective
 from autoopt.search import SearchConfig, create_study
 from autoopt.search.study import Study
-from benchmarks.search.hypervolume import hypervolume
+from autoopt.search.surrogates.hypervolume import hypervolume
 from benchmarks.search.table import OBJECTIVE, Row, Table
 from benchmarks.search.uniform import UniformSampler
 
@@ -95,11 +95,11 @@ def front_volumes(table: Table, rows: list[Row]) -> tuple[float, ...]:
     """Hypervolume of the (latency, size) front after each row, as a fraction of the whole table's."""
     good = [(math.log(r.value), math.log(r.size)) for rs in table.rows for r in rs if r.feasible]
     reference = [max(c) + 1e-9 for c in zip(*good, strict=True)]
-    whole = hypervolume(good, reference)
+    whole = hypervolume(good, tuple(reference))
     volumes: list[float] = []
     seen: list[tuple[float, float]] = []
     for row in rows:
         if row.feasible:
             seen.append((math.log(row.value), math.log(row.size)))
-        volumes.append(hypervolume(seen, reference) / whole if whole else 1.0)
+        volumes.append(hypervolume(seen, tuple(reference)) / whole if whole else 1.0)
     return tuple(volumes)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import feasible, rank_key
 from autoopt.search.points import POOL, PointTable, sample, total_points
@@ -17,16 +18,16 @@ from autoopt.search.samplers.initial_points import after_failures, first_untried
 from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
-from autoopt.search.surrogates.scalarization import Single, improvement_below, may_stop, single_losses
+from autoopt.search.surrogates.scalarization import Single, improvement_below, loss_columns, may_stop, single_losses
 from autoopt.search.surrogates.slack import scaled_violations
 from autoopt.search.surrogates.stopping import Outlook, SearchState, reason_to_stop
 from autoopt.search.trial import UNASKED, Proposal, Trial
 from autoopt.space import Point
 
 if TYPE_CHECKING:
+    from autoopt.search.surrogates.front import FrontView
     from autoopt.search.surrogates.gaussian_process import Array
-    from autoopt.search.surrogates.models import Expected
-    from autoopt.search.surrogates.observations import Observations
+    from autoopt.search.surrogates.models import Expected, LossView
 
 GOOD: Final = 10
 """Best points that are mixed in spaces that are too large to enumerate."""
@@ -50,7 +51,7 @@ class SurrogateSampler:
     Expected improvement is that of D. R. Jones, M. Schonlau, W. J. Welch: Efficient global optimization of expensive
     black-box functions, 1998. A running point counts as what the model predicts of it (D. Ginsbourger, R. Le Riche,
     L. Carraro: Kriging is well-suited to parallelize optimization, 2010). Spaces of more than `POOL` points are sampled
-    at each step. Several objectives are weighted at random each time.
+    at each step. With several objectives, the expected improvement is that of the hypervolume.
     """
 
     def __init__(self, inputs: SamplerInputs) -> None:
@@ -82,8 +83,6 @@ class SurrogateSampler:
         return self._best_scored(history, rng)
 
     def _best_scored(self, history: History, rng: Random) -> Decision:
-        from autoopt.search.surrogates.models import expect
-
         trials: list[Trial] = []
         for chain in self._chains:
             trials += history.trials_of(chain.id)
@@ -91,18 +90,16 @@ class SurrogateSampler:
         pool = self._pool(trials, history, rng)
         if not pool.points:
             return exhausted(self._total)
-        single = single_losses(pool.trials, history.objectives, rng)
-        observations = _observations(pool, single)
-        progress, doubt = SearchState.of(trials, single), 1.0
-        if len(history.objectives) == 1:  # with several, replays covered the front later
-            (objective,) = history.objectives
-            observations = replace(observations.emphasized, spread=_spread(pool.trials, objective.metric))
-            doubt = progress.doubt
-        expected = expect(observations, pool.rows, doubt)
+        single = single_losses(pool.trials, history.objectives)
+        progress = SearchState.of(trials, single)
+        view = _view(pool, single, history.objectives)
+        expected = view.expect(pool.rows, progress.doubt)
         if self._promises_too_little(expected, single, trials):
             return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
-        if len(history.objectives) == 1:
-            reason = self._reason_to_stop(observations, pool, progress, single.unit, len(trials))
+        if self._stops_early and progress.may_stop(len(self._initial), len(pool.points)):
+            gains = view.possible_gains(pool.rows, expected, seed=len(trials))
+            outlook = Outlook.of(gains.drawn.tolist(), gains.noise, single.unit)
+            reason = reason_to_stop(outlook, progress, self._min_rate, view.gained)
             if reason:
                 return Stop(STOPPED_EARLY + reason)
         scores: list[float] = []
@@ -111,17 +108,6 @@ class SurrogateSampler:
         if self._total > POOL and len(trials) % NEW_CHAIN == 0:
             scores = _of_new_chains(scores, pool.points, history)
         return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))
-
-    def _reason_to_stop(
-        self, observations: Observations, pool: _Pool, progress: SearchState, unit: float, seed: int
-    ) -> str:
-        """The reason to stop early; empty if there is none. `unit` is the difference of losses that is 100 %."""
-        if not self._stops_early or not progress.may_stop(len(self._initial), len(pool.points)):
-            return ""
-        from autoopt.search.surrogates.models import possible_gains
-
-        gains = possible_gains(observations, pool.rows, seed=seed)
-        return reason_to_stop(Outlook.of(gains.drawn.tolist(), gains.noise, unit), progress, self._min_rate)
 
     def _promises_too_little(self, expected: Expected, single: Single, trials: list[Trial]) -> bool:
         """Tell if every point that is left promises less than the user asks for."""
@@ -158,17 +144,26 @@ class _Pool:
     known_rows: Array
 
 
-def _observations(pool: _Pool, single: Single) -> Observations:
-    """The trials of a pool as arrays."""
+def _view(pool: _Pool, single: Single, objectives: Sequence[Objective]) -> LossView | FrontView:
+    """What is known of a pool, for one objective or for several."""
     import numpy as np
 
+    from autoopt.search.surrogates.front import FrontView
+    from autoopt.search.surrogates.models import LossView
     from autoopt.search.surrogates.observations import Observations
 
     labels = [math.nan if trial.feedback is None else float(feasible(trial.feedback)) for trial in pool.trials]
     violations = scaled_violations(pool.trials)
     violation = None if violations is None else np.array(violations)
     failed = [float(trial.feedback is not None and trial.feedback.failed) for trial in pool.trials]
-    return Observations(pool.known_rows, np.array(single.loss), np.array(labels), violation, np.array(failed))
+    observations = Observations(pool.known_rows, np.array(single.loss), np.array(labels), violation, np.array(failed))
+    if len(objectives) == 1:
+        (objective,) = objectives
+        return LossView(replace(observations.emphasized, spread=_spread(pool.trials, objective.metric)))
+    each: list[Observations] = []
+    for objective, column in zip(objectives, loss_columns(pool.trials, objectives), strict=True):
+        each.append(replace(observations, loss=np.array(column), spread=_spread(pool.trials, objective.metric)))
+    return FrontView(tuple(each))
 
 
 def _spread(trials: Sequence[Trial], metric: str) -> Array | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from autoopt.search.surrogates.feasibility import log_feasible
 from autoopt.search.surrogates.gaussian_process import (
@@ -52,6 +52,22 @@ class Expected:
     def doubtful_score(self) -> Array:
         """The score again, for a process that is less certain than it says."""
         return self.log_doubtful + self.log_feasible
+
+
+@dataclass(frozen=True)
+class LossView:
+    """What is known of a search with one objective."""
+
+    observations: Observations
+    gained: ClassVar[str] = ""
+
+    def expect(self, candidates: Array, doubt: float) -> Expected:
+        """See `expect`."""
+        return expect(self.observations, candidates, doubt)
+
+    def possible_gains(self, candidates: Array, expected: Expected, seed: int) -> PossibleGains:
+        """See `possible_gains`."""
+        return possible_gains(self.observations, candidates, seed)
 
 
 @contextmanager
@@ -134,7 +150,7 @@ def possible_gains(observations: Observations, candidates: Array, seed: int) -> 
     rng = np.random.default_rng(seed)
     gains: list[Array] = []
     noises: list[float] = []
-    for scales in _drawn_scales(measured, y, rng):
+    for scales in drawn_scales(measured, y, rng):
         noises.append(scales.noise * scales.variance)
         model = GaussianProcess(scales)
         model.fit(measured.x, y, measured.spreads)
@@ -158,7 +174,7 @@ def _drawn_gains(
     return gains
 
 
-def _drawn_scales(measured: Observations, y: Array, rng: np.random.Generator) -> list[Scales]:
+def drawn_scales(measured: Observations, y: Array, rng: np.random.Generator) -> list[Scales]:
     """Scales of a Gaussian process, drawn by the likelihood of `y`."""
     import numpy as np
 

@@ -1,19 +1,20 @@
-"""Several objectives as one loss."""
+"""One loss for each trial: that of the objective, or with several how much of the Pareto front is known."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
 from typing import Final
 
 from autoopt.metrics import Objective
-from autoopt.search.losses import Losses, feasible, log_where_positive, losses
+from autoopt.search.losses import Losses, feasible, losses
+from autoopt.search.pareto import non_dominated
+from autoopt.search.surrogates.hypervolume import hypervolume
 from autoopt.search.trial import Trial
 
-RHO: Final = 0.05
-"""Weight of the weighted sum beside the weighted maximum (augmented Tchebycheff); Knowles' value."""
+BEYOND: Final = 0.1
+"""Distance of the reference point from the worst feasible losses, relative to their distance from the best."""
 MIN_TRIALS: Final = 10
 """Trials before a search may stop because nothing promises enough."""
 
@@ -26,49 +27,72 @@ class Single:
     unit: float = 1.0
 
 
-def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective], rng: Random) -> Single:
-    """Combine the objectives of each trial into one loss.
+def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Single:
+    """Compute one loss for each trial; differences of times and sizes are relative.
 
-    Times and sizes count by their logarithm. Several objectives are weighted at random, differently at each call, so
-    that repeated calls spread over the Pareto front (J. Knowles: ParEGO, 2006).
+    With several objectives, it is the negative logarithm of the hypervolume that the feasible trials have up to this
+    one, and NaN for trials that are not feasible.
     """
-    raw: dict[int, Losses] = {}
-    for number, trial in enumerate(trials):
-        loss = losses(trial.feedback, objectives)
-        if loss is not None:
-            raw[number] = loss
-    if not raw:
-        return Single([math.nan] * len(trials))
-    rows = dict(zip(raw, log_where_positive(list(raw.values())), strict=True))
-    reference = [row for number, row in rows.items() if feasible(trials[number].feedback)] or list(rows.values())
-    unit = 1.0
+    columns = loss_columns(trials, objectives)
     if len(objectives) > 1:
-        weights = draw_weights(objectives, rng)
-        spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
-        known = {number: tchebycheff(row, spans, weights) for number, row in rows.items()}
-    else:
-        known = {number: row[0] for number, row in rows.items()}
-        if min(raw.values()) <= (0.0,):  # others are logarithms, whose differences are relative already
-            unit = abs(min(reference)[0]) or 1.0
-    return Single([known.get(number, math.nan) for number in range(len(trials))], unit)
+        return Single(_front_losses(trials, columns))
+    (column,) = columns
+    known = [loss for loss in column if math.isfinite(loss)]
+    if not known or _are_positive(trials, objectives[0]):
+        return Single(column)
+    reference = [loss for trial, loss in zip(trials, column, strict=True) if feasible(trial.feedback)]
+    best = min((loss for loss in reference if math.isfinite(loss)), default=min(known))
+    return Single(column, unit=abs(best) or 1.0)
 
 
-def draw_weights(objectives: Sequence[Objective], rng: Random) -> list[float]:
-    """Draw weights from the simplex, and multiply them by the weights of the objectives."""
-    weights = [rng.expovariate(1.0) * objective.weight for objective in objectives]
-    total = sum(weights) or 1.0
-    return [weight / total for weight in weights]
+def loss_columns(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[list[float]]:
+    """The losses of the trials by objective, NaN where one is missing; positive ones (times, sizes) as logarithms.
+
+    A trial that broke a constraint before its latency was measured may still have a size.
+    """
+    columns: list[list[float]] = []
+    for objective in objectives:
+        found = [losses(trial.feedback, [objective]) for trial in trials]
+        column = [math.nan if loss is None else loss[0] for loss in found]
+        columns.append(list(map(math.log, column)) if _are_positive(trials, objective) else column)
+    return columns
 
 
-def tchebycheff(row: Sequence[float], spans: Sequence[tuple[float, float]], weights: Sequence[float]) -> float:
-    """Largest weighted distance from the ideal point, in units of the front's extent, plus a share of the sum."""
-    parts = []
-    for value, (low, high), weight in zip(row, spans, weights, strict=True):
-        distance = value - low
-        if high > low:
-            distance /= high - low
-        parts.append(weight * distance)
-    return max(parts) + RHO * sum(parts)
+def _are_positive(trials: Sequence[Trial], objective: Objective) -> bool:
+    """Tell if all losses of an objective are."""
+    found = [losses(trial.feedback, [objective]) for trial in trials]
+    return all(loss is None or loss[0] > 0 for loss in found)
+
+
+def _front_losses(trials: Sequence[Trial], columns: Sequence[Sequence[float]]) -> list[float]:
+    """The negative logarithm of the hypervolume so far, of each feasible trial with all objectives; else NaN."""
+    rows: dict[int, Losses] = {}
+    for number, (trial, row) in enumerate(zip(trials, zip(*columns, strict=True), strict=True)):
+        if feasible(trial.feedback) and all(map(math.isfinite, row)):
+            rows[number] = row
+    found = [math.nan] * len(trials)
+    if not rows:
+        return found
+    reference = reference_point(list(rows.values()))
+    front: list[Losses] = []
+    for number, row in rows.items():
+        front = undominated([*front, row])
+        found[number] = -math.log(hypervolume(front, reference))
+    return found
+
+
+def reference_point(rows: Sequence[Losses]) -> Losses:
+    """A point beyond the worst loss of each column, so that each row has a volume of its own."""
+    reference: list[float] = []
+    for column in zip(*rows, strict=True):
+        extent = max(column) - min(column)
+        reference.append(max(column) + BEYOND * (extent or 1.0))
+    return tuple(reference)
+
+
+def undominated(rows: Sequence[Losses]) -> list[Losses]:
+    """The rows that no other one dominates; of equal ones the first."""
+    return [rows[index] for index in non_dominated(rows)]
 
 
 def may_stop(single: Single, asked: Sequence[Trial], initial: int) -> bool:

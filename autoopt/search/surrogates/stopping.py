@@ -43,6 +43,8 @@ DOUBTED: Final = 5
 """Further ones after which its deviations count twice; after as many again, three times."""
 TURN: Final = 3
 """Candidates with a multiple of this number are chosen without doubt: a limit may leave good points near bad ones."""
+HYPERVOLUME: Final = " hypervolume"
+"""What a search with several objectives gains."""
 HORIZON: Final = 10
 """Trials in which the expected gain comes, in replays."""
 
@@ -117,30 +119,31 @@ class SearchState:
         return self.succeeded and self.candidates >= max(enough, initial)
 
 
-def reason_to_stop(outlook: Outlook, progress: SearchState, min_rate: float) -> str:
+def reason_to_stop(outlook: Outlook, progress: SearchState, min_rate: float, of: str = "") -> str:
     """Say why a search should stop; empty if it should not.
 
     An expected gain that is lost in the noise of measurements is no reason to search on.
-    `min_rate` is the expected gain per minute that is worth a longer search, as a fraction.
+    `min_rate` is the expected gain per minute that is worth a longer search, as a fraction. `of` tells what percentages
+    are of, such as `HYPERVOLUME`.
     """
     bound = outlook.bound
     is_stalled = progress.without_gain >= MANY_WITHOUT_GAIN
     if is_stalled and outlook.expected <= TRUSTED_GAIN:
         bound = min(bound, LEFT_WITHOUT_GAIN)
     if bound <= LITTLE:
-        return _at_most(bound)
+        return _at_most(bound, of)
     if is_stalled:
-        return f"{progress.without_gain} candidates brought no gain; {_at_most(bound)}"
+        return f"{progress.without_gain} candidates brought no gain; {_at_most(bound, of)}"
     little = max(LITTLE, min(SHOWN * outlook.noise, MOST_LITTLE))
     if outlook.expected < little:
-        return f"less than {100 * little:.2g} % is expected to be gained; {_at_most(bound)}"
+        return f"less than {100 * little:.2g} %{of} is expected to be gained; {_at_most(bound, of)}"
     rate = math.inf
     if progress.seconds:
         rate = outlook.expected * 60 / (HORIZON * progress.seconds)
     if rate < min_rate:
-        return f"less than {100 * min_rate:g} % per minute is expected to be gained; {_at_most(bound)}"
+        return f"less than {100 * min_rate:g} %{of} per minute is expected to be gained; {_at_most(bound, of)}"
     return ""
 
 
-def _at_most(bound: float) -> str:
-    return f"at most {max(1, math.ceil(100 * bound - 1e-9))} % more to gain, {100 * SURE:g} % sure"
+def _at_most(bound: float, of: str) -> str:
+    return f"at most {max(1, math.ceil(100 * bound - 1e-9))} % more{of} to gain, {100 * SURE:g} % sure"

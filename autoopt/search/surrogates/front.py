@@ -1,0 +1,178 @@
+"""Expectations about candidates with several objectives: by how much they enlarge the Pareto front."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from autoopt.search.surrogates.feasibility import log_feasible
+from autoopt.search.surrogates.gaussian_process import Array, GaussianProcess
+from autoopt.search.surrogates.hypervolume import expected_improvement, hypervolume
+from autoopt.search.surrogates.models import (
+    CONSIDERED,
+    MAX_OBSERVATIONS,
+    SCALES,
+    Expected,
+    PossibleGains,
+    drawn_scales,
+    one_thread,
+)
+from autoopt.search.surrogates.observations import Observations, Standardization
+from autoopt.search.surrogates.scalarization import reference_point, undominated
+from autoopt.search.surrogates.stopping import HYPERVOLUME
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DRAWS: Final = 64
+"""Draws of what all candidates are worth; a multiple of `SCALES`."""
+LEAST: Final = 1e-300
+"""Share of the hypervolume that counts as nothing to gain."""
+
+
+@dataclass(frozen=True)
+class FrontView:
+    """What is known of a search with several objectives: the same points once for each, with its losses."""
+
+    objectives: tuple[Observations, ...]
+    gained: ClassVar[str] = HYPERVOLUME
+
+    @property
+    def points(self) -> Observations:
+        """The points, with the losses of the first objective."""
+        return self.objectives[0]
+
+    @property
+    def losses(self) -> Array:
+        """The losses [points, objectives], NaN where one is missing."""
+        import numpy as np
+
+        return np.array([observations.loss for observations in self.objectives]).T
+
+    @property
+    def are_on_record(self) -> Array:
+        """Which points make up the front: the feasible ones with all losses; without any, all with all losses."""
+        import numpy as np
+
+        complete: Array = np.asarray(np.isfinite(self.losses).all(axis=1))
+        allowed: Array = complete & (self.points.feasible == 1)
+        return allowed if allowed.any() else complete
+
+    def latest(self) -> FrontView:
+        """Keep at most `MAX_OBSERVATIONS` points: those on the front and the latest."""
+        import numpy as np
+
+        if len(self.losses) <= MAX_OBSERVATIONS:
+            return self
+        rows = [tuple(row) for row in self.losses.tolist()]
+        front = set(undominated([row for row, used in zip(rows, self.are_on_record, strict=True) if used]))
+        latest = len(rows) - MAX_OBSERVATIONS + len(front)
+        kept: Array = np.array([number >= latest or row in front for number, row in enumerate(rows)])
+        return FrontView(tuple(observations[kept] for observations in self.objectives))
+
+    def expect(self, candidates: Array, doubt: float) -> Expected:
+        """See `expect_front`; replays gave no reason to doubt its processes."""
+        return expect_front(self.latest(), candidates)
+
+    def possible_gains(self, candidates: Array, expected: Expected, seed: int) -> PossibleGains:
+        """See `possible_front_gains`."""
+        return possible_front_gains(self.latest(), candidates, expected.score, seed)
+
+
+@one_thread()
+def expect_front(view: FrontView, candidates: Array) -> Expected:
+    """Compute the log of the share by which each candidate is expected to enlarge the hypervolume, and P(feasible).
+
+    Each objective has a process of its own. The front consists of what the processes say of the feasible points, which
+    is less noisy than what was measured, and of running points (kriging believer). As long as fewer than two points
+    have all objectives, all candidates promise the same.
+    """
+    import numpy as np
+
+    certainty = log_feasible(view.points, candidates)
+    if np.isfinite(view.losses).all(axis=1).sum() < 2:
+        unknown = np.zeros(len(candidates))
+        return Expected(unknown, certainty, unknown)
+    known = view.points.x[view.are_on_record | np.isnan(view.points.feasible)]
+    learned = [_learn(observations, known, candidates) for observations in view.objectives]
+    rows = [tuple(row) for row in np.array([each.known for each in learned]).T.tolist()]
+    means = np.array([each.mean for each in learned]).T
+    deviations = np.array([each.deviation for each in learned]).T
+    reference, front = reference_point(rows), undominated(rows)
+    gains = expected_improvement(means, deviations, front, reference) / hypervolume(front, reference)
+    improvement = np.log(np.maximum(gains, LEAST))
+    return Expected(improvement, certainty, improvement)
+
+
+class _Learned(NamedTuple):
+    """One standardised loss as a process has it: the means at known points, and what it says of candidates."""
+
+    known: Array
+    mean: Array
+    deviation: Array
+
+
+def _learn(observations: Observations, known: Array, candidates: Array) -> _Learned:
+    """Learn one loss. Running points count as what the process predicts."""
+    import numpy as np
+
+    measured = observations[np.isfinite(observations.loss)]
+    y = Standardization.of(measured.loss).standardized(measured.loss)
+    model = GaussianProcess()
+    model.fit(measured.x, y, measured.spreads)
+    at_known, _ = model.predict(known)
+    running = observations.x[np.isnan(observations.feasible)]
+    if len(running):
+        believed, _ = model.predict(running)
+        spreads = np.append(measured.spreads, np.ones(len(running)))
+        model.fit(np.vstack([measured.x, running]), np.append(y, believed), spreads)
+    return _Learned(at_known, *model.predict(candidates))
+
+
+@one_thread()
+def possible_front_gains(view: FrontView, candidates: Array, likely: Array, seed: int) -> PossibleGains:
+    """Draw by which share the candidates together enlarge the hypervolume of the feasible points.
+
+    As for one objective, all candidates are drawn together, with scales that are drawn too; `likely` are the
+    candidates' scores, by which only the best of many count.
+    """
+    import numpy as np
+
+    allowed = view.are_on_record & (view.points.feasible == 1)
+    if allowed.sum() < 2:
+        return PossibleGains(np.array([]), 0.0)
+    rng = np.random.default_rng(seed)
+    candidates = candidates[np.argsort(-likely, kind="stable")[:CONSIDERED]]
+    certainty = np.exp(log_feasible(view.points, candidates))
+    rows = np.vstack([view.points.x[allowed], candidates])
+    drawn = np.stack([_drawn_losses(observations, rows, rng) for observations in view.objectives], axis=2)
+    of_known, of_candidates = np.split(drawn, [int(allowed.sum())], axis=1)
+    is_feasible = rng.random((DRAWS, 1)) < certainty
+    return PossibleGains(np.array(list(map(_share_gained, of_known, of_candidates, is_feasible))), 0.0)
+
+
+def _drawn_losses(observations: Observations, rows: Array, rng: np.random.Generator) -> Array:
+    """Draws of one standardised loss at all rows together: [DRAWS, rows]."""
+    import numpy as np
+
+    measured = observations[np.isfinite(observations.loss)]
+    y = Standardization.of(measured.loss).standardized(measured.loss)
+    drawn: list[Array] = []
+    for scales in drawn_scales(measured, y, rng):
+        model = GaussianProcess(scales)
+        model.fit(measured.x, y, measured.spreads)
+        drawn.append(model.draw(rows, DRAWS // SCALES, rng))
+    return np.concatenate(drawn)
+
+
+def _share_gained(known: Array, candidates: Array, is_feasible: Array) -> float:
+    """The share by which the feasible candidates enlarge the hypervolume of the known points."""
+    import numpy as np
+
+    rows = [tuple(row) for row in known.tolist()]
+    reference, front = reference_point(rows), undominated(rows)
+    before = hypervolume(front, reference)
+    allowed = candidates[is_feasible]
+    is_covered = (np.array(front)[:, None] <= allowed).all(axis=2).any(axis=0)
+    new = [tuple(row) for row in allowed[~is_covered].tolist()]
+    return hypervolume(undominated([*front, *new]), reference) / before - 1
