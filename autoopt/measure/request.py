@@ -19,6 +19,9 @@ from autoopt.target import Target
 EXECUTED_GRAPH, SAME_GRAPH = "executed_graph", "same_graph"
 """Entries of a latency reply's details: the digest of the graph that the runtime executes, empty if unknown, and
 True if it is the source's."""
+WORK = "work"
+"""Entry with the digest of what the runtime executes apart from the values of weights, empty if unknown: candidates
+with the same work are equally fast."""
 SOURCE_GRAPH = "source_graph"
 """Entry with the digest of the source's graph in the reply to a request for the digests alone."""
 

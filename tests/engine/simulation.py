@@ -29,7 +29,7 @@ from autoopt.engine.work.problem import DataSets, DataSource, Goal, Problem
 from autoopt.engine.work.resources import Resources
 from autoopt.json_codec import from_json, to_json
 from autoopt.measure.meters import EXECUTED_GRAPH_METER
-from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH
+from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, WORK
 from autoopt.measure.two_ratios import DETAIL, SHARED_GAIN, TwoRatios
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
@@ -264,7 +264,8 @@ class ReadingPool(SimulatedPool):
 def _graphs(payload: Mapping[str, Any]) -> dict[str, Any]:
     """The reply to a request for the executed graphs; a model that names none has none that is known."""
     candidate, source = (read_model(Path(payload[side]["path"])) for side in ("candidate", "source"))
-    return {"details": {EXECUTED_GRAPH: candidate.get("graph", ""), SOURCE_GRAPH: source.get("graph", "")}}
+    details = {EXECUTED_GRAPH: candidate.get("graph", ""), SOURCE_GRAPH: source.get("graph", "")}
+    return {"details": {**details, WORK: candidate.get("work", "")}}
 
 
 def _value(name: str, model: Model) -> float:

@@ -46,6 +46,19 @@ def test_one_of_two_equal_graphs_is_measured(simulation: Simulation) -> None:
     assert evaluate(ctx, second).keys == two.keys
 
 
+def test_the_same_work_shares_the_latency_alone(simulation: Simulation) -> None:
+    ctx = simulation.context()
+    first = candidate(simulation, "one", graph="a", work="w")
+    second = candidate(simulation, "two", graph="b", work="w", accuracy=0.95)
+    one, two = (evaluate(ctx, model, EvaluationOptions(screened=True)) for model in (first, second))
+    assert simulation.pool.meters == ["size", "task", "latency", "size", "task"]
+    assert two.ratios["latency_p50"] == one.ratios["latency_p50"]
+    assert two.metrics["accuracy"].value == 0.95
+    evidence = Evidence(Rounds(ctx, tuple(latency_metrics(simulation.goal))))
+    evidence.load([first, second])
+    assert evidence.subject(first.key) == evidence.subject(second.key)
+
+
 def test_a_run_shares_what_an_earlier_one_measured(simulation: Simulation) -> None:
     evaluate(simulation.context(), candidate(simulation, "one", graph="a"))
     assert evaluate(simulation.context(), candidate(simulation, "two", graph="a")).executed == 1
@@ -97,7 +110,7 @@ def test_a_shared_measurement_counts_once(simulation: Simulation) -> None:
     assert both.estimate(second.key, "latency_p50") == both.estimate(first.key, "latency_p50")
 
 
-def to_graph(graph: str, **changes: float) -> Any:
+def to_graph(graph: str, **changes: float | str) -> Any:
     """A pass whose result has this graph."""
 
     def change(model: Model, params: Mapping[str, Any]) -> Model:
@@ -135,6 +148,18 @@ def test_a_trial_with_a_known_graph_says_so_and_does_not_count(tmp_path: Path) -
     timed = [number for number in range(3) if f"runs the same graph as trial {number}" in notes]
     assert (notes[0], len(timed)) == ("", 1)
     assert "runs the same graph as the source" in notes
+
+
+def test_trials_of_the_same_work_count_and_race_once(tmp_path: Path) -> None:
+    passes = {name: to_graph(name, work="w", latency=5.0) for name in PASSES}
+    simulation, result, proposals = run(tmp_path, passes)
+    assert len(proposals) == 2
+    notes = sorted(trial.result.note for trial in finished_trials(simulation.store, result.run))
+    assert notes[0] == ""
+    assert notes[1] in ("takes as long as trial 0", "takes as long as trial 1")
+    timed = [payload for function, payload in simulation.pool.measured if function.endswith(":latency")]
+    assert len(timed) > 2  # of the source, of a trial, and rounds
+    assert all(not payload["rivals"] for payload in timed)
 
 
 @pytest.mark.parametrize("metric", ["size", "cold_start"])

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from autoopt.measure.latency import meter
+from autoopt.measure.latency import executed_graph, meter
 from autoopt.measure.latency.executed_graph import executed_graphs
-from autoopt.measure.request import SAME_GRAPH, MeasureRequest
+from autoopt.measure.request import SAME_GRAPH, WORK, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.model import io
@@ -77,6 +77,60 @@ def test_other_weights_are_another_graph(tmp_path: Path) -> None:
     request = request_for(tmp_path, builders.mlp(seed=1), builders.mlp())
     assert not is_same(request)
     assert meter.measure(request).details[SAME_GRAPH] is False
+
+
+def work_of(folder: Path, model: Any) -> str:
+    """The digest of a model's work; empty if values that it computes may change it."""
+    request = request_for(folder, model, builders.mlp(5))
+    return str(executed_graph.measure(request).details[WORK])
+
+
+def quantized(seed: int, zero_point: int = 3) -> Any:
+    """A quantized Gemm with weights of its own."""
+    rng = np.random.default_rng(seed)
+    weights = {
+        "w": rng.integers(-128, 127, (8, 4)).astype(np.int8),
+        "scale": np.float32(rng.uniform(0.01, 0.1)),
+        "zero": np.uint8(zero_point),
+        "weight zero": np.int8(0),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("MatMulInteger", ["q", "w", "zero", "weight zero"], ["y"]),
+    ]
+    outputs = [builders.tensor("y", [1, 4], TensorProto.INT32)]
+    return builders.model(nodes, [builders.tensor("x", [1, 8])], outputs, weights)
+
+
+def reshaped(sizes: list[int], offset: float) -> Any:
+    """A Reshape, whose sizes count, and an Add of so few values that they might be sizes."""
+    nodes = [helper.make_node("Reshape", ["x", "sizes"], ["r"]), helper.make_node("Add", ["r", "offset"], ["y"])]
+    weights = {"sizes": np.array(sizes, np.int64), "offset": np.float32(offset)}
+    return builders.model(nodes, [builders.tensor("x", [12])], [builders.tensor("y", sizes)], weights)
+
+
+def test_models_that_differ_in_the_values_of_weights_do_the_same_work(tmp_path: Path) -> None:
+    works = [work_of(tmp_path / str(seed), builders.mlp(seed=seed)) for seed in (0, 1)]
+    assert works[0] == works[1] != ""
+    wider = work_of(tmp_path / "wider", builders.mlp(32))
+    assert wider not in ("", works[0])
+    quantized_works = [work_of(tmp_path / f"q{seed}", quantized(seed)) for seed in (0, 1)]
+    assert quantized_works[0] == quantized_works[1] != ""
+
+
+def test_values_that_may_change_the_work_count(tmp_path: Path) -> None:
+    assert work_of(tmp_path / "zero", quantized(0, zero_point=0)) != work_of(tmp_path / "other", quantized(0))
+    known = work_of(tmp_path / "known", reshaped([3, 4], 1.0))
+    assert work_of(tmp_path / "again", reshaped([3, 4], 1.0)) == known != ""
+    assert work_of(tmp_path / "sizes", reshaped([4, 3], 1.0)) != known
+    assert work_of(tmp_path / "few", reshaped([3, 4], 2.0)) != known
+
+
+def test_work_that_depends_on_computed_values_is_not_known(tmp_path: Path) -> None:
+    assert work_of(tmp_path / "branch", branch(3.0)) == ""
+    nodes = [helper.make_node("NonZero", ["x"], ["y"])]
+    outputs = [builders.tensor("y", [1, "found"], TensorProto.INT64)]
+    assert work_of(tmp_path / "found", builders.model(nodes, [builders.tensor("x", [4])], outputs, {})) == ""
 
 
 @pytest.mark.parametrize("width", [16, 64], ids=["within the graph", "in a file of their own"])

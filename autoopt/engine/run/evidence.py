@@ -15,7 +15,7 @@ from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
 from autoopt.measure.contention import DETAIL as CONTENTION
 from autoopt.measure.contention import error_of
-from autoopt.measure.request import EXECUTED_GRAPH
+from autoopt.measure.request import EXECUTED_GRAPH, WORK
 from autoopt.measure.two_ratios import COMMON, DETAIL, TwoRatios
 from autoopt.metrics import (
     FIRST_TOKEN,
@@ -79,10 +79,10 @@ class Evidence:
             cache.clear()
 
     def records(self, candidate: str) -> list[EvaluationRecord]:
-        """The successful measurements of the candidate with this key, and of those that run the same graph."""
+        """The successful measurements of the candidate with this key, and of those that do the same work."""
         if candidate not in self._records:
-            subject = self._subject(candidate)
-            twins = [key for key in self.rounds.records if key != candidate and self._subject(key) == subject]
+            subject = self.subject(candidate)
+            twins = [key for key in self.rounds.records if key != candidate and self.subject(key) == subject]
             records: list[EvaluationRecord] = []
             for key in (*twins, candidate):
                 records += self.rounds.good(key)
@@ -117,7 +117,7 @@ class Evidence:
 
     def draws(self, candidate: str, metric: str) -> np.ndarray:
         """Draws from the posterior of the logarithmic ratio."""
-        return self._pool(metric).of(self._subject(candidate))
+        return self._pool(metric).of(self.subject(candidate))
 
     def losses(self, candidate: str, objective: Objective) -> np.ndarray:
         """Draws of how much worse than the source the candidate is in an objective, as a logarithm."""
@@ -128,7 +128,7 @@ class Evidence:
 
     def estimate(self, candidate: str, metric: str) -> Estimate:
         """The ratio to the source, as it is to hold in the user's process too."""
-        return self._pool(metric).estimate(self._subject(candidate), self._beyond(metric))
+        return self._pool(metric).estimate(self.subject(candidate), self._beyond(metric))
 
     def _beyond(self, metric: str) -> float:
         """Half-width, in logarithms, of the differences between this process and the user's."""
@@ -138,10 +138,11 @@ class Evidence:
             return BEYOND
         return math.hypot(BEYOND, NORMAL * HEAP_MS / self.baseline[MEDIAN_LATENCY].value)
 
-    def _subject(self, candidate: str) -> str:
-        """The name under which measurements count together: that of what the runtime executes, if it is known."""
+    def subject(self, candidate: str) -> str:
+        """The name under which measurements count together: that of the runtime's work or graph, if it is known."""
         if candidate not in self._subjects:
-            graphs = [record.details.get(EXECUTED_GRAPH) for record in self.rounds.good(candidate)]
+            records = self.rounds.good(candidate)
+            graphs = [record.details.get(WORK) or record.details.get(EXECUTED_GRAPH) for record in records]
             self._subjects[candidate] = next((str(graph) for graph in graphs if graph), candidate)
         return self._subjects[candidate]
 
@@ -214,7 +215,7 @@ class Evidence:
         if metric not in self._pooled:
             subjects: dict[str, list[EvaluationRecord]] = {}
             for key, records in self.rounds.records.items():
-                subjects.setdefault(self._subject(key), []).extend(records)
+                subjects.setdefault(self.subject(key), []).extend(records)
             observations: list[Observation] = []
             for subject, records in subjects.items():
                 for record in _distinct(records):

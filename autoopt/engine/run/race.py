@@ -117,7 +117,11 @@ class Race:
         rivals = self.ranking.promising_rivals(leader, trials, WORTHWHILE, FEWEST_ROUNDS)
         if not rivals and self._is_done(leader):
             return []
-        contenders = [leader, *rivals[: MOST_RIVALS - 1]]
+        # What does the same work need not be measured twice in a round.
+        distinct: dict[str, CompletedTrial] = {}
+        for trial in (leader, *rivals):
+            distinct.setdefault(self.evidence.subject(trial.key), trial)
+        contenders = list(distinct.values())[:MOST_RIVALS]
         while len(contenders) > 2 and sum(map(_size, contenders)) > MOST_BYTES:
             contenders.pop()
         return contenders

@@ -11,7 +11,7 @@ from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.engine.run.evidence import product
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.equal_graphs import METERS as GRAPH_METERS
-from autoopt.engine.work.equal_graphs import TWIN
+from autoopt.engine.work.equal_graphs import OTHER_VALUES, TWIN
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.meter_runs import EvaluationOptions
@@ -116,16 +116,17 @@ def _note(ctx: RunContext, measurements: Measurements) -> str:
         missing = [metric.name for metric in ctx.problem.goal.metrics if metric.name not in measurements.metrics]
         if missing:
             return f"too slow: {', '.join(missing)} not measured"
-    twins = [details[TWIN] for details in measurements.details.values() if TWIN in details]
-    if not twins:
+    shared = [details for details in measurements.details.values() if TWIN in details]
+    if not shared:
         return ""
-    twin = twins[-1]
+    twin = shared[-1][TWIN]
+    relation = "takes as long as" if OTHER_VALUES in shared[-1] else "runs the same graph as"
     if twin == ctx.problem.source.key:
-        return "runs the same graph as the source"
+        return f"{relation} the source"
     for trial in ctx.store.trials.all(ctx.run):
         if trial.candidate is not None and trial.candidate.key == twin:
-            return f"runs the same graph as trial {trial.number}"
-    return "runs the same graph as a candidate measured before"
+            return f"{relation} trial {trial.number}"
+    return f"{relation} a candidate measured before"
 
 
 def _steps(nodes: Sequence[ChainNode], changing: Collection[str]) -> tuple[str, ...]:

@@ -117,6 +117,16 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True)
+class ExecutedGraphs:
+    """Digests of what the runtime executes; empty if it is not known."""
+
+    candidate: str = ""
+    source: str = ""
+    work: str = ""
+    """That of the candidate apart from the values of its weights."""
+
+
+@dataclass(frozen=True)
 class Attempt:
     """One execution of a run by one process."""
 
@@ -138,8 +148,8 @@ class Attempt:
     counts: Counts = field(default_factory=Counts)
     source_latencies: SourceLatencies = field(default_factory=SourceLatencies)
     meter_statistics: MeterStatistics = field(default_factory=MeterStatistics)
-    executed_graphs: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Key of a candidate -> digests of the graphs that the runtime executes for it and for the source."""
+    executed_graphs: dict[str, ExecutedGraphs] = field(default_factory=dict)
+    """By key of the candidate."""
 
     def remaining(self) -> float:
         """Seconds until the deadline; negative after it."""

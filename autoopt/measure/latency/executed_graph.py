@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, MeasureReply, MeasureRequest
+from autoopt.measure.latency.graph_work import has_fixed_work, parts_that_count
+from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, WORK, MeasureReply, MeasureRequest
 from autoopt.model import io
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
@@ -44,23 +45,34 @@ def executed_graphs(request: MeasureRequest) -> tuple[str, str]:
     if request.source is None or request.is_source or not request.compares_graphs:
         return "", ""
     graph, source_graph = request.executed_graphs or ("", "")
-    return graph or _executed_graph_of(request.candidate), source_graph or _executed_graph_of(request.source)
+    return graph or _executed_graph_of(request.candidate).graph, source_graph or _executed_graph_of(
+        request.source
+    ).graph
 
 
 def measure(request: MeasureRequest) -> MeasureReply:
-    """Compute only the digests of the executed graphs, in the reply's details."""
+    """Compute only the digests of the executed graphs, and of the candidate's work, in the reply's details."""
     graph, source_graph = executed_graphs(request)
-    return MeasureReply(details={EXECUTED_GRAPH: graph, SOURCE_GRAPH: source_graph})
+    work = _executed_graph_of(request.candidate).work if graph else ""
+    return MeasureReply(details={EXECUTED_GRAPH: graph, SOURCE_GRAPH: source_graph, WORK: work})
 
 
-def _executed_graph_of(model: ModelFile) -> str:
+class _Digests(NamedTuple):
+    """What the runtime executes for a model; empty if it is not known."""
+
+    graph: str = ""
+    work: str = ""
+    """Apart from the values of weights."""
+
+
+def _executed_graph_of(model: ModelFile) -> _Digests:
     return _executed_graph(model.path, json.dumps(plain_options(model.session_options), sort_keys=True))
 
 
 @lru_cache(maxsize=16)
-def _executed_graph(path: str, session_options: str) -> str:
+def _executed_graph(path: str, session_options: str) -> _Digests:
     if Path(path).suffix != ".onnx" or sum(size_of(path).values()) > LARGEST:
-        return ""
+        return _Digests()
     options = json.loads(session_options)
     other_options = {name: value for name, value in options.items() if name not in GRAPH_OPTIONS}
     with tempfile.TemporaryDirectory() as folder:
@@ -72,17 +84,21 @@ def _executed_graph(path: str, session_options: str) -> str:
                 write_optimized(path, target, options, EXPORT_CONFIG)
             model = io.parse(target)
         except Exception:  # onnxruntime's exceptions share no class; opening the model again says what is wrong
-            return ""
+            return _Digests()
         opsets = sorted((opset.domain, opset.version) for opset in model.opset_import)
         functions = [function.SerializeToString(deterministic=True).hex() for function in model.functions]
-        graph = _graph_digest(model.graph, {}, Path(folder))
-        return _digest(repr(other_options), repr(opsets), *functions, graph)
+        content = partial(_content_digest, folder=Path(folder))
+        terms = (repr(other_options), repr(opsets), *functions)
+        work = ""
+        if has_fixed_work(model.graph) and not functions:
+            work = _digest(*terms, _graph_digest(model.graph, {}, parts_that_count(model.graph, content)))
+        return _Digests(_digest(*terms, _graph_digest(model.graph, {}, content)), work)
 
 
-def _graph_digest(graph: GraphProto, outer: Mapping[str, str], folder: Path) -> str:
+def _graph_digest(graph: GraphProto, outer: Mapping[str, str], content: Callable[[TensorProto], str]) -> str:
     """The digest of a graph by its structure and weights, whatever its values are called.
 
-    `outer` has the digests of the values of enclosing graphs by name, `folder` the files with the weights.
+    `outer` has the digests of the values of enclosing graphs by name, `content` tells what counts of a weight.
     """
     values = dict(outer)
     for index, value in enumerate(graph.input):
@@ -91,23 +107,22 @@ def _graph_digest(graph: GraphProto, outer: Mapping[str, str], folder: Path) -> 
         sizes = [str(dimension.dim_value) for dimension in tensor_type.shape.dim]
         values[value.name] = _digest("input", str(index), f"{tensor_type.elem_type} {' '.join(sizes)}")
     for tensor in graph.initializer:
-        content = _content_digest(tensor, folder)
-        values[tensor.name] = _digest(str(tensor.data_type), str(list(tensor.dims)), content)
+        values[tensor.name] = _digest(str(tensor.data_type), str(list(tensor.dims)), content(tensor))
     for node in graph.node:
-        digest = _node_digest(node, values, folder)
+        digest = _node_digest(node, values, content)
         for index, name in enumerate(node.output):
             values[name] = f"{digest} {index}"
     return _digest(*[values[output.name] for output in graph.output])
 
 
-def _node_digest(node: NodeProto, values: Mapping[str, str], folder: Path) -> str:
+def _node_digest(node: NodeProto, values: Mapping[str, str], content: Callable[[TensorProto], str]) -> str:
     """The digest of an operator and all that it is computed from."""
     from onnx import AttributeProto
 
     parts = [node.domain, node.op_type, *[values.get(name, name) for name in node.input]]
     for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
         if attribute.type == AttributeProto.GRAPH:
-            parts.append(f"{attribute.name} {_graph_digest(attribute.g, values, folder)}")
+            parts.append(f"{attribute.name} {_graph_digest(attribute.g, values, content)}")
         else:
             parts.append(attribute.SerializeToString(deterministic=True).hex())
     return _digest(*parts)
