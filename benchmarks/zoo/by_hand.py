@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -43,9 +43,11 @@ SCREENING_BLOCKS = 5
 BLOCK_SECONDS = 0.02
 WARM_SECONDS = 0.005
 STEP_SECONDS = 120
+LONGEST_SECONDS = 60
+"""Time from which no further turn begins."""
 REFINED = 3
 DEFAULTS = ("source", "quantize_dynamic", "quantize_static")
-OLIVE = "olive, "
+OLIVE, ONE_THREAD = "olive, ", "one thread"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Options:
     autoopt: Path | None = None
     olive: Path | None = None
     on_one_thread: bool = False
+    known: Path | None = None
+    """Rows of an earlier run: only their recipes are made."""
 
 
 def read_task(folder: Path) -> Task:
@@ -185,7 +189,10 @@ def time_in_turns(variants: Sequence[Variant], feeds: Sequence[Feed], blocks: in
     """Times of the blocks of each variant, in ms; every turn has one block of each, in changing order."""
     random = np.random.default_rng(0)
     times: dict[str, list[float]] = {variant.name: [] for variant in variants}
+    end = time.monotonic() + LONGEST_SECONDS
     for turn in range(blocks):
+        if time.monotonic() > end and turn >= SCREENING_BLOCKS:
+            break
         for index in random.permutation(len(variants)):
             variant = variants[index]
             times[variant.name].append(variant.block(feeds[turn % len(feeds)]))
@@ -313,11 +320,24 @@ class Bench:
         return [name for name in order if self.quality[name][1] and name not in (*DEFAULTS, "autoopt")]
 
 
+def _known_recipes(task: Task, rows: Path) -> dict[str, Recipe]:
+    """The recipes that an earlier run with --json chose, and these on one thread."""
+    recipes = first_recipes(task)
+    recipes = {**refined_recipes(recipes), **recipes}
+    names = dict.fromkeys(DEFAULTS) | {row["variant"]: None for row in json.loads(rows.read_text())}
+    known = {name: recipes[name] for name in names if name in recipes}
+    single = {f"{name}, {ONE_THREAD}": replace(recipe, threads=1) for name, recipe in known.items()}
+    return {**known, **{name: recipe for name, recipe in single.items() if name.split(", ")[0] not in DEFAULTS[1:]}}
+
+
 def rows_of(task: Task, options: Options) -> list[Row]:
     """Make, judge and time the variants of a model."""
     bench = Bench(task, options.work, on_one_thread=options.on_one_thread)
-    bench.add(first_recipes(task))
-    bench.add(refined_recipes({name: bench.recipes[name] for name in bench.ranking()[:REFINED]}))
+    if options.known is None:
+        bench.add(first_recipes(task))
+        bench.add(refined_recipes({name: bench.recipes[name] for name in bench.ranking()[:REFINED]}))
+    else:
+        bench.add(_known_recipes(task, options.known))
     chosen = [*DEFAULTS, *bench.ranking()[: options.best], "autoopt"]
     if options.olive is not None:
         for path in sorted((options.olive / task.name).glob("*.onnx")):
@@ -351,6 +371,7 @@ def main() -> None:
     parser.add_argument("--one-thread", action="store_true", help="compare CPU times of one thread, on a busy machine")
     parser.add_argument("--work", type=Path, metavar="DIR", help="keep models there, and take those that are there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    parser.add_argument("--known", type=Path, metavar="FILE", help="only the recipes of an earlier run's --json")
     arguments = parser.parse_args()
     rows = []
     print("| model | variant | latency, ms | ratio (quartiles) | size ratio | quality |\n|---|---|---|---|---|---|")
@@ -360,7 +381,13 @@ def main() -> None:
             work = arguments.work or Path(temporary)
             work.mkdir(parents=True, exist_ok=True)
             options = Options(
-                work, arguments.best, arguments.blocks, arguments.autoopt, arguments.olive, arguments.one_thread
+                work,
+                arguments.best,
+                arguments.blocks,
+                arguments.autoopt,
+                arguments.olive,
+                arguments.one_thread,
+                arguments.known,
             )
             for row in rows_of(task, options):
                 print(_markdown(row, task), flush=True)

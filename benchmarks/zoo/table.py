@@ -1,0 +1,167 @@
+"""One table of a zoo: by hand, Olive and onnxruntime's defaults beside what `autoopt run` chooses.
+
+    python benchmarks/zoo/table.py prepare FOLDER OUT [MODEL ...] [--olive DIR]
+    python benchmarks/zoo/table.py measure FOLDER OUT [MODEL ...] [--olive DIR] [--minutes 2] [--one-thread]
+    python benchmarks/zoo/table.py show OUT
+
+FOLDER is that of run.py, DIR that of olive_chains.py. `prepare` makes and judges all recipes of by_hand.py and keeps
+the fastest; other programs may run meanwhile. `measure` does so for models that are not prepared, runs autoopt on an
+empty store, and times its model, those recipes and the other tools' models in turns. It needs a quiet machine (or
+--one-thread: CPU times). Both leave out models that they have finished, so they can be interrupted. `show` prints the
+table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autoopt.report.words.figures import chain_text
+from autoopt.results import RunResult
+
+BY_HAND = Path(__file__).with_name("by_hand.py")
+BEST = 5
+"""Recipes that `prepare` keeps."""
+COLUMNS = ("model", "dynamic", "static", "Olive", "best by hand", "autoopt", "seconds", "autoopt / best", "quality")
+SHORT = {"quantize_dynamic": "dynamic", "quantize_static": "static"}
+
+
+def models_of(options: argparse.Namespace) -> list[str]:
+    """The models that were named, or all of the folder."""
+    if options.models:
+        return list(options.models)
+    return sorted(path.parent.name for path in options.folder.glob("*/model.onnx"))
+
+
+def by_hand(options: argparse.Namespace, model: str, target: Path, words: Sequence[str]) -> None:
+    """Run by_hand.py on a model; `target` gets its rows once it has ended well."""
+    command = [sys.executable, str(BY_HAND), str(options.folder), model, "--work", str(options.out / "work"), *words]
+    if options.olive is not None:
+        command += ["--olive", str(options.olive)]
+    unfinished = target.with_suffix(".part")
+    log = target.with_suffix(".log")
+    with log.open("w") as output:
+        process = subprocess.run([*command, "--json", str(unfinished)], stdout=output, stderr=output, check=False)
+    if process.returncode:
+        print(f"{model}: by_hand.py ended with {process.returncode}; see {log}", file=sys.stderr)
+        return
+    unfinished.rename(target)
+
+
+def run_autoopt(options: argparse.Namespace, model: str, target: Path) -> None:
+    """Run autoopt on an empty store; `target` gets its result document."""
+    folder = options.folder / model
+    command = [sys.executable, "-m", "autoopt", "run", str(folder / "model.onnx"), "--quiet", "--json"]
+    command += ["--data", str(folder / "evaluation.npz"), "--minutes", str(options.minutes)]
+    command += ["--out", str(options.out / "packages" / model)]
+    if (folder / "calibration.npz").exists():
+        command += ["--calibration", str(folder / "calibration.npz")]
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "AUTOOPT_HOME": home}
+        process = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False)
+    if process.returncode not in (0, 1):
+        print(f"{model}: autoopt ended with {process.returncode}", file=sys.stderr)
+        return
+    target.write_bytes(process.stdout)
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Make and judge the recipes of all models, and keep the fastest."""
+    for model in models_of(options):
+        prepare_model(options, model)
+        print(model, flush=True)
+
+
+def prepare_model(options: argparse.Namespace, model: str) -> Path:
+    """Make and judge the recipes of a model, unless that is done; return the file with the rows of the fastest."""
+    target: Path = options.out / "prepared" / f"{model}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        by_hand(options, model, target, ["--one-thread", "--best", str(BEST), "--blocks", "8"])
+    return target
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Run autoopt on all models and time its answers."""
+    for name in ("runs", "rows", "packages"):
+        (options.out / name).mkdir(parents=True, exist_ok=True)
+    for model in models_of(options):
+        run, rows = options.out / "runs" / f"{model}.json", options.out / "rows" / f"{model}.json"
+        if not run.exists():
+            run_autoopt(options, model, run)
+        known = prepare_model(options, model)
+        if run.exists() and known.exists() and not rows.exists():
+            words = ["--autoopt", str(options.out / "packages"), "--blocks", str(options.blocks), "--best", "1"]
+            words += ["--known", str(known)]
+            by_hand(options, model, rows, [*words, "--one-thread"] if options.one_thread else words)
+        print(model, flush=True)
+    show(options)
+
+
+def show(options: argparse.Namespace) -> None:
+    """Print the table of all models that are measured."""
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    for path in sorted((options.out / "rows").glob("*.json")):
+        result = RunResult.from_json(json.loads((options.out / "runs" / path.name).read_text()))
+        print(_line(json.loads(path.read_text()), result))
+
+
+def _line(rows: Sequence[dict[str, Any]], result: RunResult) -> str:
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        name = SHORT.get(row["variant"], row["variant"].split(", ")[0] if "olive" in row["variant"] else "hand")
+        if row["variant"] in ("source", "autoopt"):
+            name = row["variant"]
+        found.setdefault(name, row)
+    best = min((found[name] for name in ("hand", "olive", "source") if name in found), key=lambda row: row["ratio"])
+    autoopt = found["autoopt"]
+    chain = "source"
+    if result.best is not None and not result.best.is_source:
+        chain = chain_text(result.best).removesuffix(" *")
+    cells = [rows[0]["model"], *(_ratio(found.get(name)) for name in ("dynamic", "static", "olive"))]
+    cells += [f"{_ratio(found.get('hand'))}: {found['hand']['variant']}" if "hand" in found else "none"]
+    cells += [
+        f"{_ratio(autoopt)}: {chain}",
+        f"{result.seconds['total']:.0f}",
+        f"{autoopt['ratio'] / best['ratio']:.2f}",
+    ]
+    cells += [f"{best['quality']:.3f}, {autoopt['quality']:.3f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def _ratio(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "fails"
+    return f"{row['ratio']:.3f}x" if row["accepted"] else f"{row['ratio']:.3f}x, too low"
+
+
+def main() -> None:
+    """Carry out a command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    for command in (prepare, measure):
+        words = commands.add_parser(command.__name__, help=command.__doc__)
+        words.set_defaults(command=command)
+        words.add_argument("folder", type=Path)
+        words.add_argument("out", type=Path)
+        words.add_argument("models", nargs="*")
+        words.add_argument("--olive", type=Path, metavar="DIR")
+        words.add_argument("--minutes", type=float, default=2)
+        words.add_argument("--blocks", type=int, default=30)
+        words.add_argument("--one-thread", action="store_true")
+    words = commands.add_parser("show", help=show.__doc__)
+    words.set_defaults(command=show)
+    words.add_argument("out", type=Path)
+    options = parser.parse_args()
+    options.command(options)
+
+
+if __name__ == "__main__":
+    main()
