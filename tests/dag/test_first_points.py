@@ -99,6 +99,12 @@ def test_convolutions_with_the_least_work_are_left_in_float_early() -> None:
     assert ranked == [(2, "noise_for_work"), (2, "noise_for_work"), (3, "work")]
 
 
+def test_the_noise_decides_how_many_of_many_layers_stay_in_float() -> None:
+    points = first(replace(CNN, op_counts={**CNN.op_counts, "Conv": 9}))["names -> simplify -> fold -> selective"]
+    counts = [(values["exclude_worst"], values["least_sqnr_db"]) for values in points]
+    assert counts == [(2, 0), (2, 0), (1, 32), (3, 0)]
+
+
 @pytest.mark.parametrize(("conv", "weight"), [(69, 1.0), (70, 0.99)])
 def test_dynamic_quantization_comes_late_where_convolutions_do_most_of_the_work(conv: int, weight: float) -> None:
     _, plan = proposed(model("Conv", "MatMul", "Relu", layer_work={"Conv": conv, "MatMul": 100 - conv}))

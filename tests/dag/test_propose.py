@@ -348,3 +348,10 @@ def test_a_few_sensitive_layers_are_kept_in_float_where_others_are_left() -> Non
     assert kept(model("Conv", "Gemm", "Relu")) == {1, 2, 3}, "4 layers"
     assert kept(replace(CNN, op_counts={"Conv": 9, "Relu": 9})) == {1, 2, 3, 4, 8}
     assert kept(replace(CNN, op_counts={"Conv": 1, "Relu": 1})) == set()
+
+
+def test_layers_in_float_follow_from_their_number_or_from_the_noise() -> None:
+    _, plan = proposed(replace(CNN, op_counts={"Conv": 9, "Relu": 9}))
+    points = [point["selective"] for chain in plan.chains() for point in chain.space.iterate() if "selective" in point]
+    pairs = {(point["exclude_worst"], point["least_sqnr_db"]) for point in points}
+    assert pairs == {(1, 0), (2, 0), (3, 0), (4, 0), (8, 0), (1, 25), (1, 32)}

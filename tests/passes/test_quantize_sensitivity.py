@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from bench import cosine, outputs, saved, step
 from micro_models import made, normal
 
+from autoopt.passes.quantize.sensitivity import layers_to_exclude
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.registry import registry
 
@@ -56,6 +59,29 @@ def test_excluding_it_is_more_accurate_than_quantizing_all(tmp_path: Path) -> No
         assert result["outcome"] == "ok", result["message"]
         close[name] = cosine(expected, outputs(saved(result), tmp_path, feeds)[0])
     assert close["selective_quantization"] > 0.999 > close["static_quantization"]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "least", "expected"),
+    [
+        ((10, 20, 30), 0, 0),
+        ((10, 20, 30), 9, 0),
+        ((10, 20, 30), 15, 1),
+        ((10, 20, 30), 29, 2),
+        ((10, 20, 30), 31, 3),
+        ((30, 10, 30), 25, 2),
+    ],
+)
+def test_layers_stay_in_float_until_the_noise_of_the_others_is_low(
+    ratios: Sequence[float], least: float, expected: int
+) -> None:
+    assert layers_to_exclude([{"sqnr_db": ratio} for ratio in ratios], least) == expected
+
+
+def test_a_ratio_that_no_integer_layer_leaves_is_refused(tmp_path: Path) -> None:
+    result = step(tmp_path, fragile(), "selective_quantization", True, exclude_worst=1, least_sqnr_db=1000)
+    assert result["outcome"] == "refused"
+    assert "only with all 2 layers in float would outputs reach 1000 dB" in result["message"]
 
 
 def test_a_missing_ranking_is_computed_first() -> None:

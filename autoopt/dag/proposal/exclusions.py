@@ -41,6 +41,8 @@ INTEGER_NODES: Final = ("static", "selective", "dynamic")
 """Nodes whose operators the runtime fuses when it loads the model, above the session level `basic`."""
 RANKED_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 SPECTRUM_OPS: Final = frozenset(("STFT", "DFT"))
+MOST_COUNTED: Final = 8
+"""Layers up to which a number of them in float reaches far enough."""
 MIN_LAYERS: Final = 2
 """With one layer there is nothing to leave in float."""
 SMALL_MODEL: Final = 2_000_000
@@ -244,6 +246,20 @@ def excluded_chains(nodes: Mapping[str, Template]) -> Iterator[Prior]:
             yield Prior("forbid", Scope(nodes=frozenset((node, "graph"))), reason=reason, origin="library")
 
 
+def excluded_counts(nodes: Mapping[str, Template]) -> Iterator[Prior]:
+    """Priors for layers in float that are chosen by their number and by the noise of the others at once."""
+    if "selective" not in nodes:
+        return
+    search = nodes["selective"].search
+    fewest = min(count for count, _ in search["exclude_worst"])  # type: ignore[type-var]  # numbers
+    for ratio, _ in search["least_sqnr_db"]:
+        for count, _ in search["exclude_worst"]:
+            if ratio and count != fewest:
+                values = {"least_sqnr_db": ratio, "exclude_worst": count}
+                reason = "the noise of the layers decides how many of them stay in float"
+                yield Prior("forbid", Scope(), {"selective": values}, reason=reason, origin="library")
+
+
 def twice_quantized(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     """Priors for chains that quantize a quantized model without taking its quantization back first."""
     if "dequantize" not in nodes:
@@ -343,6 +359,8 @@ def _value_reason(node: str, name: str, value: Value, inputs: ProposalInputs, ta
             reason = "the model generates no text, whose next token the embeddings and the LM head decide"
         case ("selective", "exclude_worst") if isinstance(value, int) and value >= _layer_count(inputs):
             reason = f"the model has only {_layer_count(inputs)} layers with an 8-bit form"
+        case ("selective", "least_sqnr_db") if value and _layer_count(inputs) <= MOST_COUNTED:
+            reason = f"exclude_worst decides on {_layer_count(inputs)} layers"
         case (_, "calibrate_method") if value != "MinMax" and model.bytes > MAX_HISTOGRAM_BYTES:
             reason = f"activation histograms of a model of {model.bytes} bytes need too much memory"
         case ("session", "graph_optimization_level"):

@@ -21,6 +21,7 @@ from autoopt.dag.proposal.exclusions import (
     ProposalInputs,
     conv_work_share,
     excluded_chains,
+    excluded_counts,
     excluded_options,
     has_fusable_parts,
     has_split_hard_sigmoids,
@@ -107,6 +108,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     priors = [
         *cuts,
         *excluded_chains(nodes),
+        *excluded_counts(nodes),
         *twice_quantized(nodes),
         *mixed_methods(nodes),
         *own_bits(nodes),

@@ -102,6 +102,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         "8-bit weights and activations, with the most sensitive layers in float",
         {
             "exclude_worst": ((1, 3), (2, 3), (3, 3), (4, 3), (8, 3)),
+            "least_sqnr_db": ((0, 3), (25, 3), (32, 3)),
             "rank_by": (("noise_for_work", 3), ("work", 3)),
             "activation_type": (("QUInt8", 3), ("QInt8", 3)),
             "per_channel": ((True, 3), (False, 3)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
@@ -132,6 +132,22 @@ RANKINGS: Final[Mapping[str, Callable[[Mapping[str, Any]], float]]] = {
 """Value of `rank_by` -> the key of a layer; those with the highest keys stay in float."""
 
 
+def layers_to_exclude(ranking: Sequence[Mapping[str, Any]], least_sqnr_db: float) -> int:
+    """Count the layers, from the first one, without which the others leave at least this signal-to-noise ratio, in dB.
+
+    The noise of the layers adds up. A ratio of 0 needs none.
+    """
+    if least_sqnr_db <= 0:
+        return 0
+    most = math.pow(10, -least_sqnr_db / 10)
+    noise = 0.0
+    for count in range(len(ranking), 0, -1):
+        noise += _noise(ranking[count - 1])
+        if noise > most:
+            return count
+    return 0
+
+
 def largest_layers(model: ModelProto, limit: int) -> list[NodeProto]:
     """Find the named nodes that have weights and an integer kernel, at most `limit`, with the largest weights first."""
     sizes = {tensor.name: prod(tensor.dims) for tensor in model.graph.initializer}
@@ -153,9 +169,14 @@ class SelectiveQuantization(StaticQuantization):
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process", "layer_sensitivity")
     aliases: ClassVar[tuple[str, ...]] = ("node_exclusion",)
 
-    version = 7
+    version = 8
 
     exclude_worst: Annotated[int, Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"] = 2
+    least_sqnr_db: Annotated[
+        int,
+        Unit("dB"),
+        "keep more layers in float32 until the outputs' expected signal-to-noise ratio reaches this; 0: none",
+    ] = 0
     rank_by: Annotated[
         Literal["noise_for_work", "noise", "work"],
         "layers kept in float32: of the most noise for their share of the work, the most noise, or the least work",
@@ -169,7 +190,10 @@ class SelectiveQuantization(StaticQuantization):
         if report is None:
             raise Refused("the report of layer_sensitivity is missing")
         ranking = sorted(report["ranking"], key=RANKINGS[self.rank_by], reverse=True)
-        worst = [entry["node"] for entry in ranking[: self.exclude_worst]]
+        count = max(self.exclude_worst, layers_to_exclude(ranking, self.least_sqnr_db))
+        if count >= len(ranking) > self.exclude_worst:
+            raise Refused(f"only with all {len(ranking)} layers in float would outputs reach {self.least_sqnr_db} dB")
+        worst = [entry["node"] for entry in ranking[:count]]
         requested = list(self.nodes_to_exclude)
         self.nodes_to_exclude = sorted({*requested, *worst})
         result = Static.run(self, model)
