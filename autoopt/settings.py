@@ -98,6 +98,7 @@ _CHAINED = re.compile(r"::(?=[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::))")
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?:::[a-zA-Z0-9+.-]+)*:/{1,2}(?!/)[^\s'\"]+?(?=[:;,.)]*(?:[\s'\"]|$))")
 """An address in a text, even with a single slash, as in a path. Punctuation at its end is not part of it."""
 _PROTOCOL = re.compile(r"[a-zA-Z0-9+.-]+")
+# Hiding shorter ones would hide letters of ordinary words in messages.
 _MIN_SECRET_CHARS = 3
 _SCHEMES_WITH_USERS = frozenset(
     {"postgresql", "postgres", "ssh", "sftp", "ftp", "smb", "hdfs", "abfs", "abfss", "wasbs"}

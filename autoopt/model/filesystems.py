@@ -19,7 +19,9 @@ T = TypeVar("T")
 S3: Final = ("s3", "s3a")
 REFUSED: Final = ("dask", "reference")
 """Protocols that unpickle what a server sends, or render templates from a file."""
+# botocore's own are 60 s each.
 CONFIG: Final = {"connect_timeout": 5, "read_timeout": 30}
+"""Time limits of a request, in seconds."""
 PAUSE: Final = 2.0
 """Seconds between attempts at a file system that does not answer."""
 RETRIES: Final = {"total_max_attempts": 2, "mode": "standard"}

@@ -28,9 +28,11 @@ from autoopt.registry import DescribeReply, DescribeRequest, registry
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 """Parameters of glibc's mallopt."""
 _DEFAULT_MMAP_MAX: Final = 65536
+"""glibc's `DEFAULT_MMAP_MAX`: mallopt cannot tell the present value, so this one is set again."""
 _ADAPTED_THRESHOLD: Final = 32 << 20
 """The limit that glibc's own mmap threshold grows to in a process that frees large blocks."""
 _NEVER: Final = (1 << 31) - 1
+"""The largest threshold: mallopt takes an int."""
 _WORTH_COLLECTING: Final = 32 << 20
 """Growth of the data in bytes from which a garbage collection, of 1 to 500 ms, pays."""
 

@@ -46,6 +46,7 @@ Restorer: TypeAlias = Callable[[str], Path]
 """Makes a lost artifact again: takes its digest, returns a folder with its files."""
 
 LEASE_SECONDS = 60.0
+"""Seconds after which others may take over a claim that its owner has not renewed."""
 
 
 @dataclass(frozen=True)

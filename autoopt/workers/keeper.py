@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
+# From <linux/prctl.h>; the standard library has no names for them.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 

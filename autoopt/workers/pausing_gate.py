@@ -18,6 +18,7 @@ from autoopt.workers.pausing import pause_call_of, resume_call_of
 TRIES: Final = 10
 """Tries to pause a thread that is inside, but not in a worker's call: it is about to begin one, or to leave."""
 TRY_SECONDS: Final = 0.002
+"""Seconds between two tries."""
 
 
 class PausingGate(Gate):

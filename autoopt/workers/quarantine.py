@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from autoopt.outcome import Outcome
 from autoopt.workers.process import CallResult
 
+# One death may be chance, such as a process that was killed from outside.
 MAX_DEATHS = 2
+"""Deaths of workers from which their subject is not tried again."""
 _ON_MODEL = re.compile(" (?:on|of) model ")
 SHORT = 12
 """Characters of a key that users see."""

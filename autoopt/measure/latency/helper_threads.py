@@ -18,7 +18,9 @@ LONGEST: Final = 2e6
 """Time of an inference, in ns, from which some operator is large enough to be shared out."""
 COUNTED: Final = 20e6
 """Time of the calls that count, in ns. As many before them let the helpers of other sessions fall asleep."""
+# With fewer, a single wake-up by chance would be more than `RARE`.
 FEWEST_CALLS: Final = 50
+"""Calls that count at least."""
 RARE: Final = 0.02
 """Waits of helper threads for each inference up to which the model wakes none: helpers of other sessions may fall
 asleep meanwhile. Beside 17 runnable threads, seven models with operators that are shared out had 0.07 to 12, three

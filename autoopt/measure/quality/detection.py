@@ -15,6 +15,7 @@ from autoopt.measure.quality.task import Outputs, Statistic
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """Overlaps (intersection over union) from which a box counts as a hit."""
 RECALLS = np.linspace(0, 1, 101)
+"""Recalls at which the precision is averaged, as in COCO's evaluation."""
 MOST_BOXES = 100
 """Boxes of a class that count in one image, the best first, as in COCO's evaluation."""
 

@@ -35,6 +35,8 @@ SAME_CLASSES: Final = 0.7
 BY_CLASS: Final = ("accuracy", "f1")
 """Metrics, besides `topN_accuracy`, of outputs with one score for each class."""
 CHANNELS: Final = (1, 3, 4)
+"""Channels of images: grey, colour, and colour with transparency."""
+# Of the values 0 to 1 of red, green and blue; torchvision's models expect them.
 IMAGENET_MEAN: Final = np.array([0.485, 0.456, 0.406])
 IMAGENET_STD: Final = np.array([0.229, 0.224, 0.225])
 

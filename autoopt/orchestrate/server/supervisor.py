@@ -62,6 +62,7 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
 LARGEST_BYTES: Final = 10_000_000
+"""Size from which a log is set aside."""
 GENERATIONS: Final = 3
 """Number of earlier files of each log."""
 

@@ -23,7 +23,9 @@ from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
+# As its MlasNchwcGetBlockSize gives them: 8 on x86 CPUs without AVX-512, else 16.
 BLOCK_SIZES: Final = frozenset((8, 16))
+"""Channels of a block in onnxruntime's layout for CPUs."""
 ACTIVATION_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "LeakyRelu": ("alpha",),
     "HardSigmoid": ("alpha", "beta"),

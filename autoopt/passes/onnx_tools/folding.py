@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 INPUT_LIMIT: Final = 8192
+OUTPUT_LIMIT: Final = 512 * 512
 """Default limits of onnxscript's constant folding, in elements."""
-OUTPUT_LIMIT: Final = 262144
 
 
 def fold_constants(

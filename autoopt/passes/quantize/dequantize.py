@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Inputs: TypeAlias = Sequence[str]
 """Names of the inputs of a node, followed by empty ones."""
+# More than any of these operators lacks, so that inputs can be unpacked without counting them.
 OPTIONAL_INPUTS: Final = [""] * 12
 ARGUMENTS: Final[Mapping[str, str]] = {
     "QLinearConv": "qwob",

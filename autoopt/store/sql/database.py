@@ -26,6 +26,7 @@ from autoopt.store.sqlite_access import is_read_only, read_only_option
 Result = TypeVar("Result")
 
 USUAL_PATIENCE: Final = 90.0
+"""Seconds for which a database that does not answer is tried again, unless AUTOOPT_PATIENCE says otherwise."""
 BUSY_SECONDS: Final = 60.0
 """Time that a SQLite writer waits for the others."""
 CONNECT_ATTEMPTS: Final = 3

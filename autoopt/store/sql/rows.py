@@ -22,6 +22,7 @@ Record = TypeVar("Record")
 Row: TypeAlias = dict[str, object]
 """Values to write, by column."""
 LONGEST_ID: Final = 64
+"""Characters of a SHA-256; no id is longer."""
 LARGEST: Final = 2**31 - 1
 """The largest number that every supported database takes."""
 BATCH = 500
