@@ -32,6 +32,13 @@ MASKS = {
         low = Where (cut, nothing, lowest)
         m = Add (d, low)
     """,
+    "computed from the length of the cache": """
+        shape = Shape (present_key)
+        length = Gather (shape, two)
+        fraction = Cast <to = 1> (length)
+        rise = Mul (f, fraction)
+        m = Add (d, rise)
+    """,
 }
 CONSTANTS = {
     "zero": np.array([0]),
@@ -85,7 +92,7 @@ def feed(groups: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("mask", ["none", "additive", "cut for each layer"])
+@pytest.mark.parametrize("mask", [mask for mask in MASKS if mask != "constant"])
 def test_the_operator_computes_the_same_and_keeps_the_cache(tmp_path: Path, groups: int, mask: str) -> None:
     model = attention(groups, mask)
     expected = outputs(model, tmp_path, feed(groups))

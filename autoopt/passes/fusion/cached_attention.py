@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper, numpy_helper, onnx, shape_inference
+from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx, shape_inference
 from autoopt.model.tensors import names_of
+from autoopt.passes.fusion.window_masks import find_window_masks, join_window_masks
 from autoopt.passes.onnx_tools.folding import fold_known_sizes, value_sizes
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
@@ -117,6 +118,7 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
         return model, {}
     model = at_least_opset(folded, ATTENTION_OPSET)
     attentions = list(_Matcher(model).attentions())
+    _size_caches(model, {cache.output[0]: cache for item in attentions for cache in (item.keys, item.values)})
     replaced = {name for attention in attentions for name in attention.as_node().output}
     others = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
     replace_items(model.graph.node, [*others, *(attention.as_node() for attention in attentions)])
@@ -136,9 +138,10 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
     if all(node.op_type != "Softmax" for node in model.graph.node):
         return model, {}
     folded = fold_known_sizes(model)
-    if not any(_Matcher(folded).plain_attentions()):
+    if not any(_Matcher(folded).plain_attentions()) and not find_window_masks(folded):
         return model, {}
     model = at_least_opset(folded, ATTENTION_OPSET)
+    join_window_masks(model)
     attentions = list(_Matcher(model).plain_attentions())
     replaced = {attention.product.output[0] for attention in attentions}
     nodes = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
@@ -146,7 +149,31 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
         nodes += attention.as_nodes()
     replace_items(model.graph.node, nodes)
     fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
-    return fused, {"Attention": len(attentions)}
+    return fused, {"Attention": len(attentions)} if attentions else {}
+
+
+def _is_plain_shape(node: NodeProto) -> bool:
+    """Tell if a node returns all sizes of its input."""
+    return node.op_type == "Shape" and not node.attribute
+
+
+def _size_caches(model: ModelProto, caches: Mapping[str, NodeProto]) -> None:
+    """Compute shapes of caches, in place, from those of their parts: a mask may need them before the cache is there."""
+    nodes: list[NodeProto] = []
+    for node in model.graph.node:
+        if not _is_plain_shape(node) or node.input[0] not in caches:
+            nodes.append(node)
+            continue
+        name, parts = node.output[0], caches[node.input[0]].input
+        along = numpy_helper.from_array(np.array([0, 0, 1, 0]), f"{name}_along")
+        model.graph.initializer.append(along)
+        nodes += [
+            helper.make_node("Shape", [parts[0]], [f"{name}_past"]),
+            helper.make_node("Shape", [parts[1]], [f"{name}_new"]),
+            helper.make_node("Mul", [f"{name}_new", along.name], [f"{name}_longer"]),
+            helper.make_node("Add", [f"{name}_past", f"{name}_longer"], [name]),
+        ]
+    replace_items(model.graph.node, nodes)
 
 
 def _fuse_rotation(model: ModelProto) -> ModelProto:
@@ -195,6 +222,7 @@ class _Matcher:
         self._sizes = value_sizes(model.graph)
         self._scalars: dict[str, float] = {}
         for name, tensor in constant_tensors(model.graph).items():
+            self._sizes[name] = list(tensor.dims)
             if prod(tensor.dims) != 1:
                 continue
             array = numpy_helper.to_array(tensor)
@@ -258,11 +286,11 @@ class _Matcher:
                     yield product
 
     def _depends(self, value: str, sources: Collection[str]) -> bool:
-        """Tell if a value is computed from one of the others: one node cannot read it and compute them."""
+        """Tell if a value is computed from elements of one of the others: one node cannot read it and compute them."""
         pending, seen = [value], {value}
         while pending:
             node = self._producers.get(pending.pop())
-            if node is not None:
+            if node is not None and not (_is_plain_shape(node) and node.input[0] in sources):
                 pending += [name for name in node.input if name not in seen]
                 seen.update(node.input)
         return not seen.isdisjoint(sources)
