@@ -14,6 +14,8 @@ from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorShapeProto
 
+INTEGERS: Final = (6, 7)
+"""TensorProto.INT32 and INT64."""
 SAME_NUMBERS: Final = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape")
 """Operators that return the numbers of a size as they are."""
 
@@ -54,10 +56,8 @@ class SizeReader:
         self._sizes: dict[str, Sizes] = {}
         for name, tensor in constant_tensors(model.graph).items():
             self._sizes[name] = tuple(map(Size, tensor.dims))
-            if len(tensor.dims) < 2:
-                array = numpy_helper.to_array(tensor)
-                if array.dtype.kind == "i":
-                    self._constants[name] = [int(number) for number in array.reshape(-1)]
+            if len(tensor.dims) < 2 and tensor.data_type in INTEGERS:
+                self._constants[name] = [int(number) for number in numpy_helper.to_array(tensor).reshape(-1)]
         self._readers: dict[str, Callable[[NodeProto], Sizes | None]] = {
             "Concat": self._joined,
             "Gather": self._gathered,
