@@ -31,9 +31,9 @@ class LimitsSpec(StrictModel):
     """Limits of one call in a worker."""
 
     pass_seconds: float = Field(default=600.0, gt=0)
-    """Time limit of one pass."""
+    """Time limit of one pass; by default as much again for each GiB of the model."""
     measure_seconds: float = Field(default=60.0, gt=0)
-    """Time limit of one measurement."""
+    """Time limit of one measurement; by default as much again for each GiB of the model."""
     memory: int | None = Field(default=None, gt=0)
     """Bytes; half the machine's memory if it is not given."""
 

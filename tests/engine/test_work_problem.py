@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from simulation import Simulation
 
-from autoopt.engine.work.problem import DataSource, UserScript
+from autoopt.engine.work.problem import DataSource, Limits, UserScript
 from autoopt.engine.work.restore import ReplayEnvironment
 from autoopt.errors import InputError
 from autoopt.metrics import Metric
@@ -24,6 +24,12 @@ def simulation(tmp_path: Path) -> Simulation:
 def test_a_data_source_without_data_is_false() -> None:
     assert not DataSource()
     assert DataSource({"path": "d.npz"}, "digest")
+
+
+def test_limits_of_time_grow_with_each_gibibyte_of_the_model() -> None:
+    assert Limits().grown((1 << 30) - 1) == Limits()
+    assert Limits(memory=5).grown(5 << 29) == Limits(1800.0, 180.0, 5)
+    assert Limits(measure_seconds=7.0).grown(1 << 30, {"measure_seconds"}) == Limits(1200.0, 7.0)
 
 
 def test_a_goal_knows_built_in_and_custom_metrics(simulation: Simulation) -> None:

@@ -184,7 +184,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         data=sources.data,
         script=sources.script,
         data_root=spec.data_root,
-        limits=_limits(request, spec),
+        limits=_limits(request, spec, sources.inspection.bytes),
         measurement=measurement,
         unverified=unverified,
     )
@@ -237,10 +237,10 @@ def _generated(params: Mapping[str, object]) -> dict[str, object]:
     return {"load_dataset": {"type": "synthetic", "params": params}}
 
 
-def _limits(request: RunRequest, spec: DagSpec) -> Limits:
-    """The limits of the request, or else of the DAG."""
+def _limits(request: RunRequest, spec: DagSpec, size: int) -> Limits:
+    """The limits of the request, or else of the DAG; times that neither states grow with the bytes of the model."""
     if request.limits == Limits():
-        return Limits(**spec.limits.model_dump())
+        return Limits(**spec.limits.model_dump()).grown(size, spec.limits.model_fields_set)
     return request.limits
 
 

@@ -138,7 +138,10 @@ class Session:
                 )
             if measurements.outcome in FATAL:
                 message = f"the source model cannot be measured: {measurements.outcome} ({measurements.message})"
-                raise InputError(message, where=self.name)
+                remedy = ""
+                if measurements.outcome is Outcome.TIMEOUT:
+                    remedy = "give fewer items of data, or a larger limits: {measure_seconds: ...} in a dag.yaml"
+                raise InputError(message, where=self.name, remedy=remedy)
             if measurements.outcome is Outcome.REFUSED:
                 script = f"{self.ctx.problem.script.path}:"
                 if script in measurements.message:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
 from autoopt.json_codec import JsonValue, to_json
@@ -16,6 +17,8 @@ from autoopt.settings import root_to_store
 from autoopt.spec.targets import HostSpec
 from autoopt.target import Accelerator, Target
 
+GIBIBYTE: Final = 1 << 30
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -24,6 +27,13 @@ class Limits:
     pass_seconds: float = 600.0
     measure_seconds: float = 60.0
     memory: int | None = None
+
+    def grown(self, size: int, fixed: Collection[str] = ()) -> Limits:
+        """The limits for a model of so many bytes: of time, as much again for each GiB, but for the `fixed` ones."""
+        factor = 1 + size // GIBIBYTE
+        pass_seconds = self.pass_seconds * (1 if "pass_seconds" in fixed else factor)
+        measure_seconds = self.measure_seconds * (1 if "measure_seconds" in fixed else factor)
+        return replace(self, pass_seconds=pass_seconds, measure_seconds=measure_seconds)
 
 
 @dataclass(frozen=True)
