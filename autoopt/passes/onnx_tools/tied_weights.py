@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
@@ -28,11 +28,13 @@ SMALLEST_TIED: Final = 1024
 """Elements of the smallest weight that is worth a node."""
 ROWS_AT_ONCE: Final = 4096
 """Rows of a matrix that are compared at once, which limits memory."""
+SAMPLED: Final = 64
+"""Values of a weight that are compared first."""
 
 
 def is_transposed(one: TensorProto, other: TensorProto) -> bool:
     """Tell if a matrix holds the values of another one, transposed."""
-    if not _has_transposed_shape(one, other):
+    if len(one.dims) != 2 or one.data_type != other.data_type or list(one.dims) != list(other.dims)[::-1]:
         return False
     first, second = numpy_helper.to_array(one), numpy_helper.to_array(other).T
     for row in range(0, len(first), ROWS_AT_ONCE):
@@ -40,11 +42,6 @@ def is_transposed(one: TensorProto, other: TensorProto) -> bool:
         if first[part].tobytes() != second[part].tobytes():
             return False
     return True
-
-
-def _has_transposed_shape(one: TensorProto, other: TensorProto) -> bool:
-    is_matrix = len(one.dims) == len(other.dims) == 2 and one.data_type == other.data_type
-    return is_matrix and list(one.dims) == list(other.dims)[::-1]
 
 
 def fold_transposed_weights(model: ModelProto, excluded: Collection[str] = ()) -> None:
@@ -85,6 +82,11 @@ def _remove_unread(model: ModelProto, views: Collection[str]) -> None:
     replace_items(model.graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name not in left])
 
 
+def _has_same_bytes(one: TensorProto, other: TensorProto) -> bool:
+    first, second = (numpy_helper.to_array(tensor) for tensor in (one, other))
+    return bool(first.tobytes() == second.tobytes())
+
+
 def tie_weights(model: ModelProto, smallest: int) -> bool:
     """Store weights of at least `smallest` elements once that have the same values, in place; return False if none do.
 
@@ -106,13 +108,29 @@ def tie_weights(model: ModelProto, smallest: int) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class _Sample:
+    """Some values of a weight, as bytes: enough to tell nearly all weights apart without reading them again."""
+
+    first: bytes
+    row: bytes
+    column: bytes
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> _Sample:
+        """The sample of an array; for one that is no matrix, row and column are empty."""
+        if array.ndim != 2 or not array.size:
+            return cls(array.ravel()[:SAMPLED].tobytes(), b"", b"")
+        row, column = array[0, :SAMPLED], array[:SAMPLED, 0]
+        return cls(array.ravel()[:SAMPLED].tobytes(), row.tobytes(), column.tobytes())
+
+
 class _Ties:
     """Finds the earlier weight that a weight repeats."""
 
     def __init__(self, names: set[str]) -> None:
         self._names = names
-        self._kept: dict[tuple[int, int], list[TensorProto]] = {}
-        self._digests: dict[str, bytes] = {}
+        self._kept: dict[tuple[int, int], list[tuple[TensorProto, _Sample]]] = {}
         self.renamed: dict[str, str] = {}
         """Weight -> the value that takes its place."""
         self.nodes: list[NodeProto] = []
@@ -120,24 +138,21 @@ class _Ties:
 
     def add(self, tensor: TensorProto) -> bool:
         """Tell if an earlier weight has the values of this one, and write the node that makes it of that."""
-        alike = self._kept.setdefault((tensor.data_type, packed_bytes(tensor) or 0), [])
-        for other in alike:
-            if self._digest(tensor) == self._digest(other):
+        size = packed_bytes(tensor)
+        if size is None:  # strings
+            return False
+        alike = self._kept.setdefault((tensor.data_type, size), [])
+        sample = _Sample.of(numpy_helper.to_array(tensor))
+        for other, seen in alike:
+            if sample.first == seen.first and _has_same_bytes(tensor, other):
                 self._reshape(tensor, other)
                 return True
-            if is_transposed(tensor, other):
+            is_candidate = sample.row == seen.column and sample.column == seen.row
+            if is_candidate and is_transposed(tensor, other):
                 self._write("Transpose", tensor, [other.name], perm=[1, 0])
                 return True
-        alike.append(tensor)
+        alike.append((tensor, sample))
         return False
-
-    def _digest(self, tensor: TensorProto) -> bytes:
-        """A digest of the values; of strings, whose bytes say nothing, one of the name."""
-        if tensor.name not in self._digests:
-            array = numpy_helper.to_array(tensor)
-            content = tensor.name.encode() if array.dtype == object else np.ascontiguousarray(array).tobytes()
-            self._digests[tensor.name] = hashlib.sha256(content).digest()
-        return self._digests[tensor.name]
 
     def _reshape(self, tensor: TensorProto, other: TensorProto) -> None:
         if tensor.dims == other.dims:
