@@ -79,6 +79,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "nncf_weight_compression": "autoopt.passes.quantize.nncf:NncfWeightCompression",
     "selective_quantization": "autoopt.passes.quantize.sensitivity:SelectiveQuantization",
     "dequantize": "autoopt.passes.quantize.dequantize:Dequantize",
+    "unsigned_activations": "autoopt.passes.quantize.unsigned_activations:UnsignedActivations",
     "split_stages": "autoopt.passes.structure.stages:SplitStages",
     "merge": "autoopt.passes.structure.merge:Merge",
     "add_checkpoints": "autoopt.passes.structure.stages:AddCheckpoints",

@@ -44,6 +44,13 @@ def test_recurrent_layers_are_tried_at_run_time_before_they_stay_in_float() -> N
     assert [values["dynamic_ops"] for values in static] == [["LSTM"], ["LSTM"], []]
 
 
+def test_a_model_of_quantizers_begins_as_it_is_with_unsigned_activations() -> None:
+    _, plan = proposed(model("Conv", "QuantizeLinear", "DequantizeLinear"))
+    weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
+    assert max(weights, key=weights.__getitem__) == "names -> unsigned -> simplify"
+    assert not any("unsigned" in chain and "static" in chain for chain in weights)
+
+
 def test_the_layers_of_a_model_with_attention_are_quantized_first() -> None:
     points = first(model("Conv", "MatMul", "Erf", "Add"))["names -> simplify -> static"]
     heavy, products_at_run_time, everything = [(values["op_types"], values["dynamic_ops"]) for values in points]

@@ -265,7 +265,7 @@ def twice_quantized(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     if "dequantize" not in nodes:
         return
     for node, template in nodes.items():
-        if template.lossy and node != "dequantize":
+        if template.lossy and node not in ("dequantize", "unsigned"):
             scope = Scope(nodes=frozenset((node,)), without=frozenset(("dequantize",)))
             yield Prior("forbid", scope, reason="the model is already quantized", origin="library")
 

@@ -105,6 +105,7 @@ LITTLE: Final = 0.99
 MUCH: Final = 1.1
 """Weight of preparation alone where it comes first."""
 LAST: Final = "last, because the runtime itself prepares models much like this"
+UNSIGNED: Final = "first, because products of unsigned activations are far faster where the model's are signed"
 LEFT_OUT: Final = ("graph", "session")
 """Nodes that the first points do without, but for one that has the session options."""
 
@@ -136,6 +137,10 @@ def first_points(
     `stages` have the nodes at each place of the graph, without those that are ruled out.
     """
     tried = set(itertools.chain.from_iterable(stages))
+    if "unsigned" in tried:
+        chain = tuple("unsigned" if node == "dequantize" else node for node in _chain(stages, nodes))
+        begin = {node: {name: values[0][0] for name, values in nodes[node].search.items()} for node in chain}
+        yield from _preferred(chain, {node: values for node, values in begin.items() if values}, MUCH, UNSIGNED)
     if places.floats:
         with_session = places.one_thread and "session" in tried
         preparation = _chain(stages, nodes)

@@ -266,7 +266,8 @@ def _preparation(inputs: ProposalInputs, target: TargetSpec) -> list[_Stage]:
     if FUSED_LAYERS.keys() & model.ops:
         stages.append(_Stage(("split",)))
     if inputs.quantized:
-        stages.append(_Stage(("dequantize",), skip=True))
+        has_pairs = "QuantizeLinear" in model.ops and target.execution_provider == CPU
+        stages.append(_Stage(("dequantize", "unsigned") if has_pairs else ("dequantize",), skip=True))
     if inputs.has_float16 and target.execution_provider == CPU:
         stages.append(_Stage(("float32",), skip=True))
     if inputs.narrowing:

@@ -48,6 +48,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "float32": Template("float32", "compute in float32 instead of float16"),
     "inline": Template("inline_functions", "replace calls of the model's own functions with their bodies"),
     "dequantize": Template("dequantize", "take the quantization of the model back", lossy=True),
+    "unsigned": Template("unsigned_activations", "make signed activations of a quantized model unsigned", lossy=True),
     "split": Template("split_fused_layers", "split what onnxruntime fused when it saved the model"),
     "specialize": Template("specialize_inputs", "make constant and fix what never changes in the data"),
     "shapes": Template("fix_input_shape", "fix the input shapes"),
