@@ -46,14 +46,28 @@ def test_an_impossible_tolerance_leaves_the_model_unchanged(tmp_path: Path) -> N
     assert step(tmp_path, MODELS["mlp"](), "mixed_float16", True, rtol=1e-12)["outcome"] == "unchanged"
 
 
-def test_models_with_branches_are_refused(tmp_path: Path) -> None:
+def test_nodes_in_branches_that_float16_ruins_stay_in_float32(tmp_path: Path) -> None:
+    """Both branches name a value `a`, and read the same weights of the main graph."""
     model = made(
-        """g (float[2, 4] x, bool[1] flag) => (float[2, 4] y)
-        { y = If (flag) < then_branch = a () => (float[2, 4] p) { p = Relu (x) },
-                          else_branch = b () => (float[2, 4] q) { q = Neg (x) } > }"""
+        """g (float[1, 4] x, bool[1] flag) => (float[1, 4] y)
+        { z = MatMul (x, v)
+          y = If (flag) <
+            then_branch = t () => (float[1, 4] p) { a = MatMul (z, w)\n b = Mul (a, s)\n p = MatMul (b, v) },
+            else_branch = e () => (float[1, 4] q) { a = MatMul (x, v)\n q = Add (a, z) } > }""",
+        w=normal(4, 4) * np.float32(1e6),
+        s=np.array(1e-6, np.float32),
+        v=normal(4, 4, seed=1),
     )
     result = step(tmp_path, model, "mixed_float16", True)
-    assert (result["outcome"], "branches" in result["message"]) == ("refused", True)
+    assert result["outcome"] == "ok", result["message"]
+    mixed = saved(result)
+    kinds = {tensor.name: tensor.data_type for tensor in mixed.graph.initializer}
+    assert kinds["w"] == onnx.TensorProto.FLOAT
+    assert kinds["v"] == onnx.TensorProto.FLOAT16
+    for flag in (True, False):
+        feeds = {"x": normal(1, 4, seed=2), "flag": np.array([flag])}
+        (found,), (expected,) = outputs(mixed, tmp_path, feeds), outputs(model, tmp_path, feeds)
+        assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
 
 
 def test_a_large_model_gets_few_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from autoopt.passes.onnx_tools.graphs import (
     has_subgraphs,
     is_large,
     name_nodes,
+    read_names,
     remove_weights_from_inputs,
     rename_value,
     replace_items,
@@ -23,6 +24,7 @@ from autoopt.passes.onnx_tools.graphs import (
 )
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.precision.body_casts import move_casts, name_values_apart
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -50,6 +52,8 @@ def to_float16(
     protected = prepare_for_conversion(model)
     original = names_of(walk_nodes(model.graph))
     kinds: dict[str, int] = {}
+    if has_subgraphs(model):
+        name_values_apart(model)
     if options.get("keep_io_types") and has_subgraphs(model):
         # The converters' casts do not reach bodies, which read inputs of the model by name.
         options["keep_io_types"] = False
@@ -66,6 +70,7 @@ def to_float16(
         )
     _remove_repeated_nodes(converted.graph)
     _remove_round_trips(converted.graph, original)
+    move_casts(converted.graph, original)
     drop_weight_types(converted)
     if not computes_float16(converted):
         return None
@@ -162,7 +167,7 @@ def _remove_round_trips(graph: GraphProto, original: set[str]) -> None:
             return name
         return str(down.input[0])
 
-    for node in graph.node:
+    for node in walk_nodes(graph):
         for index, name in enumerate(node.input):
             if name in casts:
                 node.input[index] = origin(name)
@@ -175,9 +180,7 @@ def _remove_round_trips(graph: GraphProto, original: set[str]) -> None:
 
 def _find_unread(graph: GraphProto, original: set[str]) -> list[NodeProto]:
     """Nodes that are not in `original`, by name, and whose outputs have no reader."""
-    names = names_of(graph.output)
-    for node in walk_nodes(graph):
-        names.update(node.input)
+    names = read_names(graph)
     return [node for node in graph.node if node.name not in original and names.isdisjoint(node.output)]
 
 

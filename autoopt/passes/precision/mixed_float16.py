@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 from autoopt.model import io
 from autoopt.model.lazy_imports import np
 from autoopt.model.session import make_plain_session
-from autoopt.model.tensors import weight_bytes
-from autoopt.passes.base import Pass, Refused
+from autoopt.model.tensors import bodies, weight_bytes
+from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import has_subgraphs, name_nodes
+from autoopt.passes.onnx_tools.graphs import name_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.precision.conversion import has_float32, to_float16
 from autoopt.passes.quantize.calibration import CalibrationReader
@@ -29,7 +29,7 @@ class MixedFloat16(Pass):
     """Uses float16 wherever the outputs stay within a tolerance, and float32 elsewhere.
 
     Searches by running the model many times: it converts segments of nodes, and halves a segment that makes the
-    outputs on the calibration items too inaccurate.
+    outputs on the calibration items too inaccurate. Nodes in branches and loops count like others.
     """
 
     tolerance = "lossy"
@@ -38,7 +38,7 @@ class MixedFloat16(Pass):
     conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)
     libraries = ("onnx", "onnxruntime")
     aliases = ("mixed_fp16", "float_to_mixed", "OrtMixedPrecision")
-    version = 3
+    version = 4
     memory_factor = 5.0
 
     rtol: Annotated[
@@ -51,10 +51,9 @@ class MixedFloat16(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         if not has_float32(model):
             return None
-        if has_subgraphs(model):
-            raise Refused("the model has branches or loops, which mixed precision does not support; use float16")
         name_nodes(model)
-        names = [node.name for node in model.graph.node]
+        # Nodes with bodies pass on what the nodes in these make, and have no type of their own.
+        names = [node.name for node in walk_nodes(model.graph) if not any(bodies(node))]
         source = io.save(model, self.context.work / "source")
         feeds = list(CalibrationReader(self.context, self.samples))
         expected = self._outputs_of(source, feeds)
