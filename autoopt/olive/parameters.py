@@ -39,6 +39,11 @@ inter_thread_num_list | inter_op_num_threads |
 intra_thread_num_list | intra_op_num_threads |
 op_block_list | op_block_list |
 save_format | file_format |
+use_int4 | signed |
+lm_head | head_bits | {"true": 0, "false": 32}
+embeds | - | embedding_bits has the number of bits for embeddings
+use_transpose_op | - | weights are stored as MatMul reads them
+add_zero_point | - | zero points are always stored
 optional_inputs | defaults | {"true": "empty", "false": "none"}
 make_inputs | - | the weights of an adapter always become inputs
 dynamic_lora_r | - | the rank of these inputs is always open

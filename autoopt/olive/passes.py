@@ -21,7 +21,6 @@ Path: TypeAlias = tuple[str, ...]
 _EXPORTS: Final = ("onnxconversion", "optimumconversion")
 _RESOLVED: Final = ("OnnxDynamicQuantization", "OnnxQuantization", "OnnxPeepholeOptimizer", "DynamicToFixedShape")
 """Passes whose remark says what the conversion does by itself."""
-_TO_QDQ: Final = "matmulnbitstoqdq"
 _SEARCHED: Final = ("quantization", "quantizer")
 """Ends of the names of passes whose parameters Olive searches unless they are set."""
 _TUNES_ITSELF: Final = "session_tuning"
@@ -126,9 +125,6 @@ def _drop_repetitions(graph: Graph, remarks: Remarks) -> None:
 
 def _paths(graph: Graph, name: str, each: OlivePass, config: OliveConfig, remarks: Remarks) -> Iterator[Path]:
     """The alternatives that one pass of Olive's stands for."""
-    if each.type.lower() == _TO_QDQ and _set_qdq(graph):
-        remarks.add(each.place, f"{each.type} becomes quant_format: QDQ of the quantization before it")
-        return
     equivalent = _equivalent(each, remarks)
     if equivalent is None:
         return
@@ -165,17 +161,6 @@ def _equivalent(each: OlivePass, remarks: Remarks) -> Answer | None:
         remarks.add(each.place, f"{each.type} is left out: its parameters are not portable", remedy)
         return None
     return equivalent
-
-
-def _set_qdq(graph: Graph) -> bool:
-    """Set the format of the weight-only quantizations so far; false if there is none."""
-    changed = False
-    for node, content in graph.nodes.items():
-        fields = section(content)
-        if fields.get("pass") == "weight_only_quantization":
-            graph.nodes[node] = {**fields, "params": {**section(fields.get("params")), "quant_format": "QDQ"}}
-            changed = True
-    return changed
 
 
 def _choose(each: OlivePass, equivalent: Answer, config: OliveConfig) -> tuple[str, ...]:

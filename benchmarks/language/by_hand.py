@@ -1,22 +1,24 @@
 """Perplexity, greedy tokens and speed of decoders with a plain loop, without autoopt: does a result hold?
 
-    python benchmarks/language/by_hand.py TOKENS.npz SOURCE.onnx MODEL.onnx
+    python benchmarks/language/by_hand.py TOKENS.npz SOURCE.onnx MODEL.onnx [--random] [--prompts 24] [--steps 32]
 
 For each model: perplexity of the texts, and how far its next tokens are from those of the first model (Kullback-Leibler
 divergence, in thousandths of a nat); median time to the first token and tokens per second after it, also as ratios to
 those of the first model with 95 % intervals of the medians; how many texts it continues with the same 32 tokens as the
-first model. The models take turns.
+first model. The models take turns. With `--random`, for random weights, times alone.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
+from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
 
-STEPS, PROMPTS, WARM_UP = 32, 24, 2
+WARM_UP = 2
+"""Prompts of which the times do not count."""
 
 
 class Model:
@@ -47,41 +49,53 @@ class Model:
         logs: np.ndarray = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
         return logs
 
-    def generate(self, prompt: np.ndarray) -> list[int]:
+    def generate(self, prompt: np.ndarray, steps: int) -> list[int]:
         """Continue a prompt greedily, with the cache."""
         began = time.perf_counter()
         outputs = self.run(prompt[None], self.empty_cache())
         first = time.perf_counter()
         tokens = []
-        for _ in range(STEPS):
+        for _ in range(steps):
             tokens.append(int(outputs["logits"][0, -1].argmax()))
             cache = {name.replace("present", "past_key_values"): value for name, value in outputs.items()}
             del cache["logits"]
             outputs = self.run(np.array([[tokens[-1]]]), cache)
         self.first_ms.append(1e3 * (first - began))
-        self.rates.append(STEPS / (time.perf_counter() - first))
+        self.rates.append(steps / (time.perf_counter() - first))
         return tokens
 
 
 def main() -> None:
-    texts = np.load(sys.argv[1])["input_ids"].astype(np.int64)
-    models = [Model(path) for path in sys.argv[2:]]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tokens", type=Path)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--random", action="store_true", help="the weights are random: print times alone")
+    parser.add_argument("--prompts", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=32)
+    options = parser.parse_args()
+    texts = np.load(options.tokens)["input_ids"].astype(np.int64)
+    models = [Model(path) for path in options.models]
     source = models[0]
-    continued = [[model.generate(prompt) for model in models] for prompt in texts[: PROMPTS + WARM_UP]]
+    prompts = texts[: options.prompts + WARM_UP]
+    continued = [[model.generate(prompt, options.steps) for model in models] for prompt in prompts]
     for index, model in enumerate(models):
-        losses, divergences = [], []
-        for text in texts:
-            expected, logs = source.log_probabilities(text), model.log_probabilities(text)
-            losses.append(-logs[np.arange(len(text) - 1), text[1:]].mean())
-            divergences.append((np.exp(expected) * (expected - logs)).sum(axis=-1).mean())
-        same = sum(tokens[index] == tokens[0] for tokens in continued)
+        print(f"{model.path}: {'random weights' if options.random else quality(model, source, texts)}")
         first, rate = np.median(model.first_ms), np.median(model.rates)
-        print(
-            f"{model.path}: perplexity {np.exp(np.mean(losses)):.3f}, divergence {1e3 * np.mean(divergences):.3f} mnat"
-        )
         print(f"  first token {first:.2f} ms {ratio(model.first_ms, source.first_ms)}")
-        print(f"  {rate:.0f} tokens/s {ratio(model.rates, source.rates)}")
-        print(f"  the same {STEPS} tokens for {same} of {len(continued)} prompts")
+        print(f"  {rate:.1f} tokens/s {ratio(model.rates, source.rates)}", flush=True)
+        if not options.random:
+            same = sum(tokens[index] == tokens[0] for tokens in continued)
+            print(f"  the same {options.steps} tokens for {same} of {len(continued)} prompts")
+
+
+def quality(model: Model, source: Model, texts: np.ndarray) -> str:
+    """Perplexity of a model, and its divergence from the source."""
+    losses, divergences = [], []
+    for text in texts:
+        expected, logs = source.log_probabilities(text), model.log_probabilities(text)
+        losses.append(-logs[np.arange(len(text) - 1), text[1:]].mean())
+        divergences.append((np.exp(expected) * (expected - logs)).sum(axis=-1).mean())
+    return f"perplexity {np.exp(np.mean(losses)):.3f}, divergence {1e3 * np.mean(divergences):.3f} mnat"
 
 
 def ratio(values: list[float], others: list[float]) -> str:

@@ -91,10 +91,15 @@ def test_shapes_are_fixed_by_dimension_or_by_input(converted: Convert) -> None:
 
 
 def test_what_cannot_follow_in_one_chain_is_left_out_with_the_way_to_try_both(converted: Convert) -> None:
-    passes = {"g": {"type": "KQuant"}, "r": {"type": "Rtn"}, "qdq": {"type": "MatMulNBitsToQDQ"}}
+    passes = {
+        "g": {"type": "KQuant", "lm_head": False},
+        "r": {"type": "Rtn"},
+        "qdq": {"type": "MatMulNBitsToQDQ", "use_int4": True},
+    }
     conversion = converted(passes=passes)
     assert conversion.dag["passes"] == {
-        "g": {"pass": "weight_only_quantization", "params": {"algorithm": "k_quant", "quant_format": "QDQ"}}
+        "g": {"pass": "weight_only_quantization", "params": {"algorithm": "k_quant", "head_bits": 32}},
+        "qdq": {"pass": "matmul_nbits_to_qdq", "params": {"signed": True}},
     }
     assert any("make them one stage: [g, r]" in remark for remark in conversion.remarks)
 
