@@ -178,6 +178,12 @@ class Estimate:
             return self.low > 1
         return self.high < 1
 
+    def is_better(self, other: Estimate, goal: Direction) -> bool:
+        """True if this value is better than another one, whose error is independent, beyond the errors of both."""
+        if goal == "maximize":
+            return self.value - other.value > math.hypot(self.value - self.low, other.high - other.value)
+        return other.value - self.value > math.hypot(self.high - self.value, other.value - other.low)
+
     @property
     def excludes_one(self) -> bool:
         """True if this ratio certainly differs from 1."""

@@ -189,3 +189,13 @@ def test_what_stands_for_an_infinite_error_is_named(value: float, text: str) -> 
 def test_a_decoder_is_faster_by_its_tokens_and_any_other_model_by_its_time() -> None:
     assert default_objective(decodes=True) == Objective("tokens_per_second", "maximize")
     assert default_objective(decodes=False) == Objective("latency_p50", "minimize")
+
+
+def test_one_value_is_better_than_another_beyond_the_errors_of_both() -> None:
+    low, near, high = Estimate(1.0, 0.9, 1.1), Estimate(1.1, 1.0, 1.2), Estimate(1.3, 1.2, 1.4)
+    assert low.is_better(high, "minimize")
+    assert high.is_better(low, "maximize")
+    assert not low.is_better(near, "minimize")
+    assert not high.is_better(low, "minimize")
+    assert Estimate.exact(1.0).is_better(Estimate.exact(1.001), "minimize")
+    assert not Estimate.exact(1.0).is_better(Estimate.exact(1.0), "minimize")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SOURCE = "source"
 """The chain name of the source model."""
+NO_ADVANTAGE = "no certain advantage over"
+"""Begins the caveat of a model on the front that others may equal or beat in every metric of the front."""
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def ended(table: Table, seed: int, objectives: tuple[Objective, ...]) -> Stop:
         if _counts(row, objectives):
             rows.append(_losses(row, objectives))
         found.append(undominated(rows))
-    reference = reference_point(rows)
+    reference = reference_point(rows, [1.0] * len(objectives))
     whole = hypervolume(undominated([*front, *rows]), reference)
     left = [whole / hypervolume(each, reference) - 1 if each else math.inf for each in found]
     good = [number for number, share in enumerate(left, start=1) if share <= LITTLE]

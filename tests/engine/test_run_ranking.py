@@ -63,6 +63,22 @@ def test_a_larger_model_that_may_not_be_faster_is_not_on_the_front(tmp_path: Pat
     assert "fold" in [model.chain for model in session.ranking.front(trials)]
 
 
+def test_a_model_of_the_front_with_no_certain_advantage_over_another_one_says_so(tmp_path: Path) -> None:
+    session = searched(tmp_path)
+    trials = session.completed_trials()
+    ranking = replace(session.ranking, evidence=None)
+    assert not any(model.flags for model in ranking.front(trials))
+    fold, clean = (next(trial for trial in trials if trial.chain.name == name) for name in ("fold", "clean"))
+    assert fold.result.candidate is not None
+    clean.result = replace(clean.result, metrics={**clean.result.metrics, "size": Estimate(500.0, 400.0, 2000.0)})
+    flags = {model.chain: model.flags for model in ranking.front(trials)}
+    assert flags == {"fold": (), "clean": (f"no certain advantage over trial {fold.number}",)}
+    doubtful = {**fold.result.ratios, "latency_p50": Estimate(0.5, 0.2, 0.9)}
+    fold.result = replace(fold.result, ratios=doubtful)
+    flags = {model.chain: model.flags for model in ranking.front(trials)}
+    assert flags == {"fold": (), "clean": (f"no certain advantage over trial {fold.number}",)}, "only the later one"
+
+
 def test_the_best_has_the_best_first_objective(session: Session) -> None:
     best = session.ranking.best(session.completed_trials())
     assert best is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from test_report_run import single_of, targets_of
 
-from autoopt.metrics import Estimate
+from autoopt.metrics import Estimate, Objective
 from autoopt.report.elements.table import markdown
 from autoopt.report.runs.conclusion import short_table, write_conclusion
 from autoopt.report.runs.run import run_tables
@@ -127,6 +127,16 @@ def test_a_model_gets_a_row_only_if_it_is_noticeably_better_in_something(data: d
     assert labels(variant(data, **same_size)) == ["source", "best"]
     better = {"metrics": {**data["best"]["metrics"], "accuracy": 0.999}}
     assert labels(variant(data, **better)) == ["source", "best", "higher accuracy"]
+
+
+def test_a_run_with_several_objectives_tells_of_its_front(data: dict[str, Any]) -> None:
+    both = (Objective("latency_p50", "minimize"), Objective("size", "minimize"))
+    result = replace(variant(data), objectives=both)
+    assert f"Pareto front: 2 models: autoopt best {result.run[:12]}" in shown(result)
+    doubtful = replace(variant(data, flags=["no certain advantage over trial 1"]), objectives=both)
+    (line,) = [line for line in shown(doubtful) if line.startswith("Pareto front")]
+    assert line.startswith("Pareto front: 2 models, 1 with no certain advantage over another one: ")
+    assert not any(line.startswith("Pareto front") for line in shown(replace(result, objectives=both[:1])))
 
 
 def test_a_model_slower_than_the_source_is_no_find(data: dict[str, Any]) -> None:

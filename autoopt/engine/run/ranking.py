@@ -18,7 +18,7 @@ from autoopt.engine.run.trial import CompletedTrial, objective_values, paired_me
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.measurements import Measurements
 from autoopt.metrics import STEADY_STATE, Kind, Objective
-from autoopt.results import ModelResult, values_of
+from autoopt.results import NO_ADVANTAGE, ModelResult, values_of
 from autoopt.search.choice import choose_best
 from autoopt.search.losses import losses_of
 from autoopt.search.pareto import Scored, pareto_front
@@ -107,7 +107,8 @@ class Ranking:
         """The feasible trials on the Pareto front.
 
         If the source model meets the constraints, it competes too, but is not part of the answer, and only trials that
-        are better than it beyond their interval take part.
+        are better than it beyond their interval take part. A model with no certain advantage over others says so; it
+        names those that stand apart from all, if there are any among them.
         """
         scored = self._scored(trials)
         if self.source_meets:
@@ -115,8 +116,46 @@ class Ranking:
         competitors = list(scored)
         if self.source_meets:
             competitors.append(self._source_score())
-        front = pareto_front(competitors, self.ctx.problem.goal.front)
-        return [self._model(scored[score]) for score in front if score in scored]
+        scores = pareto_front(competitors, self.ctx.problem.goal.front)
+        front = [scored[score] for score in scores if score in scored]
+        rivals = [self._rivals_on_front(trial, front) for trial in front]
+        apart = [trial for trial, others in zip(front, rivals, strict=True) if not others]
+        models: list[ModelResult] = []
+        for trial, others in zip(front, rivals, strict=True):
+            named = [other for other in others if other in apart] or others
+            models.append(_with_rivals(self._model(trial), [other.number for other in named]))
+        return models
+
+    def _rivals_on_front(self, trial: CompletedTrial, front: Sequence[CompletedTrial]) -> list[CompletedTrial]:
+        """The trials of the front that may be at least as good as this one in everything.
+
+        Of two between which no difference is certain, only the later one has the other as a rival.
+        """
+        rivals: list[CompletedTrial] = []
+        is_earlier = True
+        for other in front:
+            if other is trial:
+                is_earlier = False
+            elif not self._has_advantage(trial, other) and (is_earlier or self._has_advantage(other, trial)):
+                rivals.append(other)
+        return rivals
+
+    def _has_advantage(self, trial: CompletedTrial, other: CompletedTrial) -> bool:
+        """True if a trial is certainly better than another one in a metric of the front."""
+        return any(self._is_better(trial, other, objective) for objective in self.ctx.problem.goal.front)
+
+    def _is_better(self, trial: CompletedTrial, other: CompletedTrial, objective: Objective) -> bool:
+        """True if a trial is certainly better than another one in one metric."""
+        name, evidence = objective.metric, self.evidence
+        keys = [trial.key, other.key] if name in STEADY_STATE else []
+        if evidence is not None and keys and all(evidence.has(key, name) for key in keys):
+            difference = evidence.losses(trial.key, objective) - evidence.losses(other.key, objective)
+            return float((difference < 0).mean()) >= CERTAIN
+        mine = paired_metrics(trial.result, self.baseline.metrics).get(name)
+        others = paired_metrics(other.result, self.baseline.metrics).get(name)
+        if mine is None or others is None:
+            return False
+        return mine.is_better(others, objective.goal)
 
     def best(self, trials: Sequence[CompletedTrial]) -> ModelResult | None:
         """The best model; the source model if it meets the constraints and no trial certainly gains on it."""
@@ -241,6 +280,14 @@ class Ranking:
                 ratio = self.evidence.cautious_ratio(trial.key, objective)
                 values[name] = ratio * self.baseline.metrics[name].value
         return values
+
+
+def _with_rivals(model: ModelResult, rivals: Sequence[int]) -> ModelResult:
+    """A model of the front with a caveat that names the trials over which it has no certain advantage."""
+    if not rivals:
+        return model
+    noun = "trial" if len(rivals) == 1 else "trials"
+    return replace(model, flags=(*model.flags, f"{NO_ADVANTAGE} {noun} {', '.join(map(str, rivals))}"))
 
 
 def _expected_gain(slower: np.ndarray) -> float:

@@ -30,7 +30,7 @@ from autoopt.report.words.figures import first_objective, is_better, is_quality
 from autoopt.report.words.formatting import clock_text, percent, plural, short
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import gains, headlines
-from autoopt.results import SOURCE, ModelResult, RunResult
+from autoopt.results import NO_ADVANTAGE, SOURCE, ModelResult, RunResult
 
 WIDTH = 100
 """Characters of a row."""
@@ -61,6 +61,7 @@ def write_conclusion(
     lines = [
         "",
         *_model_lines(result),
+        *_front_lines(result),
         *_work_lines(result),
         *_note_lines(result, shown_notes),
         *files,
@@ -230,6 +231,17 @@ def _model_lines(result: RunResult) -> list[str]:
     if others:
         lines.append(f"to use another row: autoopt export {short(result.run)} {others[0]}")
     return lines
+
+
+def _front_lines(result: RunResult) -> list[str]:
+    """The size of the Pareto front of a run with several objectives, and how to see it."""
+    if len(result.objectives) < 2 or not result.front or result.targets or result.parts:
+        return []
+    text = f"Pareto front: {plural(len(result.front), 'model')}"
+    doubtful = sum(any(flag.startswith(NO_ADVANTAGE) for flag in model.flags) for model in result.front)
+    if doubtful:
+        text += f", {doubtful} with {NO_ADVANTAGE} another one"
+    return [f"{text}: autoopt best {short(result.run)}"]
 
 
 def _work_lines(result: RunResult) -> list[str]:

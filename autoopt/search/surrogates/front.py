@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
@@ -48,6 +49,13 @@ class FrontView:
         import numpy as np
 
         return np.array([observations.loss for observations in self.objectives]).T
+
+    @property
+    def units(self) -> list[float]:
+        """The standard deviation of each objective's losses, by which they are divided."""
+        import numpy as np
+
+        return [Standardization.of(each.loss[np.isfinite(each.loss)]).unit for each in self.objectives]
 
     @property
     def are_on_record(self) -> Array:
@@ -98,7 +106,7 @@ def expect_front(view: FrontView, candidates: Array) -> Expected:
     rows = [tuple(row) for row in np.array([each.known for each in learned]).T.tolist()]
     means = np.array([each.mean for each in learned]).T
     deviations = np.array([each.deviation for each in learned]).T
-    reference, front = reference_point(rows), undominated(rows)
+    reference, front = reference_point(rows, view.units), undominated(rows)
     gains = expected_improvement(means, deviations, front, reference) / hypervolume(front, reference)
     improvement = np.log(np.maximum(gains, LEAST))
     return Expected(improvement, certainty, improvement)
@@ -148,7 +156,8 @@ def possible_front_gains(view: FrontView, candidates: Array, likely: Array, seed
     drawn = np.stack([_drawn_losses(observations, rows, rng) for observations in view.objectives], axis=2)
     of_known, of_candidates = np.split(drawn, [int(allowed.sum())], axis=1)
     is_feasible = rng.random((DRAWS, 1)) < certainty
-    return PossibleGains(np.array(list(map(_share_gained, of_known, of_candidates, is_feasible))), 0.0)
+    gained = [_share_gained(*draw, view.units) for draw in zip(of_known, of_candidates, is_feasible, strict=True)]
+    return PossibleGains(np.array(gained), 0.0)
 
 
 def _drawn_losses(observations: Observations, rows: Array, rng: np.random.Generator) -> Array:
@@ -165,12 +174,12 @@ def _drawn_losses(observations: Observations, rows: Array, rng: np.random.Genera
     return np.concatenate(drawn)
 
 
-def _share_gained(known: Array, candidates: Array, is_feasible: Array) -> float:
+def _share_gained(known: Array, candidates: Array, is_feasible: Array, units: Sequence[float]) -> float:
     """The share by which the feasible candidates enlarge the hypervolume of the known points."""
     import numpy as np
 
     rows = [tuple(row) for row in known.tolist()]
-    reference, front = reference_point(rows), undominated(rows)
+    reference, front = reference_point(rows, units), undominated(rows)
     before = hypervolume(front, reference)
     allowed = candidates[is_feasible]
     is_covered = (np.array(front)[:, None] <= allowed).all(axis=2).any(axis=0)

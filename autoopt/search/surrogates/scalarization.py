@@ -15,6 +15,8 @@ from autoopt.search.trial import Trial
 
 BEYOND: Final = 0.1
 """Distance of the reference point from the worst feasible losses, relative to their distance from the best."""
+LEAST_BEYOND: Final = 0.02
+"""The same at least: 2 % of a time or size, or two points of accuracy."""
 MIN_TRIALS: Final = 10
 """Trials before a search may stop because nothing promises enough."""
 
@@ -73,7 +75,7 @@ def _front_losses(trials: Sequence[Trial], columns: Sequence[Sequence[float]]) -
     found = [math.nan] * len(trials)
     if not rows:
         return found
-    reference = reference_point(list(rows.values()))
+    reference = reference_point(list(rows.values()), [1.0] * len(columns))
     front: list[Losses] = []
     for number, row in rows.items():
         front = undominated([*front, row])
@@ -81,12 +83,15 @@ def _front_losses(trials: Sequence[Trial], columns: Sequence[Sequence[float]]) -
     return found
 
 
-def reference_point(rows: Sequence[Losses]) -> Losses:
-    """A point beyond the worst loss of each column, so that each row has a volume of its own."""
+def reference_point(rows: Sequence[Losses], units: Sequence[float]) -> Losses:
+    """A point beyond the worst loss of each column, by a share of its extent and at least `LEAST_BEYOND`.
+
+    `units` are those of the losses. Where the losses of an objective hardly differ, they matter little then.
+    """
     reference: list[float] = []
-    for column in zip(*rows, strict=True):
+    for column, unit in zip(zip(*rows, strict=True), units, strict=True):
         extent = max(column) - min(column)
-        reference.append(max(column) + BEYOND * (extent or 1.0))
+        reference.append(max(column) + max(BEYOND * extent, LEAST_BEYOND / unit))
     return tuple(reference)
 
 
