@@ -113,3 +113,12 @@ def test_items_are_counted_like_one_array_and_infinite_values_not_at_all(tmp_pat
     collected = collect(make_session(file), feeds, extremes, len(feeds), bins=512)["y"]
     assert collected.counts.tolist() == histogram(values, 512).counts.tolist()
     assert (collected.low, collected.high) == extremes["y"]
+
+
+def test_half_precision_is_counted_too(tmp_path: Path) -> None:
+    model = made("g (float16[N] x) => (float16[N] y) { y = Identity (x) }")
+    file = tmp_path / "model.onnx"
+    onnx.save(model, file)
+    feeds = [{"x": np.linspace(-3, 3, 1000, dtype=np.float16)}]
+    collected = collect(make_session(file), feeds, {"y": (np.float32(-3), np.float32(3))}, len(feeds))["y"]
+    assert collected.counts.sum() == 1000

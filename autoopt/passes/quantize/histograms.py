@@ -89,7 +89,8 @@ class _Counter:
     def total(self) -> np.ndarray:
         """The counts of all values so far."""
         if self._waiting:
-            values = np.concatenate(self._waiting)
+            # Edges have the type of the values: float16 has too few numbers for so many bins.
+            values = np.concatenate(self._waiting).astype(np.float32, copy=False)
             self._counts += np.histogram(values, len(self._counts), range=(-self.bound, self.bound))[0]
             self._waiting, self._size = [], 0
         return self._counts
