@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
-from autoopt.memory import data_size
+from autoopt.memory import data_size, return_unused
 from autoopt.model.candidate import digest_json
 from autoopt.passes.execution import user_code
 from autoopt.passes.execution.current_model import CurrentModel, opened
@@ -124,12 +124,16 @@ def reused_memory(enabled: bool = True) -> Iterator[None]:
     disable it for large models. Measurements run with the usual settings.
     """
     libc = ctypes.CDLL(None)
+    before = data_size()
     if not enabled or sys.platform != "linux" or not hasattr(libc, "mallopt"):
-        yield
+        try:
+            yield
+        finally:
+            if data_size() - before >= _WORTH_COLLECTING:
+                return_unused()
         return
     libc.mallopt(_MMAP_MAX, 0)
     libc.mallopt(_TRIM_THRESHOLD, _NEVER)
-    before = data_size()
     try:
         yield
     finally:

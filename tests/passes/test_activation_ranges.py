@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,13 @@ def test_the_ranges_are_onnxruntime_s(tmp_path: Path, method: str, settings: dic
 
 def test_all_methods_share_one_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[str] = []
-    create_calibrator = calibrate.create_calibrator
 
-    def counting(*args: Any, **kwargs: Any) -> Any:
-        computed.append(kwargs["calibrate_method"].name)
-        return create_calibrator(*args, **kwargs)
+    def counting(name: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+        computed.append(name)
+        return original(*args, **kwargs)
 
-    monkeypatch.setattr(calibrate, "create_calibrator", counting)
+    for name in ("MinMaxCalibrater", "PercentileCalibrater"):
+        monkeypatch.setattr(calibrate, name, partial(counting, name, getattr(calibrate, name)))
     model = MODELS["small_cnn"]()
     for params in (
         {},
@@ -90,7 +91,7 @@ def test_all_methods_share_one_collection(tmp_path: Path, monkeypatch: pytest.Mo
         {"calibrate_method": "Entropy"},
     ):
         assert step(tmp_path, model, "static_quantization", True, **params)["outcome"] == "ok"
-    assert computed == ["MinMax", "Percentile"]
+    assert computed == ["MinMaxCalibrater", "PercentileCalibrater"]
 
 
 def test_large_tensors_are_sampled_and_few_items_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

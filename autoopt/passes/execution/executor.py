@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import tempfile
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.memory import return_unused
 from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
 from autoopt.model.session_options import check_session_options
@@ -301,6 +301,8 @@ class PassExecutor:
         self.current.release()
         if model is not None and any(io.external_tensors(model)):
             model = None
+        if reference is not None and not self.current.is_small:
+            reference.close_noise()
         self.current = CurrentModel(path, model, reference, self.current.is_small)
         self.reports = {}
 
@@ -316,7 +318,7 @@ class PassExecutor:
             return None
 
         if not self.current.is_small:
-            gc.collect()  # libraries leave whole models in reference cycles
+            return_unused()
         if pass_.makes_model:
             before = Reference(self.current.path, model, failure="it is not an ONNX model")
         else:

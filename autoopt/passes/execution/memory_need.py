@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import Final
 
-from autoopt.memory import free_memory
+from autoopt.memory import free_memory, return_unused
 from autoopt.model.split.graphs import is_split
 from autoopt.model.split.stored import sizes_of
 from autoopt.passes.base import Pass, Refused
@@ -34,7 +33,7 @@ def refuse_too_large(pass_: Pass, model: CurrentModel) -> None:
     size = _size_of(model.path)
     if size <= ESTIMATED_BYTES:
         return
-    gc.collect()  # earlier passes leave whole models in reference cycles
+    return_unused()
     room = free_memory()
     if room is None:
         return

@@ -180,19 +180,21 @@ class _Collector:
         return statistics.histograms[stored]
 
     def _calibrator(self, method: str, settings: Mapping[str, Any]) -> Any:  # noqa: ANN401  the library's, by method
-        from onnxruntime.quantization import CalibrationMethod
-        from onnxruntime.quantization.calibrate import create_calibrator
+        from onnxruntime.quantization.calibrate import MinMaxCalibrater, PercentileCalibrater
 
+        calibrators = {"MinMax": MinMaxCalibrater, "Percentile": PercentileCalibrater}
         with beside_weights(b"", self._model.parent) as augmented, lean_quantizers(augmented):
-            calibrator = create_calibrator(
+            calibrator = calibrators[method](
                 self._model,
                 self._statistics.op_types,
-                augmented_model_path=str(augmented),
-                calibrate_method=CalibrationMethod[method],
+                str(augmented),
                 use_external_data_format=self._large,
-                extra_options=dict(settings),
+                **settings,
             )
-            if not self._large:
+            calibrator.augment_graph()
+            if self._large:
+                calibrator.create_inference_session()
+            else:
                 # The library's session takes all cores, and its busy loops slow down the other workers.
                 calibrator.infer_session = make_plain_session(augmented)
         return calibrator

@@ -146,6 +146,11 @@ class Reference:
         """Forget the copy with noise, which is several times as large as the model."""
         self._noise, self._spreads = None, {}
 
+    def close_noise(self) -> None:
+        """Close the sessions of copies with noise; what they have shown stays known."""
+        for meter in self._spreads.values():
+            meter.close()
+
     def spread_meter(self, number: int) -> SpreadMeter:
         """The meter of how far rounding moves the outputs of an inference; it keeps its results."""
         if self._noise is None:

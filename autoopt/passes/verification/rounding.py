@@ -75,6 +75,10 @@ class NoiseSource:
                     self._session = None
         return None
 
+    def close(self) -> None:
+        """Close the session; the next run opens it again."""
+        self._session, self._attempted = None, False
+
     def _draw_pools(self) -> dict[str, np.ndarray]:
         """Draw the numbers of this run."""
         generator = np.random.default_rng(self._runs)
@@ -138,6 +142,10 @@ class SpreadMeter:
         self._feeds = feeds
         self._exact = output_arrays(outputs)
         self._runs: list[list[np.ndarray]] = []
+
+    def close(self) -> None:
+        """Close the session that adds noise; a further run opens it again."""
+        self._noise.close()
 
     @property
     def is_used(self) -> bool:
