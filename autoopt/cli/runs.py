@@ -94,7 +94,7 @@ def _operator_times(store: Store, result: RunResult) -> OperatorTimes | None:
 
 def _write_operator_times(times: OperatorTimes | None, result: RunResult) -> None:
     from autoopt.report.elements.table import write_table
-    from autoopt.report.runs.run_page import operator_table
+    from autoopt.report.runs.operator_table import operator_table
 
     if times is None and result.better_model is None:
         typer.echo("no times of operators: there is no better model to compare with yours")

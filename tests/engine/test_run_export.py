@@ -20,9 +20,8 @@ from builders import mlp
 
 import autoopt
 from autoopt.engine.run.export import export, export_best, export_to
-from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.package import Package
-from autoopt.engine.run.recipe_file import RECIPE, narrowed_inputs
+from autoopt.engine.run.recipe_file import RECIPE
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.metrics import Estimate
@@ -282,59 +281,3 @@ def test_a_folder_that_cannot_be_written_is_the_users_error(
     result = replace(package.result, best=package.model)
     with pytest.raises(InputError, match=f"the result is in the store: autoopt export {package.run.id} -o FOLDER"):
         export_best(store, package.run, result, tmp_path / "file" / "out", Refusing(), Observer())
-
-
-def test_a_folder_that_does_not_exist_yet_is_fine(tmp_path: Path) -> None:
-    check_out(tmp_path / "a" / "b")
-    assert not (tmp_path / "a").exists()
-
-
-def test_an_output_folder_that_is_a_file_is_refused_before_the_run(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for out in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(InputError, match="is a file, not a folder for results"):
-            check_out(out)
-
-
-def test_an_output_folder_that_is_a_link_to_nothing_is_refused_before_the_run(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "nothing")
-    (tmp_path / "loop").symlink_to("loop")
-    for out in (tmp_path / "link", tmp_path / "loop" / "below"):
-        with pytest.raises(InputError, match="is a link to nothing"):
-            check_out(out)
-
-
-@pytest.mark.parametrize(
-    ("out", "reason"), [("/proc/out", "/proc: is not writable"), ("a" * 300, "File name too long")]
-)
-def test_an_output_folder_that_cannot_be_made_is_refused_before_the_run(out: str, reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        check_out(Path(out))
-
-
-def test_files_of_the_user_are_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    check_out(tmp_path)
-    (tmp_path / "README.md").write_text("mine")
-    (tmp_path / "model.onnx").write_bytes(b"mine")
-    with pytest.raises(InputError, match=r"files of yours that the results would replace \(model.onnx, README.md\)"):
-        check_out(tmp_path)
-    (tmp_path / "recipe.json").write_text('{"run": "1f2e3d4c5b6a"}')
-    check_out(tmp_path)  # they belong to an earlier package
-
-
-def test_inputs_that_a_model_takes_for_granted_are_recorded() -> None:
-    narrowing = {"values": {"sr": 16000}, "shapes": {"x": [None, 4]}}
-    steps = []
-    for name, params in (("simplify", {}), ("specialize_inputs", narrowing)):
-        steps.append(PassRunRecord(name, name, params, Candidate("s"), Outcome.OK))
-    assert narrowed_inputs(steps) == {"narrowed_inputs": narrowing}
-    assert narrowed_inputs(steps[:1]) == {}
-
-
-@pytest.mark.parametrize("url", ["s3://key:canary@bucket/x", "https://host/x"])
-def test_a_url_is_no_output_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for out in (Path(url), Path(url).absolute()):
-        with pytest.raises(InputError, match=r"is a URL, not a file or folder; .*'autoopt promote"):
-            check_out(out)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.run.output_folder import new_package, recipe_in, remove_package, replaced_note
+from autoopt.engine.run.output_folder import check_out, new_package, recipe_in, remove_package, replaced_note
+from autoopt.errors import InputError
 from autoopt.working_folder import PREFIX
 
 
@@ -88,3 +89,50 @@ def test_a_model_set_is_known_by_its_own_record(tmp_path: Path) -> None:
 def test_a_broken_recipe_says_nothing(content: str, tmp_path: Path) -> None:
     (tmp_path / "recipe.json").write_text(content)
     assert recipe_in(tmp_path) == {}
+
+
+def test_a_folder_that_does_not_exist_yet_is_fine(tmp_path: Path) -> None:
+    check_out(tmp_path / "a" / "b")
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_output_folder_that_is_a_file_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match="is a file, not a folder for results"):
+            check_out(out)
+
+
+def test_an_output_folder_that_is_a_link_to_nothing_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    (tmp_path / "loop").symlink_to("loop")
+    for out in (tmp_path / "link", tmp_path / "loop" / "below"):
+        with pytest.raises(InputError, match="is a link to nothing"):
+            check_out(out)
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"), [("/proc/out", "/proc: is not writable"), ("a" * 300, "File name too long")]
+)
+def test_an_output_folder_that_cannot_be_made_is_refused_before_the_run(out: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        check_out(Path(out))
+
+
+def test_files_of_the_user_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    check_out(tmp_path)
+    (tmp_path / "README.md").write_text("mine")
+    (tmp_path / "model.onnx").write_bytes(b"mine")
+    with pytest.raises(InputError, match=r"files of yours that the results would replace \(model.onnx, README.md\)"):
+        check_out(tmp_path)
+    (tmp_path / "recipe.json").write_text('{"run": "1f2e3d4c5b6a"}')
+    check_out(tmp_path)  # they belong to an earlier package
+
+
+@pytest.mark.parametrize("url", ["s3://key:canary@bucket/x", "https://host/x"])
+def test_a_url_is_no_output_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for out in (Path(url), Path(url).absolute()):
+        with pytest.raises(InputError, match=r"is a URL, not a file or folder; .*'autoopt promote"):
+            check_out(out)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate, Objective, headline_metrics
+from autoopt.metrics import STEADY_STATE, Estimate, Objective, headline_metrics
 from autoopt.report.elements.html import (
     charts,
     code,
@@ -25,6 +25,7 @@ from autoopt.report.runs.charts import best_so_far, effects_chart, measurements_
 from autoopt.report.runs.effects import FactorEffect, chain_levels, effects
 from autoopt.report.runs.lineage import lineage_lines, lineage_table
 from autoopt.report.runs.measurement import measured_lines, measured_tables
+from autoopt.report.runs.operator_table import operator_table
 from autoopt.report.runs.run import caveats, run_table, single_verdict, target_table, time_line, trials_line
 from autoopt.report.runs.run_facts import ModelContent, RunFacts
 from autoopt.report.words.change import estimate_text, figure_text, ratio_change
@@ -37,8 +38,6 @@ from autoopt.report.words.figures import (
 )
 from autoopt.report.words.formatting import (
     constraint_text,
-    metric_text,
-    number_text,
     objective_text,
     params_text,
     percent,
@@ -48,11 +47,9 @@ from autoopt.report.words.formatting import (
 )
 from autoopt.report.words.verdict import lossy_steps, verdict, verdict_lines
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial
-from autoopt.results.operator_times import OperatorTime, OperatorTimes
+from autoopt.results.operator_times import OperatorTimes
 
 MOST_TILES = 4
-MOST_OPERATORS = 8
-"""Rows of the table of operators."""
 PRINTED = 10
 """Number of trials on paper, as in `page.css`."""
 SECTIONS = {
@@ -244,23 +241,6 @@ def _operator_section(times: OperatorTimes) -> str:
         "fusions; one with a body (If, Loop, Scan) includes it."
     )
     return subsection("Where the time goes", table_html(operator_table(times)) + paragraphs([note], "small"))
-
-
-def operator_table(times: OperatorTimes) -> Table:
-    """The operators with the largest changes, and all others together."""
-    rows = [_operator_row(row.op_type, row) for row in times.rows[:MOST_OPERATORS]]
-    others = times.rows[MOST_OPERATORS:]
-    if others:
-        source, candidate = sum(row.source or 0.0 for row in others), sum(row.candidate or 0.0 for row in others)
-        rows.append(_operator_row(plural(len(others), "other"), OperatorTime("", source, candidate)))
-    columns = ("operator", "source", "best model", "change")
-    return Table(columns, tuple(rows), right=frozenset({1, 2, 3}))
-
-
-def _operator_row(name: str, time: OperatorTime) -> tuple[str, ...]:
-    cells = [metric_text(MEDIAN_LATENCY, value) for value in (time.source, time.candidate)]
-    change = "+" if time.change >= 0 else ""
-    return (name, *cells, f"{change}{number_text(time.change)} ms")
 
 
 def _effects(trials: Sequence[Trial], objective: Objective) -> str:
