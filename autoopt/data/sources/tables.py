@@ -93,15 +93,20 @@ def _join(columns: Mapping[str, Array], names: list[str], path: str, label: str 
     if 0 < len(texts) < len(arrays):
         for name in texts:
             _refuse_stray_text(columns[name], name, path)
-        noun, verb = ("column", "holds") if len(texts) == 1 else ("columns", "hold")
-        quoted = ", ".join(map(repr, texts))
-        remedy = "choose columns with --inputs A,B,..."
-        if label is None and len(texts) == 1:
-            remedy = f"name the label with --label {texts[0]}, or {remedy}"
-        elif label is None:
-            remedy = f"name the label with --label NAME, and {remedy}"
-        raise InputError(f"{noun} {quoted} {verb} text among numbers", where=path, remedy=remedy)
+        raise _text_among_numbers(texts, path, is_labelled=label is not None)
     return np.column_stack(arrays)
+
+
+def _text_among_numbers(texts: list[str], path: str, *, is_labelled: bool) -> InputError:
+    """The error for columns of text beside columns of numbers; one of them may be the label if none is named."""
+    noun, verb = ("column", "holds") if len(texts) == 1 else ("columns", "hold")
+    quoted = ", ".join(map(repr, texts))
+    remedy = "choose columns with --inputs A,B,..."
+    if not is_labelled and len(texts) == 1:
+        remedy = f"name the label with --label {texts[0]}, or {remedy}"
+    elif not is_labelled:
+        remedy = f"name the label with --label NAME, and {remedy}"
+    return InputError(f"{noun} {quoted} {verb} text among numbers", where=path, remedy=remedy)
 
 
 def _refuse_stray_text(cells: Array, column: str, path: str) -> None:

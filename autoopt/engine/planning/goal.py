@@ -142,18 +142,23 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
     constraint_names = [constraint.metric for constraint in constraints]
     quality = _first_quality((*constraint_names, *objective_names), custom) or default_quality
     names = [*objective_names, *constraint_names, *extra, "size", quality]
-    kinds = {get_metric(name, custom).kind for name in names}
-    # No candidate is chosen that did not run, and a metric of the user need not run it.
-    if "latency" in kinds or kinds.isdisjoint(("task", "fidelity")):
-        names += PER_INFERENCE
     goal = Goal(
         objectives=tuple(objectives),
         constraints=tuple(constraints),
-        metrics=tuple(get_metric(name, custom) for name in dict.fromkeys(names)),
+        metrics=_measured_metrics(names, custom),
         front=_front(objectives, quality, custom),
         custom=dict(custom),
     )
     return goal, notes
+
+
+def _measured_metrics(names: Sequence[str], custom: Mapping[str, Metric]) -> tuple[Metric, ...]:
+    """The metrics of these names, each once, and times of inferences where they are measured anyway or nothing runs."""
+    kinds = {get_metric(name, custom).kind for name in names}
+    # No candidate is chosen that did not run, and a metric of the user need not run it.
+    if "latency" in kinds or kinds.isdisjoint(("task", "fidelity")):
+        names = [*names, *PER_INFERENCE]
+    return tuple(get_metric(name, custom) for name in dict.fromkeys(names))
 
 
 def _bound_text(default: Constraint) -> str:
