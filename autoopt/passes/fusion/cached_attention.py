@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx, shape_inference
 from autoopt.model.tensors import names_of
+from autoopt.passes.fusion.flat_heads import has_flat_heads, part_heads
 from autoopt.passes.fusion.window_masks import find_window_masks, join_window_masks
 from autoopt.passes.onnx_tools.folding import fold_known_sizes, value_sizes
 from autoopt.passes.onnx_tools.graphs import (
@@ -114,10 +115,15 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     if not any(_Matcher(model).cached_products()):
         return model, {}
     folded = fold_known_sizes(model)
-    if not any(_Matcher(folded).attentions()):
+    if not any(_Matcher(folded).attentions()) and not has_flat_heads(folded):
         return model, {}
     model = at_least_opset(folded, ATTENTION_OPSET)
+    if has_flat_heads(model):
+        part_heads(model)
+        model = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
     attentions = list(_Matcher(model).attentions())
+    if not attentions:
+        return model, {}
     _size_caches(model, {cache.output[0]: cache for item in attentions for cache in (item.keys, item.values)})
     replaced = {name for attention in attentions for name in attention.as_node().output}
     others = [node for node in model.graph.node if replaced.isdisjoint(node.output)]

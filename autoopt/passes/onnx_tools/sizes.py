@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import np, numpy_helper, shape_inference
-from autoopt.passes.onnx_tools.graphs import attribute_values, constant_names, constant_tensors, producers
+from autoopt.model.lazy_imports import np, numpy_helper, onnx, shape_inference
+from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
+    constant_names,
+    constant_tensors,
+    producers,
+    replace_items,
+)
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorShapeProto
+    from onnx import ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
 
 INTEGERS: Final = (6, 7)
 """TensorProto.INT32 and INT64."""
@@ -72,6 +78,10 @@ class SizeReader:
     def sizes(self, value: str) -> Sizes | None:
         """The sizes of a value; None if even the number of its axes is unknown."""
         return self._sizes.get(value)
+
+    def state(self, value: str, sizes: Sizes) -> None:
+        """Take sizes that the caller has found out."""
+        self._sizes[value] = sizes
 
     def reshaped(self, node: NodeProto) -> Sizes | None:
         """The sizes that a Reshape gives its input; None if it is unknown how many."""
@@ -156,7 +166,17 @@ class SizeReader:
 
 
 def _with_shapes(model: ModelProto) -> ModelProto:
-    return shape_inference.infer_shapes(model, data_prop=True)
+    """Infer shapes again: symbols that an earlier inference made up keep sizes apart that are known to be equal now."""
+    renewed = onnx.ModelProto()
+    renewed.CopyFrom(model)
+    stated = [value for value in renewed.graph.value_info if not _has_made_up_sizes(value)]
+    replace_items(renewed.graph.value_info, stated)
+    return shape_inference.infer_shapes(renewed, data_prop=True)
+
+
+def _has_made_up_sizes(value: ValueInfoProto) -> bool:
+    """Tell if onnx's shape inference made up a symbol for a size of the value."""
+    return any(dim.dim_param.startswith("unk__") for dim in value.type.tensor_type.shape.dim)
 
 
 def _size(dim: TensorShapeProto.Dimension) -> Size | None:
