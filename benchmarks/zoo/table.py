@@ -5,10 +5,10 @@
     python benchmarks/zoo/table.py show OUT
 
 FOLDER is that of run.py, DIR that of olive_chains.py. `prepare` makes and judges all recipes of by_hand.py and keeps
-the fastest; other programs may run meanwhile. `measure` does so for models that are not prepared, runs autoopt on an
-empty store, and times its model, those recipes and the other tools' models in turns. It needs a quiet machine (or
---one-thread: CPU times). Both leave out models that they have finished, so they can be interrupted. `show` prints the
-table.
+the fastest; other programs may run meanwhile. `measure` does so for models that are not prepared, runs the command
+`autoopt` on an empty store, and times its model, those recipes and the other tools' models in turns. It needs a quiet
+machine (or --one-thread: CPU times), and torch for fusion by hand. Both leave out models that they have finished, so
+they can be interrupted. `show` prints the table.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def by_hand(options: argparse.Namespace, model: str, target: Path, words: Sequen
 def run_autoopt(options: argparse.Namespace, model: str, target: Path) -> None:
     """Run autoopt on an empty store; `target` gets its result document."""
     folder = options.folder / model
-    command = [sys.executable, "-m", "autoopt", "run", str(folder / "model.onnx"), "--quiet", "--json"]
+    command = ["autoopt", "run", str(folder / "model.onnx"), "--quiet", "--json"]
     command += ["--data", str(folder / "evaluation.npz"), "--minutes", str(options.minutes)]
     command += ["--out", str(options.out / "packages" / model)]
     if (folder / "calibration.npz").exists():
@@ -124,7 +124,7 @@ def _line(rows: Sequence[dict[str, Any]], result: RunResult) -> str:
     autoopt = found["autoopt"]
     chain = "source"
     if result.best is not None and not result.best.is_source:
-        chain = chain_text(result.best).removesuffix(" *")
+        chain = chain_text(result.best).partition(" [")[0].removesuffix(" *")
     cells = [rows[0]["model"], *(_ratio(found.get(name)) for name in ("dynamic", "static", "olive"))]
     cells += [f"{_ratio(found.get('hand'))}: {found['hand']['variant']}" if "hand" in found else "none"]
     cells += [
@@ -138,7 +138,7 @@ def _line(rows: Sequence[dict[str, Any]], result: RunResult) -> str:
 
 def _ratio(row: dict[str, Any] | None) -> str:
     if row is None:
-        return "fails"
+        return "-"
     return f"{row['ratio']:.3f}x" if row["accepted"] else f"{row['ratio']:.3f}x, too low"
 
 
