@@ -91,6 +91,7 @@ def test_without_any_results_everything_is_possible() -> None:
         (Outlook(0.01, 0.002), 0, 0.0, LITTLE_LEFT),
         (Outlook(0.04, 0.011), MANY_WITHOUT_GAIN - 1, 0.0, ""),
         (Outlook(0.3, 0.05), MANY_WITHOUT_GAIN, 0.0, NONE_FOR_LONG),
+        (Outlook(0.3, 0.05, drawn=0.08), MANY_WITHOUT_GAIN, 0.0, NONE_FOR_LONG.replace("2 %", "8 %")),
         (
             Outlook(0.3, 0.1),
             MANY_WITHOUT_GAIN,

@@ -30,7 +30,7 @@ MANY_WITHOUT_GAIN: Final = 18
 """Distinct candidates without a gain after which a search stops, whatever the model promises: in a large space, it is
 never certain."""
 LEFT_WITHOUT_GAIN: Final = 0.02
-"""Relative improvement that is left then at most, with probability `SURE`, in replays."""
+"""Least bound that is given then: the draws may be certain that nothing is left where little was tried."""
 TRUSTED_GAIN: Final = 0.06
 """Expected gain above which a search without gains may have missed much, so that only the bound of the draws holds."""
 SHOWN: Final = 2.0
@@ -58,14 +58,18 @@ class Outlook:
     expected: float
     noise: float = 0.0
     """Standard deviation of what one trial shows."""
+    drawn: float = 0.0
+    """At most this is left in a share `SURE` of the draws; less than `bound`, because the draws are too certain."""
 
     @staticmethod
     def of(gains: Sequence[float], noise: float, unit: float) -> Outlook:
         """The outlook of drawn gains, in losses of which `unit` stands for 100 %; boundless without any."""
         if not len(gains):
             return Outlook(math.inf, math.inf)
-        bound = WIDENED * sorted(gains)[math.ceil(DRAWN_BELOW * len(gains)) - 1]
-        return Outlook(bound / unit, fmean(gains) / unit, noise / unit)
+        ordered = sorted(gains)
+        bound = WIDENED * ordered[math.ceil(DRAWN_BELOW * len(gains)) - 1]
+        drawn = ordered[math.ceil(SURE * len(gains)) - 1]
+        return Outlook(bound / unit, fmean(gains) / unit, noise / unit, drawn / unit)
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ def reason_to_stop(outlook: Outlook, progress: SearchState, min_rate: float, of:
     bound = outlook.bound
     is_stalled = progress.without_gain >= MANY_WITHOUT_GAIN
     if is_stalled and outlook.expected <= TRUSTED_GAIN:
-        bound = min(bound, LEFT_WITHOUT_GAIN)
+        bound = min(bound, max(LEFT_WITHOUT_GAIN, outlook.drawn))
     if bound <= LITTLE:
         return _at_most(bound, of)
     if is_stalled:
