@@ -110,12 +110,13 @@ def test_freed_blocks_are_used_again_and_returned_at_the_end() -> None:
     assert after < BLOCK // 2
 
 
-def test_blocks_in_cycles_are_returned_too() -> None:
-    (after,) = added_bytes("""
+@pytest.mark.parametrize("enabled", [True, False])
+def test_blocks_in_cycles_are_returned_too(enabled: bool) -> None:
+    (after,) = added_bytes(f"""
         class Cycle:
             pass
 
-        with reused_memory():
+        with reused_memory({enabled}):
             cycle = Cycle()
             cycle.itself, cycle.block = cycle, bytearray(b"x") * (64 << 20)
             del cycle

@@ -49,7 +49,8 @@ def test_tensors_of_any_size_carry_noise(size: int) -> None:
         assert np.unique(outputs[0]).size > 1
 
 
-def test_the_same_runs_give_the_same_noise() -> None:
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_same_runs_give_the_same_noise(closed: bool) -> None:
     feeds = {"x": np.linspace(-1, 1, 50, dtype=np.float32)}
     one, two = NoiseSource(chain()), NoiseSource(chain())
     for _ in range(3):
@@ -57,6 +58,8 @@ def test_the_same_runs_give_the_same_noise() -> None:
         assert first is not None
         assert second is not None
         np.testing.assert_array_equal(first[0], second[0])
+        if closed:
+            two.close()
 
 
 class Equal(Pass):
