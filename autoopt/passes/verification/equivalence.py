@@ -14,9 +14,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from autoopt.memory import return_unused
 from autoopt.model import io
 from autoopt.model.session import make_plain_session
 from autoopt.model.split.graphs import is_split
+from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base.lifecycle import describe_error
 from autoopt.passes.onnx_tools.graphs import RANDOM_OPS
 from autoopt.passes.verification.noisy_model import LARGEST_CONSTANT
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 SIZING_OPS: Final = frozenset({"Loop", "If", "NonZero", "NonMaxSuppression", "Compress", "Unique"})
 """Operators whose output's size depends on values."""
+SPARING_BYTES: Final = 256 << 20
+"""The memory of a session of a larger model goes back to the system before the next one opens."""
 MAX_SECONDS: Final = 0.5
 """Time for the inferences of one model on inputs beyond the ordinary ones; the others are skipped after that."""
 MAX_NOISE_SECONDS: Final = 2.0
@@ -192,6 +196,8 @@ def compare(
         before = Reference(before.path, before.model, before.items)
     if not pass_.makes_model:
         before.run(model, pinned)
+        if weight_bytes(before.model) > SPARING_BYTES:
+            return_unused()  # two sessions' worth of memory would stay beside each other
     # The CPU not being the target, a model that it cannot run may still be right.
     unrunnable: Status = "not run" if off_cpu else "different"
     feeds = _map_feeds(before, model, pass_)
