@@ -302,14 +302,17 @@ def front_stop(sets: dict[str, list[Table]], options: argparse.Namespace) -> Non
 
 
 def cost(options: argparse.Namespace) -> None:
+    from benchmarks.search.report import BOTH
     from benchmarks.search.simulate import STRATEGIES, replay
     from benchmarks.search.synthetic import FAMILIES, make
 
     table = min((make(FAMILIES[2], seed) for seed in range(6)), key=lambda t: abs(t.points - 4000))
-    replay(table, STRATEGIES["unified"], 0, 12)
-    for trials in (40, 100):
-        spent = 1000 * replay(table, STRATEGIES["unified"], 1, trials).seconds
-        print(f"{table.points} points, {trials} trials: {spent:.1f} ms of CPU for each suggestion")
+    for objectives in (BOTH[:1], BOTH):
+        replay(table, STRATEGIES["unified"], 0, 12, objectives)
+        for trials in (40, 100):
+            spent = 1000 * replay(table, STRATEGIES["unified"], 1, trials, objectives).seconds
+            about = f"{table.points} points, {trials} trials, objectives: {len(objectives)}"
+            print(f"{about}: {spent:.1f} ms of CPU for each suggestion", flush=True)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TWO: Final = (OBJECTIVE, Objective("size", "minimize"))
 THREE: Final = (*TWO, Objective("drop", "minimize"))
-"""The loss of quality too, without a limit."""
+"""The loss of quality too, in which the limit is 0 but does not hold."""
 ASKS: Final = 4
 """Asks for each trial at most: points that repeat a candidate cost nothing, and some samplers ask little else."""
 POPULATION: Final = 10
@@ -152,15 +152,13 @@ def _replayed(study: Study, table: Table, seed: int, objectives: tuple[Objective
 
 
 def _reference(front: Sequence[Losses]) -> Losses:
-    """The corner of the box: beyond the worst values of the front, and beyond the source's time and size.
+    """The corner of the box, beyond the worst of the front and of the source's time and size and the limit on quality.
 
     The front alone gives a box as small as the noise where one candidate is nearly best in everything.
     """
     reference: list[float] = []
-    for number, column in enumerate(zip(*front, strict=True)):
-        worst = max(column)
-        if number < len(TWO):
-            worst = max(worst, 0.0)
+    for column in zip(*front, strict=True):
+        worst = max(*column, 0.0)
         reference.append(worst + BEYOND * ((worst - min(column)) or 1.0))
     return tuple(reference)
 
