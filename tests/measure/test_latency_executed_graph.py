@@ -9,7 +9,7 @@ from typing import Any
 import builders
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from autoopt.measure.latency import executed_graph, meter
 from autoopt.measure.latency.executed_graph import executed_graphs
@@ -133,6 +133,42 @@ def test_work_that_depends_on_computed_values_is_not_known(tmp_path: Path) -> No
     assert work_of(tmp_path / "found", builders.model(nodes, [builders.tensor("x", [4])], outputs, {})) == ""
 
 
+def cut(length: str) -> Any:
+    """A table of which as many rows are used as a value, or the size of one, says."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("ReduceMax", ["h"], ["largest"], keepdims=0),
+        helper.make_node("Cast", ["largest"], ["computed"], to=TensorProto.INT64),
+        helper.make_node("Size", ["h"], ["size"]),
+        helper.make_node("Reshape", [length, "one"], ["end"]),
+        helper.make_node("Slice", ["table", "zero", "end"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "w"], ["y"]),
+    ]
+    weights = {"w": np.eye(8, dtype=np.float32), "table": np.ones((512, 8), np.float32)}
+    sizes = {"zero": np.array([0], np.int64), "one": np.array([1], np.int64)}
+    inputs = [builders.tensor("x", ["batch", 8])]
+    return builders.model(nodes, inputs, [builders.tensor("y", ["rows", 8])], weights | sizes)
+
+
+def test_work_is_not_known_if_sizes_are_computed_from_weights(tmp_path: Path) -> None:
+    assert work_of(tmp_path / "computed", cut("computed")) == ""
+    assert work_of(tmp_path / "size", cut("size")) != ""
+
+
+@pytest.mark.parametrize("width", [16, 64], ids=["within the graph", "in a file of their own"])
+def test_denormal_weights_count_because_they_are_slow(tmp_path: Path, width: int) -> None:
+    works = []
+    for value in (1.0, 2.0, 1e-41):
+        made = builders.mlp(width)
+        (weight, *_) = made.graph.initializer
+        values = np.full(weight.dims, value, np.float32)
+        weight.CopyFrom(numpy_helper.from_array(values, weight.name))
+        works.append(work_of(tmp_path / str(value), made))
+    normal, other, denormal = works
+    assert normal == other != ""
+    assert denormal not in ("", normal)
+
+
 @pytest.mark.parametrize("width", [16, 64], ids=["within the graph", "in a file of their own"])
 def test_weights_are_compared_wherever_the_runtime_writes_them(tmp_path: Path, width: int) -> None:
     source = builders.mlp(width)
@@ -203,6 +239,7 @@ def test_a_split_model_executes_the_graph_of_the_whole_one(
     if width == 256:
         assert bytes_written() - written < weight.nbytes, "it wrote weights that the store has"
     assert is_same(replace(request, candidate=candidate))
+    assert executed_graph.measure(replace(request, candidate=candidate)).details[WORK] != ""
 
 
 def bytes_written() -> int:

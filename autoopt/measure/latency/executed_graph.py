@@ -25,6 +25,7 @@ from autoopt.model.split.references import weight_at
 from autoopt.model.storage import size_of
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import GraphProto, NodeProto, TensorProto
 
 LARGEST: Final = 256 << 20
@@ -91,7 +92,8 @@ def _executed_graph(path: str, session_options: str) -> _Digests:
         terms = (repr(other_options), repr(opsets), *functions)
         work = ""
         if has_fixed_work(model.graph) and not functions:
-            work = _digest(*terms, _graph_digest(model.graph, {}, parts_that_count(model.graph, content)))
+            values = partial(_values, folder=Path(path).parent if is_split(path) else Path(folder))
+            work = _digest(*terms, _graph_digest(model.graph, {}, parts_that_count(model.graph, content, values)))
         return _Digests(_digest(*terms, _graph_digest(model.graph, {}, content)), work)
 
 
@@ -142,6 +144,20 @@ def _content_digest(tensor: TensorProto, folder: Path) -> str:
     with Path(folder, place.location).open("rb") as file:
         file.seek(place.offset or 0)
         return hashlib.sha256(file.read(place.length)).hexdigest()
+
+
+def _values(tensor: TensorProto, folder: Path) -> np.ndarray:
+    """The values of a float32 tensor, whose external data are in this folder."""
+    import numpy as np
+    from onnx import numpy_helper
+    from onnx.external_data_helper import ExternalDataInfo
+
+    if tensor.data_location != tensor.EXTERNAL:
+        within: np.ndarray = numpy_helper.to_array(tensor)
+        return within
+    place = ExternalDataInfo(tensor)
+    size = (place.length or 0) // np.dtype(np.float32).itemsize
+    return np.fromfile(folder / place.location, np.float32, size, offset=place.offset or 0)
 
 
 def _digest(*parts: str) -> str:

@@ -1,8 +1,8 @@
 """The work that a graph is, whatever the values of its weights: models with the same work are equally fast.
 
 Quantized models that differ in their calibration have the same operators with weights of the same types and sizes.
-Dense kernels take the same time for all values. Values count where they may change what is done: those of shapes and
-indices, of scales that sizes are computed from, and whether a zero point is zero.
+Dense kernels take the same time for all values but denormal ones. Values count where they may change what is done:
+those of shapes and indices, of scales that sizes are computed from, and whether a zero point is zero.
 """
 
 from __future__ import annotations
@@ -12,12 +12,28 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import GraphProto, TensorProto
 
 DOMAINS: Final = ("", "ai.onnx", "com.microsoft", "com.microsoft.nchwc")
 """Domains whose operators are known."""
 BY_VALUES: Final = frozenset({"NonZero", "NonMaxSuppression", "Unique", "Compress", "TopK", "Range"})
 """Operators whose work depends on values that the model computes. So does that of all with a graph of their own."""
+SIZES: Final = {
+    "CenterCropPad": (1,),
+    "ConstantOfShape": (0,),
+    "Expand": (1,),
+    "OneHot": (1,),
+    "Pad": (1,),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "Slice": (1, 2, 4),
+    "Split": (1,),
+    "SplitToSequence": (1,),
+    "Tile": (1,),
+    "Upsample": (1,),
+}
+"""Operators whose work depends on the values of these inputs. They are fixed unless computed from weights."""
 QUANTIZED: Final = frozenset(
     [
         "QLinearConv",
@@ -73,39 +89,78 @@ WEIGHTED: Final = QUANTIZED | frozenset(
 ELEMENTWISE: Final = frozenset(("Add", "Sub", "Mul", "Div", "PRelu", "Gather"))
 """Operators for which that holds for weights of more than `FEW_VALUES`; fewer may be sizes."""
 FEW_VALUES: Final = 16
+BLOCK: Final = 1 << 20
+"""Values looked at together, which bounds the memory."""
 
 
 def has_fixed_work(graph: GraphProto) -> bool:
-    """Tell if no operator's work depends on values that the model computes."""
+    """Tell if no operator's work depends on values that the model computes with weights of which not all counts."""
     from onnx import AttributeProto
 
+    uses = _uses(graph)
+    computed = {tensor.name for tensor in graph.initializer if not _counts(tensor, uses.get(tensor.name, set()))}
     for node in graph.node:
         if node.domain not in DOMAINS or node.op_type in BY_VALUES:
             return False
         if any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute):
             return False
+        if any(name in computed for index, name in enumerate(node.input) if index in SIZES.get(node.op_type, ())):
+            return False
+        if node.op_type not in ("Shape", "Size") and not computed.isdisjoint(node.input):
+            computed.update(node.output)
     return True
 
 
-def parts_that_count(graph: GraphProto, content: Callable[[TensorProto], str]) -> Callable[[TensorProto], str]:
-    """Make a function that tells what counts of a weight besides its type and sizes: its `content`, or less."""
-    uses: dict[str, set[str]] = {output.name: {"output"} for output in graph.output}
-    for node in graph.node:
-        for name in node.input:
-            uses.setdefault(name, set()).add(node.op_type)
+def parts_that_count(
+    graph: GraphProto, content: Callable[[TensorProto], str], values: Callable[[TensorProto], np.ndarray]
+) -> Callable[[TensorProto], str]:
+    """Make a function that tells what counts of a weight besides its type and sizes: its `content`, or less.
+
+    `values` reads a weight.
+    """
+    uses = _uses(graph)
 
     def part(tensor: TensorProto) -> str:
-        return _part_that_counts(tensor, uses.get(tensor.name, set()), content)
+        if _counts(tensor, uses.get(tensor.name, set())):
+            return content(tensor)
+        if tensor.data_type == tensor.FLOAT:
+            # Arithmetic with denormal numbers takes many times as long.
+            return content(tensor) if _has_denormals(values(tensor)) else ""
+        return _part_of_integers(tensor, content)
 
     return part
 
 
-def _part_that_counts(tensor: TensorProto, uses: set[str], content: Callable[[TensorProto], str]) -> str:
+def _uses(graph: GraphProto) -> dict[str, set[str]]:
+    """The types of the operators that take each value, or "output"."""
+    uses: dict[str, set[str]] = {output.name: {"output"} for output in graph.output}
+    for node in graph.node:
+        for name in node.input:
+            uses.setdefault(name, set()).add(node.op_type)
+    return uses
+
+
+def _counts(tensor: TensorProto, uses: set[str]) -> bool:
+    """Tell if all values of a weight count."""
     allowed = WEIGHTED | ELEMENTWISE if math.prod(tensor.dims) > FEW_VALUES else WEIGHTED
     if tensor.data_type == tensor.INT32:  # a bias, unless it counts something
         allowed = QUANTIZED
-    if tensor.data_type in (tensor.INT64, tensor.BOOL, tensor.STRING) or not uses <= allowed:
-        return content(tensor)
+    return tensor.data_type in (tensor.INT64, tensor.BOOL, tensor.STRING) or not uses <= allowed
+
+
+def _has_denormals(values: np.ndarray) -> bool:
+    """Tell if any of float32 values is denormal: its exponent is zero, and its fraction is not."""
+    import numpy as np
+
+    bits = np.ravel(values).view(np.uint32)
+    for start in range(0, len(bits), BLOCK):
+        magnitudes = bits[start : start + BLOCK] & np.uint32(0x7FFFFFFF)
+        if ((magnitudes > 0) & (magnitudes < 0x800000)).any():
+            return True
+    return False
+
+
+def _part_of_integers(tensor: TensorProto, content: Callable[[TensorProto], str]) -> str:
     if len(tensor.dims) > 1 or tensor.data_type not in (tensor.INT8, tensor.UINT8):
         return ""
     # It may be a zero point, and there are shorter ways if that is zero.
