@@ -50,3 +50,9 @@ def test_each_objective_has_a_column_as_far_as_it_was_measured() -> None:
     assert [column[number] for column, number in zip(made, (1, 0), strict=True)] == [1.0, -0.5]
     assert math.isnan(made[0][0])
     assert math.isnan(made[1][1])
+
+
+def test_a_single_huge_value_has_a_loss() -> None:
+    """A metric of the user's own may be huge."""
+    made = single_losses(trials(Feedback({"latency_p50": 1.0, "accuracy": 1e30})), BOTH)
+    assert math.isfinite(made.loss[0])

@@ -17,6 +17,8 @@ BEYOND: Final = 0.1
 """Distance of the reference point from the worst feasible losses, relative to their distance from the best."""
 LEAST_BEYOND: Final = 0.02
 """The same at least: 2 % of a time or size, or two points of accuracy."""
+RESOLVED: Final = 1e-9
+"""The same at least, relative to the worst loss: less would vanish in the rounding of huge losses."""
 MIN_TRIALS: Final = 10
 """Trials before a search may stop because nothing promises enough."""
 
@@ -90,8 +92,9 @@ def reference_point(rows: Sequence[Losses], units: Sequence[float]) -> Losses:
     """
     reference: list[float] = []
     for column, unit in zip(zip(*rows, strict=True), units, strict=True):
-        extent = max(column) - min(column)
-        reference.append(max(column) + max(BEYOND * extent, LEAST_BEYOND / unit))
+        worst = max(column)
+        extent = worst - min(column)
+        reference.append(worst + max(BEYOND * extent, LEAST_BEYOND / unit, RESOLVED * abs(worst)))
     return tuple(reference)
 
 
