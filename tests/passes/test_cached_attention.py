@@ -103,6 +103,34 @@ def test_the_operator_computes_the_same_and_keeps_the_cache(tmp_path: Path, grou
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
 
 
+LOWEST = np.finfo(np.float32).min
+
+
+def visible_but_one_row() -> np.ndarray:
+    visible = np.tril(np.ones((BATCH, 1, NEW, PAST + NEW), bool), PAST)
+    visible[1, :, 0] = False
+    return visible
+
+
+@pytest.mark.parametrize("mask", ["additive", "cut for each layer"])
+@pytest.mark.parametrize("number", [LOWEST, np.float32(-1e9), np.float32(-np.inf)])
+def test_a_row_that_sees_nothing_stays_as_it_is(tmp_path: Path, mask: str, number: np.float32) -> None:
+    model = attention(2, mask)
+    for tensor in model.graph.initializer:
+        if tensor.name == "lowest":
+            tensor.CopyFrom(onnx.numpy_helper.from_array(number, "lowest"))
+    visible = visible_but_one_row()
+    arrays = {**feed(2), "mask": visible, "f": np.where(visible, np.float32(0), number)}
+    expected = outputs(model, tmp_path, arrays)
+    fused, counts = fuse_cached_attention(model)
+    assert counts == {"Attention": 1}
+    result = outputs(fused, tmp_path, arrays)
+    if np.isfinite(number):
+        np.testing.assert_allclose(result[0], expected[0], rtol=1e-4, atol=1e-5)
+    else:
+        np.testing.assert_allclose(result[0], np.nan_to_num(expected[0]), rtol=1e-4, atol=1e-5)
+
+
 def test_other_products_with_a_cache_stay() -> None:
     for model in (attention(2, "none", "Sigmoid"), attention(2, "additive", "Tanh")):
         assert fuse_cached_attention(model) == (model, {})
@@ -226,6 +254,8 @@ PLAIN_MASKS = {
     "none": "m = Mul (d, half)",
     "for each query": "m = Add (d, f)",
     "for all queries": "m = Add (d, row)",
+    "from two numbers": "chosen = Where (seen, nothing, lowest)\n m = Add (d, chosen)",
+    "from a constant": "m = Add (d, fixed)",
 }
 
 
@@ -234,25 +264,31 @@ def plain(mask: str, joined: bool, softmax: str = "Softmax <axis = -1>") -> onnx
     keys = "kt = Transpose <perm = [0, 2, 3, 1]> (k)"
     if not joined:
         keys = "kh = Transpose <perm = [0, 2, 1, 3]> (k)\n kt = Transpose <perm = [0, 1, 3, 2]> (kh)"
-    return made(
+    model = made(
         f"g (float[B, S, {HEADS}, {SIZE}] q, float[B, T, {HEADS}, {SIZE}] k, float[B, T, {HEADS}, {SIZE}] v,"
-        f" float[B, 1, S, T] f, float[B, 1, 1, T] row) => (float[B, {HEADS}, S, {SIZE}] y) {{"
+        f" float[B, 1, S, T] f, float[B, 1, 1, T] row, bool[B, 1, S, T] seen) => (float[B, {HEADS}, S, {SIZE}] y) {{"
         f" qh = Transpose <perm = [0, 2, 1, 3]> (q)\n qs = Mul (qh, third)\n {keys}\n ks = Mul (kt, half)"
         f" vh = Transpose <perm = [0, 2, 1, 3]> (v)\n d = MatMul (qs, ks)\n {PLAIN_MASKS[mask]}"
         f" p = {softmax} (m)\n y = MatMul (p, vh) }}",
         half=np.float32(0.5),
         third=np.float32(1 / 3),
+        nothing=np.float32(0),
+        lowest=LOWEST,
+        fixed=np.where(visible_but_one_row(), np.float32(0), LOWEST),
     )
+    return onnx.shape_inference.infer_shapes(model)
 
 
 @pytest.mark.parametrize("joined", [True, False])
-@pytest.mark.parametrize("mask", ["none", "for each query"])
+@pytest.mark.parametrize("mask", ["none", "for each query", "from two numbers", "from a constant"])
 def test_attention_without_a_cache_computes_the_same(tmp_path: Path, mask: str, joined: bool) -> None:
     model = plain(mask, joined)
     items = PAST + NEW
     shapes = {"q": (NEW, HEADS, SIZE), "k": (items, HEADS, SIZE), "v": (items, HEADS, SIZE)}
     arrays = {name: normal(BATCH, *shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
-    arrays |= {"f": normal(BATCH, 1, NEW, items, seed=8), "row": normal(BATCH, 1, 1, items, seed=9)}
+    visible = visible_but_one_row()
+    arrays |= {"f": np.where(visible, normal(BATCH, 1, NEW, items, seed=8), LOWEST), "seen": visible}
+    arrays["row"] = normal(BATCH, 1, 1, items, seed=9)
     expected = outputs(model, tmp_path, arrays)
     fused, counts = fuse_plain_attention(model)
     assert counts == {"Attention": 1}

@@ -59,17 +59,17 @@ def _fuse_body(body: GraphProto, model: ModelProto) -> Mapping[str, int]:
     if alone is None:
         return {}
     outer = value_names(model) - defined_names(body)
+    given = names_of((*alone.graph.input, *alone.graph.initializer))
+    outer_weights = names_of(alone.graph.initializer) - names_of(body.initializer)
     fused, counts = fuse_cached_attention(alone)
     fused, more = fuse_plain_attention(fused)
     counts = Counter(counts) + Counter(more)
     if not counts:
         return counts
-    given = names_of((*alone.graph.input, *alone.graph.initializer))
     taken = outer | defined_names(fused.graph)
     for name in (defined_names(fused.graph) - given) & outer:
         rename_value(fused.graph, name, new_name(name, taken))
     replace_items(body.node, fused.graph.node)
-    outer_weights = names_of(alone.graph.initializer) - names_of(body.initializer)
     replace_items(body.initializer, [item for item in fused.graph.initializer if item.name not in outer_weights])
     del body.value_info[:]
     return counts

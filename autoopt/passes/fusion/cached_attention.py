@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx, shape_inference
 from autoopt.model.tensors import names_of
+from autoopt.passes.fusion.finite_masks import FiniteMasks
 from autoopt.passes.fusion.flat_heads import has_flat_heads, part_heads
 from autoopt.passes.fusion.window_masks import find_window_masks, join_window_masks
 from autoopt.passes.onnx_tools.folding import fold_known_sizes, value_sizes
@@ -56,11 +57,14 @@ class _Attention:
     values: NodeProto
     product: NodeProto
     """The MatMul that computes the result, (batch, heads, tokens, head size)."""
+    additive: NodeProto | None
+    """The Where with the two numbers of the mask; None if the operator takes the mask as it is."""
 
-    def as_node(self) -> NodeProto:
+    def as_node(self, masks: FiniteMasks) -> NodeProto:
+        mask = masks.bounded(self.mask) if self.additive is None else masks.additive(self.mask, self.additive)
         past_keys, new_keys = self.keys.input
         past_values, new_values = self.values.input
-        inputs = [self.query, new_keys, new_values, self.mask, past_keys, past_values]
+        inputs = [self.query, new_keys, new_values, mask, past_keys, past_values]
         outputs = [self.product.output[0], self.keys.output[0], self.values.output[0]]
         return helper.make_node("Attention", inputs, outputs, self.product.name, scale=self.scale)
 
@@ -78,7 +82,7 @@ class _PlainAttention:
     scale: float
     product: NodeProto
 
-    def as_nodes(self) -> list[NodeProto]:
+    def as_nodes(self, masks: FiniteMasks) -> list[NodeProto]:
         """The operator, and the transposition that it needs in place of that for the product."""
         output, keys, nodes = self.product.output[0], self.keys, []
         if attribute_values(self.transposed_keys)["perm"] != SWAP_LAST:
@@ -86,7 +90,7 @@ class _PlainAttention:
             nodes.append(
                 helper.make_node("Transpose", [self.keys], [keys], f"{self.product.name}_keys", perm=HEADS_FIRST)
             )
-        inputs = [self.query, keys, self.values, *filter(None, [self.mask])]
+        inputs = [self.query, keys, self.values, *filter(None, [masks.bounded(self.mask)])]
         nodes.append(helper.make_node("Attention", inputs, [output], self.product.name, scale=self.scale))
         return nodes
 
@@ -125,9 +129,11 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     if not attentions:
         return model, {}
     _size_caches(model, {cache.output[0]: cache for item in attentions for cache in (item.keys, item.values)})
-    replaced = {name for attention in attentions for name in attention.as_node().output}
+    masks = FiniteMasks(model)
+    joined = [attention.as_node(masks) for attention in attentions]
+    replaced = {name for node in joined for name in node.output}
     others = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
-    replace_items(model.graph.node, [*others, *(attention.as_node() for attention in attentions)])
+    replace_items(model.graph.node, [*others, *masks.nodes, *joined])
     fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
     fused = _repeat_shared_angles(_fuse_rotation(fused))
     counts = Counter(node.op_type for node in fused.graph.node if node.op_type in FUSED_OPS)
@@ -151,9 +157,10 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
     attentions = list(_Matcher(model).plain_attentions())
     replaced = {attention.product.output[0] for attention in attentions}
     nodes = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
+    masks = FiniteMasks(model)
     for attention in attentions:
-        nodes += attention.as_nodes()
-    replace_items(model.graph.node, nodes)
+        nodes += attention.as_nodes(masks)
+    replace_items(model.graph.node, [*nodes, *masks.nodes])
     fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
     return fused, {"Attention": len(attentions)} if attentions else {}
 
@@ -247,9 +254,10 @@ class _Matcher:
             if scores is None:
                 continue
             query, factor = self._unscaled(scores.node.input[0])
-            mask = self._plain(mask)
+            mask, additive = self._plain(mask)
             if not self._depends(mask, {scores.cache.output[0], product.cache.output[0]}):
-                yield _Attention(query, mask, scale * scores.factor * factor, scores.cache, product.cache, product.node)
+                scale *= scores.factor * factor
+                yield _Attention(query, mask, scale, scores.cache, product.cache, product.node, additive)
 
     def plain_attentions(self) -> Iterator[_PlainAttention]:
         """Find attention whose keys and values come as they are, and whose mask has a row for each query."""
@@ -343,15 +351,19 @@ class _Matcher:
                 return raw, factor, mask
         return "", 1.0, ""
 
-    def _plain(self, mask: str) -> str:
-        """The mask before a layer makes it additive and cuts it to the number of keys, which it has anyway."""
-        node = self._producers.get(mask)
+    def _plain(self, mask: str) -> tuple[str, NodeProto | None]:
+        """The mask before a layer makes it additive and cuts it to the number of keys, which it has anyway.
+
+        The second is the node that makes it additive with a finite number.
+        """
+        node, additive = self._producers.get(mask), None
         if node is not None and self._makes_additive(node):
             mask = node.input[0]
+            additive = node if isfinite(self._scalars[node.input[2]]) else None
         node = self._producers.get(mask)
         if node is not None and self._cuts_keys(node):
             mask = node.input[0]
-        return mask
+        return mask, additive
 
     def _makes_additive(self, node: NodeProto) -> bool:
         """Tell if a node turns a boolean mask into 0 and a large negative number."""

@@ -53,13 +53,12 @@ class _FlatAttention:
         key = self.bias, self.mask
         if key not in sums:
             sums[key] = f"{name}/mask"
-            apart, target, bias, whole = (f"{name}/{part}" for part in ("apart", "target", "bias", "whole"))
+            apart, target, bias = (f"{name}/{part}" for part in ("apart", "target", "bias"))
             nodes += [
                 helper.make_node("Slice", [self.split, BEGIN, END], [apart]),
                 helper.make_node("Concat", [apart, REST], [target], axis=0),
                 helper.make_node("Reshape", [self.bias, target], [bias]),
-                helper.make_node("Add", [bias, self.mask], [whole]),
-                helper.make_node("Max", [whole, LIMIT], [sums[key]]),
+                helper.make_node("Add", [bias, self.mask], [sums[key]]),
             ]
         return [
             *nodes,
@@ -69,10 +68,8 @@ class _FlatAttention:
         ]
 
 
-BEGIN, END, REST, LIMIT = (f"attention_heads_{name}" for name in ("begin", "end", "rest", "limit"))
+BEGIN, END, REST = (f"attention_heads_{name}" for name in ("begin", "end", "rest"))
 CONSTANTS: Final = {BEGIN: [0], END: [2], REST: [1, -1]}
-LOWEST: Final = -1e30
-"""Below all scores. onnxruntime's Attention returns zeros for rows of float32's lowest number, which padding has."""
 
 
 def has_flat_heads(model: ModelProto) -> bool:
@@ -102,7 +99,6 @@ def part_heads(model: ModelProto) -> None:
     replace_items(model.graph.node, nodes)
     for name, numbers in CONSTANTS.items():
         model.graph.initializer.append(numpy_helper.from_array(np.array(numbers), name))
-    model.graph.initializer.append(numpy_helper.from_array(np.array(LOWEST, np.float32), LIMIT))
 
 
 class _Finder:
