@@ -50,6 +50,7 @@ def test_exit_codes_go_with_the_class(kind: type[AutooptError], code: int) -> No
 def test_the_nearest_known_word_is_named_or_none() -> None:
     assert did_you_mean("per_chanel", ["per_channel", "reduce_range"]) == "did you mean 'per_channel'?"
     assert did_you_mean("zzz", ["per_channel"]) == ""
+    assert did_you_mean("embeddings", ["embedding_bits", "head_bits"]) == "did you mean 'embedding_bits'?"
 
 
 ROOT = Path(autoopt.__file__).parents[1]

@@ -29,6 +29,8 @@ _KERNEL: Final = "_kernel_time"
 """End of the names of the profiler's events that time a node."""
 OPTIMIZED_WEIGHTS: Final = "session.optimized_model_external_initializers_file_name"
 """Configuration entry: the file for the weights of the model that a session writes."""
+NO_PREPACKING: Final = "session.disable_prepacking"
+"""Configuration entry, `1`: no copy of the weights in the layout of the kernels."""
 
 
 def make_options(
@@ -108,12 +110,17 @@ def make_untimed_session(
     return _open_session(path, session_options or {}, execution_provider, threads)
 
 
-def make_plain_session(path: str | Path) -> InferenceSession:
+def make_plain_session(path: str | Path, *, packs_weights: bool = True) -> InferenceSession:
     """Open a session that runs a model as it is: without the runtime's graph optimization, on one thread of the CPU.
 
     It allocates no memory ahead: the runtime doubles its reserve until it holds several times the model's weights.
+    Unless it `packs_weights`, it makes no copy of the weights in the layout of its kernels, and external data stay in
+    the file. Inferences then take longer, and MatMulNBits takes float instead of int8 activations.
     """
-    return _open_session(path, {"graph_optimization_level": "disable", "enable_cpu_mem_arena": False})
+    options: dict[str, JsonValue] = {"graph_optimization_level": "disable", "enable_cpu_mem_arena": False}
+    if not packs_weights:
+        options["config"] = {NO_PREPACKING: "1"}
+    return _open_session(path, options)
 
 
 def _open_session(
@@ -164,7 +171,7 @@ def write_optimized(
 
     options = make_options(session_options)
     options.optimized_model_filepath = str(target)
-    options.add_session_config_entry("session.disable_prepacking", "1")  # a copy of all weights that only runs need
+    options.add_session_config_entry(NO_PREPACKING, "1")  # a copy of all weights that only runs need
     for key, value in (entries or {}).items():
         options.add_session_config_entry(key, value)
     disabled = from_json(SessionConfig, session_options).disabled_optimizers

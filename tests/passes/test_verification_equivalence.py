@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,9 @@ from micro_models import MODELS, made
 from rewrite_pairs import EQUAL, WRONG, Pair
 
 from autoopt.model import io
+from autoopt.model.session import make_plain_session
 from autoopt.passes.base import Pass
+from autoopt.passes.verification import equivalence
 from autoopt.passes.verification.equivalence import Reference, compare
 
 
@@ -83,3 +86,47 @@ def test_rewrites_that_only_round_differently_are_the_same(name: str, seed: int,
 def test_real_changes_are_different(name: str, seed: int, tmp_path_factory: Any) -> None:
     result = verdict(WRONG[name](np.random.default_rng(seed)), tmp_path_factory.mktemp("wrong"))
     assert result.status == "different"
+
+
+WEIGHTS = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+SMALL = made("g (float[2, 64] x) => (float[2, 64] y) { y = MatMul (x, w) }", w=WEIGHTS)
+LARGE = made(
+    "g (float[2, 64] x) => (float[2, 64] y) { z = MatMul (x, w)\n y = Add (z, zero) }",
+    w=WEIGHTS,
+    zero=np.zeros((2, 64), np.float32),
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [(LARGE, SMALL, "as they are"), (SMALL, LARGE, "as they are"), (SMALL, SMALL, "packed")],
+    ids=["shrinks", "grows", "small"],
+)
+def test_both_models_of_a_comparison_pack_weights_or_neither(
+    old: onnx.ModelProto, new: onnx.ModelProto, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def open_session(path: Path, *, packs_weights: bool) -> ort.InferenceSession:
+        session = make_plain_session(path, packs_weights=packs_weights)
+        opened.append(prepacking(session))
+        return session
+
+    monkeypatch.setattr(equivalence, "PACKED_BYTES", WEIGHTS.nbytes)
+    paths = [io.save(model, tmp_path / str(number)) for number, model in enumerate((old, new))]
+    before = Reference(paths[0], old)
+    before.run()
+    monkeypatch.setattr(equivalence, "make_plain_session", open_session)
+    result, after = compare(before, paths[1], new, Equal())
+    again, _ = compare(after, paths[0], old, Equal())
+    assert (result.status, again.status) == ("same", "same")
+    assert set(opened) == {expected}
+
+
+def prepacking(session: ort.InferenceSession) -> str:
+    """How a session was told to treat weights."""
+    try:
+        value = session.get_session_options().get_session_config_entry("session.disable_prepacking")
+    except RuntimeError:  # it was not told
+        return "packed"
+    return {"1": "as they are"}[value]

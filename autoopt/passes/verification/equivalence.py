@@ -38,6 +38,8 @@ SIZING_OPS: Final = frozenset({"Loop", "If", "NonZero", "NonMaxSuppression", "Co
 """Operators whose output's size depends on values."""
 SPARING_BYTES: Final = 256 << 20
 """The memory of a session of a larger model goes back to the system before the next one opens."""
+PACKED_BYTES: Final = 1 << 30
+"""Sessions of larger models read their weights as they are, instead of a copy in the layout of the kernels."""
 MAX_SECONDS: Final = 0.5
 """Time for the inferences of one model on inputs beyond the ordinary ones; the others are skipped after that."""
 MAX_NOISE_SECONDS: Final = 2.0
@@ -64,10 +66,16 @@ class Reference:
     """On ordinary values, then on all other inputs that the model runs on; empty if there are no outputs."""
     failure: str = ""
     """Reason why there are no outputs."""
+    spares_memory: bool = False
+    """True for a large model, and for one that is compared with it: its sessions do not pack weights, see
+    `make_plain_session`. Other kernels round differently, so both models of a comparison need the same."""
     _attempted: bool = field(default=False, repr=False)
     """True once `inferences` is complete."""
     _noise: NoiseSource | None = field(default=None, repr=False)
     _spreads: dict[int, SpreadMeter] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.spares_memory = self.spares_memory or weight_bytes(self.model) > PACKED_BYTES
 
     @property
     def feeds(self) -> dict[str, np.ndarray] | None:
@@ -96,7 +104,7 @@ class Reference:
             candidates = synthetic_feeds(self.model, narrower)
             for feeds in chain(candidates, self.items):
                 try:
-                    session = make_plain_session(self.path)
+                    session = self._open()
                     ordinary = {**feeds, **(pinned or {})}
                     self.inferences = [Inference(ordinary, session.run(None, ordinary))]
                 except Exception as error:  # any exception type of the runtime
@@ -106,6 +114,9 @@ class Reference:
                 return
         except ValueError as error:  # no synthetic inputs for this model
             self.failure = str(error)
+
+    def _open(self) -> InferenceSession:
+        return make_plain_session(self.path, packs_weights=not self.spares_memory)
 
     def _further_feeds(
         self, ordinary: Mapping[str, np.ndarray], other_sizes: Iterator[dict[str, np.ndarray]]
@@ -142,7 +153,7 @@ class Reference:
 
         Unless they are `complete`, `run` finds new inputs.
         """
-        session = make_plain_session(self.path)
+        session = self._open()
         self.inferences = [Inference(each, session.run(None, each)) for each in feeds]
         self._attempted = complete
 
@@ -158,9 +169,10 @@ class Reference:
     def spread_meter(self, number: int) -> SpreadMeter:
         """The meter of how far rounding moves the outputs of an inference; it keeps its results."""
         if self._noise is None:
-            self._noise = NoiseSource(self.model)
+            model, folder = self.model, None
             if is_split(self.path):
-                self._noise = NoiseSource(io.load_small_weights(self.path, LARGEST_CONSTANT), self.path.parent)
+                model, folder = io.load_small_weights(self.path, LARGEST_CONSTANT), self.path.parent
+            self._noise = NoiseSource(model, folder, packs_weights=not self.spares_memory)
         if number not in self._spreads:
             inference = self.inferences[number]
             self._spreads[number] = SpreadMeter(self._noise, inference.feeds, inference.outputs)
@@ -187,13 +199,13 @@ def compare(
     """
     tolerance = pass_.tolerance
     model = parsed if parsed is not None else before.model
-    reference = Reference(after, model, before.items)
+    reference = Reference(after, model, before.items, spares_memory=before.spares_memory)
     random = sorted(RANDOM_OPS.intersection(node.op_type for node in model.graph.node))
     if random:
         return Equivalence("not run", tolerance, f"{random[0]} gives other values at every run"), reference
     pinned = pass_.pinned(before.model)
-    if pinned:
-        before = Reference(before.path, before.model, before.items)
+    if pinned or reference.spares_memory != before.spares_memory:
+        before = Reference(before.path, before.model, before.items, spares_memory=reference.spares_memory)
     if not pass_.makes_model:
         before.run(model, pinned)
         if weight_bytes(before.model) > SPARING_BYTES:

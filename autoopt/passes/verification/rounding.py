@@ -44,13 +44,15 @@ class NoiseSpread:
 class NoiseSource:
     """Runs a model with random rounding errors. The same calls in the same order give the same results."""
 
-    def __init__(self, model: ModelProto, folder: Path | None = None) -> None:
+    def __init__(self, model: ModelProto, folder: Path | None = None, *, packs_weights: bool = True) -> None:
         """Take the model with its weights; it is prepared at the first run.
 
-        `folder` is that of a split model, whose larger weights may be references.
+        `folder` is that of a split model, whose larger weights may be references. For `packs_weights`, see
+        `make_plain_session`.
         """
         self._model = model
         self._folder = folder
+        self._packs_weights = packs_weights
         self._session: InferenceSession | None = None
         self._attempted = False
         self._pools: tuple[Pool, ...] = ()
@@ -121,9 +123,11 @@ class NoiseSource:
         import onnxruntime
 
         from autoopt.model import io
-        from autoopt.model.session import make_options
+        from autoopt.model.session import NO_PREPACKING, make_options
 
         options = make_options({"graph_optimization_level": "disable"})
+        if not self._packs_weights:
+            options.add_session_config_entry(NO_PREPACKING, "1")
         # Planning the reuse of memory takes most of the time to open a session with thousands of nodes.
         options.enable_mem_reuse = False
         with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
