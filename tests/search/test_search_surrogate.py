@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from search_cases import LATENCY, MIDDLE, SIX, chain, drive, found, text
+from search_cases import BOTH, LATENCY, MIDDLE, SIX, chain, drive, found, measure, text
 
 from autoopt.search import ChainSpace, Feedback, Proposal, SearchConfig, create_study
+from autoopt.search.samplers.initial_points import initial_points
 from autoopt.search.samplers.tie_breaking import cheapest, uncached_suffix
 from autoopt.space import Categorical, Integer, NodeSpace, SearchSpace
 
@@ -122,3 +123,16 @@ def test_a_search_without_gains_looks_where_its_model_expects_little(seed: int) 
     study = create_study(SearchConfig(seed=seed, trials=53, stop_early=False), chains, LATENCY)
     asked = drive(study, outcome=outcome)
     assert min(outcome(proposal).values["latency_p50"] for proposal in asked) == 0.3
+
+
+def test_with_several_objectives_the_models_take_over_after_two_results() -> None:
+    def asked(outcome) -> list[tuple[str, object]]:
+        proposals = drive(create_study(SearchConfig(trials=6), SIX, BOTH), outcome=outcome)
+        return [(proposal.chain, proposal.point) for proposal in proposals]
+
+    initial = initial_points(SIX, 6, seed=SearchConfig().seed)
+    assert len(initial) == 6
+    assert asked(lambda _: Feedback({"latency_p50": 1.0})) == initial
+    known = asked(measure)
+    assert known[:2] == initial[:2]
+    assert known != initial

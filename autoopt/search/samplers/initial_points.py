@@ -26,13 +26,11 @@ def initial_points(
     Chains with first or prior points count among those. Without any, the search begins with a short chain and the first
     value of each parameter: what users and passes name first, and what can be turned on.
     """
-    nonempty = [chain for chain in chains if chain.space.count]
-    ids = {chain.id for chain in nonempty}
-    points = [(chain, point) for chain, point in first if chain in ids]
+    points = prior_points(chains, first)
     begun = {chain for chain, _ in points}
-    preferred = sorted((chain for chain in nonempty if chain.prior or chain.id in begun), key=_less_weight)
-    points += [point for point in _prior_points(preferred) if point not in points]
-    others = [chain for chain in nonempty if not chain.prior and chain.id not in begun]
+    nonempty = [chain for chain in chains if chain.space.count]
+    preferred = [chain for chain in nonempty if chain.id in begun]
+    others = [chain for chain in nonempty if chain.id not in begun]
     # Shuffled, because the order in which these chains are listed carries no information.
     others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_later)
     if len(nonempty) > max(DIVERSE, min(BUDGET_SHARE * budget, MAX_CHAINS)):
@@ -43,6 +41,16 @@ def initial_points(
             point = chain.space.random_sample(Random(f"{seed}:first:{chain.id}"))
         points.append((chain.id, point))
     return points
+
+
+def prior_points(chains: Sequence[ChainSpace], first: Sequence[tuple[str, Point]] = ()) -> list[tuple[str, Point]]:
+    """List the first points, then the prior points of the chains."""
+    nonempty = [chain for chain in chains if chain.space.count]
+    ids = {chain.id for chain in nonempty}
+    points = [(chain, point) for chain, point in first if chain in ids]
+    begun = {chain for chain, _ in points}
+    preferred = sorted((chain for chain in nonempty if chain.prior or chain.id in begun), key=_less_weight)
+    return points + [point for point in _prior_points(preferred) if point not in points]
 
 
 def _less_weight(chain: ChainSpace) -> float:

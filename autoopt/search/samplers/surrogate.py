@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
-from autoopt.search.losses import feasible, rank_key
+from autoopt.search.losses import feasible, losses, rank_key
 from autoopt.search.points import POOL, PointTable, sample, total_points
 from autoopt.search.samplers.base import STOPPED_EARLY, Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
-from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points
+from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points, prior_points
 from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
@@ -34,6 +34,8 @@ GOOD: Final = 10
 NEW_CHAIN: Final = 3
 """In such spaces, each trial whose number is a multiple of this is of a chain without any. What the settings of a chain
 can gain shows only after some trials, so tuned chains hide better ones."""
+MIN_POINTS: Final = 2
+"""Points with all of several objectives after which the models suggest better points than a space-filling design."""
 MAX_REPEATS: Final = 100
 """Points that repeat a known candidate from which the models learn too; more cost time and teach little."""
 
@@ -51,7 +53,8 @@ class SurrogateSampler:
     Expected improvement is that of D. R. Jones, M. Schonlau, W. J. Welch: Efficient global optimization of expensive
     black-box functions, 1998. A running point counts as what the model predicts of it (D. Ginsbourger, R. Le Riche,
     L. Carraro: Kriging is well-suited to parallelize optimization, 2010). Spaces of more than `POOL` points are sampled
-    at each step. With several objectives, the expected improvement is that of the hypervolume.
+    at each step. With several objectives, the expected improvement is that of the hypervolume, and of the initial
+    points only the prior ones are all tried: two points are enough to begin with.
     """
 
     def __init__(self, inputs: SamplerInputs) -> None:
@@ -62,6 +65,7 @@ class SurrogateSampler:
         self._chains = [chain for chain in inputs.chains if chain.space.count]
         self._total = total_points(self._chains)
         self._initial = initial_points(self._chains, inputs.budget, config.seed, inputs.first)
+        self._prior = prior_points(self._chains, inputs.first)
         self._seed = config.seed
         self._cost = inputs.cost
         self._features = Features(self._chains)
@@ -75,7 +79,8 @@ class SurrogateSampler:
         if asked >= self._total:
             return exhausted(self._total)
         second = after_failures(self._initial, history, self._seed)
-        initial = first_untried(itertools.chain(self._initial, second), history)
+        points = self._prior if _has_front(history) else self._initial
+        initial = first_untried(itertools.chain(points, second), history)
         if initial is None:
             initial = with_first_settings(self._chains, history)
         if initial is not None:
@@ -142,6 +147,13 @@ class _Pool:
     rows: Array
     trials: list[Trial]
     known_rows: Array
+
+
+def _has_front(history: History) -> bool:
+    """Tell if the search has several objectives and enough points with all of them to expect an improvement."""
+    if len(history.objectives) == 1:
+        return False
+    return sum(losses(trial.feedback, history.objectives) is not None for trial in history.trials) >= MIN_POINTS
 
 
 def _view(pool: _Pool, single: Single, objectives: Sequence[Objective]) -> LossView | FrontView:
