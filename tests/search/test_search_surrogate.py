@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, chain, drive, found, measure, text
 
@@ -125,12 +127,14 @@ def test_a_search_without_gains_looks_where_its_model_expects_little(seed: int) 
     assert min(outcome(proposal).values["latency_p50"] for proposal in asked) == 0.3
 
 
-def test_with_several_objectives_the_models_take_over_after_two_results() -> None:
+def test_with_several_objectives_and_prior_points_the_models_take_over_after_two_results() -> None:
+    chains = [replace(SIX[0], prior=(SIX[0].space[0],)), *SIX[1:]]
+
     def asked(outcome) -> list[tuple[str, object]]:
-        proposals = drive(create_study(SearchConfig(trials=6), SIX, BOTH), outcome=outcome)
+        proposals = drive(create_study(SearchConfig(trials=6), chains, BOTH), outcome=outcome)
         return [(proposal.chain, proposal.point) for proposal in proposals]
 
-    initial = initial_points(SIX, 6, seed=SearchConfig().seed)
+    initial = initial_points(chains, 6, seed=SearchConfig().seed)
     assert len(initial) == 6
     assert asked(lambda _: Feedback({"latency_p50": 1.0})) == initial
     known = asked(measure)

@@ -35,7 +35,7 @@ NEW_CHAIN: Final = 3
 """In such spaces, each trial whose number is a multiple of this is of a chain without any. What the settings of a chain
 can gain shows only after some trials, so tuned chains hide better ones."""
 MIN_POINTS: Final = 2
-"""Points with all of several objectives after which the models suggest better points than a space-filling design."""
+"""Results with all of several objectives after which, given prior points, models suggest better points than a design."""
 MAX_REPEATS: Final = 100
 """Points that repeat a known candidate from which the models learn too; more cost time and teach little."""
 
@@ -53,8 +53,8 @@ class SurrogateSampler:
     Expected improvement is that of D. R. Jones, M. Schonlau, W. J. Welch: Efficient global optimization of expensive
     black-box functions, 1998. A running point counts as what the model predicts of it (D. Ginsbourger, R. Le Riche,
     L. Carraro: Kriging is well-suited to parallelize optimization, 2010). Spaces of more than `POOL` points are sampled
-    at each step. With several objectives, the expected improvement is that of the hypervolume, and of the initial
-    points only the prior ones are all tried: two points are enough to begin with.
+    at each step. With several objectives, the expected improvement is that of the hypervolume; where there are
+    prior points, the other initial ones are tried only until two points have all objectives.
     """
 
     def __init__(self, inputs: SamplerInputs) -> None:
@@ -79,7 +79,7 @@ class SurrogateSampler:
         if asked >= self._total:
             return exhausted(self._total)
         second = after_failures(self._initial, history, self._seed)
-        points = self._prior if _has_front(history) else self._initial
+        points = self._prior if self._prior and _has_front(history) else self._initial
         initial = first_untried(itertools.chain(points, second), history)
         if initial is None:
             initial = with_first_settings(self._chains, history)
