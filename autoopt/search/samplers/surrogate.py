@@ -35,7 +35,7 @@ NEW_CHAIN: Final = 3
 """In such spaces, each trial whose number is a multiple of this is of a chain without any. What the settings of a chain
 can gain shows only after some trials, so tuned chains hide better ones."""
 MIN_POINTS: Final = 2
-"""Results with all of several objectives after which, given prior points, models suggest better points than a design."""
+"""Results with all of several objectives after which the models suggest better points, given prior points."""
 MAX_REPEATS: Final = 100
 """Points that repeat a known candidate from which the models learn too; more cost time and teach little."""
 
