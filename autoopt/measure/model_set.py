@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -75,7 +76,7 @@ class _Calls:
 
     _inputs: list[tuple[str, Feed]] = field(default_factory=list)
     _times: list[float] = field(default_factory=list)
-    _seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     _items: int = 0
 
     def observe(self, part: str, feed: Feed) -> None:
@@ -92,8 +93,11 @@ class _Calls:
         self._times.append(time.perf_counter())
         self._items += 1
         if self._items > 1:
+            seconds: defaultdict[str, float] = defaultdict(float)
             for index, (part, _) in enumerate(self._inputs):
-                self._seconds[part] += self._times[index + 1] - self._times[index]
+                seconds[part] += self._times[index + 1] - self._times[index]
+            for part, taken in seconds.items():
+                self._seconds[part].append(taken)
 
     def typical(self, part: str) -> Feed:
         """The inputs of a part's inference in the middle of this item; empty if it did not run."""
@@ -101,7 +105,12 @@ class _Calls:
         return inputs[len(inputs) // 2] if inputs else {}
 
     def seconds_per_item(self) -> dict[str, float]:
-        return {part: seconds / max(1, self._items - 1) for part, seconds in self._seconds.items()}
+        """Usual time of each part for an item, in seconds.
+
+        It is the median of the items for which the part ran, times their share: one interruption does not move it.
+        """
+        items = max(1, self._items - 1)
+        return {part: median(seconds) * len(seconds) / items for part, seconds in self._seconds.items()}
 
     def per_item(self) -> dict[str, int]:
         """Inferences of each part for the last item."""

@@ -39,7 +39,7 @@ class Recording:
 
     items: int
     seconds: Mapping[str, float]
-    """Mean time of each part for an item."""
+    """Usual time of each part for an item."""
     calls: Mapping[str, int]
     """Inferences of each part for an item."""
     outputs: Mapping[str, Sequence[int]] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,16 @@ def test_each_part_gets_what_its_neighbour_gives(tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored(tmp_path, "first")["x"], ITEMS)
     first = make_session(tmp_path / "first" / "model.onnx").run(None, {"x": ITEMS})[0]
     np.testing.assert_allclose(stored(tmp_path, "second")["x"], first, rtol=1e-5)
+
+
+def test_an_interruption_of_one_item_does_not_change_what_takes_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Three readings an item; the second model of the second item is interrupted.
+    readings = (number + 1000.0 * (number > 4) for number in itertools.count())
+    monkeypatch.setattr(model_set.time, "perf_counter", lambda: next(readings))
+    recording = recorded(tmp_path, write_pair(tmp_path), save(tmp_path, x=ITEMS))
+    assert recording.seconds == {"first": 1, "second": 1}
 
 
 def test_without_data_inputs_are_made_up_and_what_parts_give_each_other_is_not(tmp_path: Path) -> None:
