@@ -14,7 +14,7 @@ from autoopt.report.runs.run import (
     target_text,
     write_run,
 )
-from autoopt.results import RunResult, TargetResult
+from autoopt.results import PartResult, RunResult, TargetResult
 
 
 def targets_of(data: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -59,6 +59,13 @@ def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> N
     assert "3 trials: 2 ok, 1 refused (16 trials)" in lines
     assert "time 41.2 s (Prefect start-up 9.8, search 30.0)" in lines
     assert not any("executed" in line for line in lines)
+
+
+def test_caveats_of_a_set_name_its_models(result: RunResult) -> None:
+    assert result.best is not None
+    lines = summary(replace(result, parts=(PartResult("encoder", 1.0, result, result.best),)))
+    [line] = [line for line in lines if "accuracy is not certain" in line]
+    assert line.endswith("front bbbbbbbb of model encoder: accuracy is not certain")
 
 
 def test_a_warning_comes_before_the_answer(result: RunResult) -> None:

@@ -214,18 +214,18 @@ def time_line(result: RunResult) -> str:
 
 
 def caveats(result: RunResult) -> list[str]:
-    """The caveats of all models, each once, with the models that it applies to."""
-    parts = {f"target {target.name}: ": target.result for target in result.targets} or {"": result}
-    parts |= {f"model {part.name}: ": part.result for part in result.parts}
+    """The caveats of all models, each once, with the models that it applies to; those of a set by their names."""
+    searches = [(f"target {target.name}: ", "", target.result) for target in result.targets] or [("", "", result)]
+    searches += [(f"model {part.name}: ", f" of model {part.name}", part.result) for part in result.parts]
     models_by_flag: dict[str, list[str]] = {}
     lines: list[str] = []
-    for prefix, part in parts.items():
+    for prefix, owner, part in searches:
         shared = shared_flags(part)
         lines += [f"{prefix}all candidates: {one_line(flag)}" for flag in sorted(shared)]
         for label, model in labelled_models(part):
             for flag in model.flags:
                 if flag not in shared:
-                    models_by_flag.setdefault(one_line(flag), []).append(_label(label, model))
+                    models_by_flag.setdefault(one_line(flag), []).append(f"{_label(label, model)}{owner}")
     lines += [f"* {', '.join(dict.fromkeys(models))}: {flag}" for flag, models in models_by_flag.items()]
     return lines
 
