@@ -13,6 +13,7 @@ _EXPORTS = {
     "Repeat": "autoopt.passes.composed.sequence",
     "register": "autoopt.registry",
     "Param": "autoopt.registry",
+    "Minimum": "autoopt.registry",
     "Unit": "autoopt.registry",
     "Categorical": "autoopt.space",
     "Boolean": "autoopt.space",

@@ -7,7 +7,7 @@ from autoopt.measure.quality.custom import register_metric
 from autoopt.model.session_file import load
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.composed.sequence import Repeat, Sequence
-from autoopt.registry import Param, Unit, register
+from autoopt.registry import Minimum, Param, Unit, register
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault, Float, Integer
 from autoopt.spec.builder import Dag
 from autoopt.stored_runs import Run, load_run, runs
@@ -22,6 +22,7 @@ __all__ = [
     "Dag",
     "Float",
     "Integer",
+    "Minimum",
     "Param",
     "Pass",
     "Refused",

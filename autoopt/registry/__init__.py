@@ -8,6 +8,7 @@ from autoopt.registry.built_in import BUILT_IN
 from autoopt.registry.describe import describe
 from autoopt.registry.pass_info import (
     REQUIRED,
+    Minimum,
     Param,
     ParameterInfo,
     PassInfo,
@@ -26,6 +27,7 @@ __all__ = [
     "DescribeReply",
     "DescribeRequest",
     "Failure",
+    "Minimum",
     "Param",
     "ParameterInfo",
     "PassInfo",

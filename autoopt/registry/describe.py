@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
 
-from autoopt.registry.pass_info import REQUIRED, Category, Default, Param, ParameterInfo, PassInfo, Unit
+from autoopt.registry.pass_info import REQUIRED, Category, Default, Minimum, Param, ParameterInfo, PassInfo, Unit
 from autoopt.script import MODULE_PREFIX
 from autoopt.space.parameters import SearchParameter
 from autoopt.target import Accelerator
@@ -118,6 +118,7 @@ def _parameter(name: str, hint: object, default: Default) -> ParameterInfo:
     annotation, *extras = typing.get_args(hint)
     search: SearchParameter | None = None
     description, unit = "", ""
+    minimum: float | None = None
     category: Category = "value"
     # From the last to the first: of two extras of one kind, the first counts.
     for extra in reversed(extras):
@@ -127,6 +128,8 @@ def _parameter(name: str, hint: object, default: Default) -> ParameterInfo:
             description = extra
         elif isinstance(extra, Unit):
             unit = extra.name
+        elif isinstance(extra, Minimum):
+            minimum = extra.value
         elif isinstance(extra, Param):
             category = extra.category
-    return ParameterInfo(name, annotation, default, search, description, unit, category)
+    return ParameterInfo(name, annotation, default, search, description, unit, minimum, category)

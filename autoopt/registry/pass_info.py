@@ -44,6 +44,13 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Minimum:
+    """In `Annotated`: the lowest number that a parameter takes."""
+
+    value: float
+
+
+@dataclass(frozen=True)
 class Param:
     """In `Annotated`: the category of a parameter.
 
@@ -65,6 +72,7 @@ class ParameterInfo:
     search: SearchParameter | None = None
     description: str = ""
     unit: str = ""
+    minimum: float | None = None
     category: Category = "value"
     withdrawn: tuple[tuple[Value, str], ...] = ()
     """Values that this accelerator cannot use and others can, each with the reason."""
@@ -91,6 +99,11 @@ class ParameterInfo:
                 return f"must be {self.type}, not {value!r} ({one_line(error.errors()[0]['msg'])})"
             hint = did_you_mean(str(value), map(str, typing.get_args(self.annotation)))
             return "; ".join(filter(None, (f"must be {self.type}, not {value!r}", hint)))
+        return self._check_minimum(value)
+
+    def _check_minimum(self, value: Value) -> str | None:
+        if self.minimum is not None and isinstance(value, int | float) and value < self.minimum:
+            return f"must be at least {self.minimum:g}, not {value!r}"
         return None
 
 
@@ -200,6 +213,7 @@ def _parameter_to_json(parameter: ParameterInfo) -> dict[str, JsonValue]:
         "search": search,
         "description": parameter.description,
         "unit": parameter.unit,
+        "minimum": parameter.minimum,
         "category": parameter.category,
     }
 
@@ -218,6 +232,7 @@ def _parameter_from_json(data: JsonObject) -> ParameterInfo:
         search=search,
         description=cast(str, data["description"]),
         unit=cast(str, data["unit"]),
+        minimum=cast("float | None", data["minimum"]),
         category=cast(Category, data["category"]),
     )
 

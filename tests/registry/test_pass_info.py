@@ -57,6 +57,17 @@ def test_values_are_checked_strictly_by_type(annotation: Any, value: Any, proble
     assert found is None or found.startswith(str(problem))
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [(0, None), (7, None), (None, None), (-1, "must be at least 0, not -1"), ("4", "must be int | None, not '4'")],
+)
+def test_numbers_below_the_minimum_are_refused_also_after_json(value: Any, problem: str | None) -> None:
+    info = PassInfo("p", "f", "s", (ParameterInfo("x", int | None, REQUIRED, minimum=0),))
+    found = through_json(info).parameter("x").check(value)
+    assert (found or "").startswith(problem or "")
+    assert (found is None) == (problem is None)
+
+
 def test_objects_of_a_user_script_are_given_by_name() -> None:
     parameter = ParameterInfo("callback", Any, None, category="object")
     assert parameter.check("my_function") is None

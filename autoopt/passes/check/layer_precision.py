@@ -11,7 +11,7 @@ from autoopt.passes.onnx_tools.graphs import op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.sensitivity import activation_errors
-from autoopt.registry import Param, Unit
+from autoopt.registry import Minimum, Param, Unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +32,7 @@ class LayerPrecisionCompare(Pass):
     version = 2
 
     origin: Annotated[str | None, Param("path"), "the float model before quantization"] = None
-    samples: Annotated[int, Unit("items"), "number of calibration items to compare"] = 16
+    samples: Annotated[int, Minimum(1), Unit("items"), "number of calibration items to compare"] = 16
 
     def run(self, model: ModelProto) -> None:
         if not op_counts(model)["DequantizeLinear"]:

@@ -9,6 +9,7 @@ from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
+from autoopt.registry import Minimum
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class CommonSubexpressionElimination(LibraryCleanup):
 
     aliases = ("cse",)
 
-    size_limit: Annotated[int, Categorical(0, 10, 100), "largest constant compared by value, in elements"] = 10
+    size_limit: Annotated[
+        int, Minimum(0), Categorical(0, 10, 100), "largest constant compared by value, in elements"
+    ] = 10
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx_ir.passes.common import CommonSubexpressionEliminationPass
@@ -79,7 +82,7 @@ class DeduplicateInitializers(LibraryCleanup):
     aliases = ("dedup_init", "eliminate_duplicate_initializer", "remove_duplicated_initializer")
 
     size_limit: Annotated[
-        int, Categorical(1024, 1_000_000, 4_294_967_296), "largest weight considered, in elements"
+        int, Minimum(0), Categorical(1024, 1_000_000, 4_294_967_296), "largest weight considered, in elements"
     ] = 4_294_967_296
 
     def run(self, model: ModelProto) -> ModelProto | None:
@@ -102,7 +105,7 @@ class TieWeights(Pass):
     conflicts = RUNTIME_BOUND
     aliases = ("tie_word_embeddings", "share_embedding_lm_head")
 
-    smallest: Annotated[int, "elements of the smallest weight considered"] = SMALLEST_TIED
+    smallest: Annotated[int, Minimum(0), "elements of the smallest weight considered"] = SMALLEST_TIED
 
     def run(self, model: ModelProto) -> ModelProto | None:
         if not tie_weights(model, self.smallest):
@@ -117,7 +120,7 @@ class LiftConstants(LibraryCleanup):
     aliases = ("extract_constant_to_initializer",)
 
     lift_all: Annotated[bool, Boolean(), "also lift constants stored as numbers or lists instead of tensors"] = True
-    size_limit: Annotated[int, Categorical(0, 1, 16), "smallest constant to lift, in elements"] = 0
+    size_limit: Annotated[int, Minimum(0), Categorical(0, 1, 16), "smallest constant to lift, in elements"] = 0
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx_ir.passes.common import LiftConstantsToInitializersPass

@@ -26,6 +26,7 @@ from autoopt.passes.onnx_tools.graphs import (
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_rules, loads, quiet, rule_sets
 from autoopt.passes.onnx_tools.opsets import opset
+from autoopt.registry import Minimum
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class OnnxSlim(Pass):
     ] = []
     no_shape_infer: Annotated[bool, Boolean(), "skip shape inference"] = False
     no_constant_folding: Annotated[bool, Boolean(), "skip constant folding"] = False
-    size_threshold: Annotated[int, "largest constant to create by folding, in bytes; 0: no limit"] = 0
+    size_threshold: Annotated[int, Minimum(0), "largest constant to create by folding, in bytes; 0: no limit"] = 0
 
     def run(self, model: ModelProto) -> ModelProto | None:
         if opset(model) == 0:
@@ -272,10 +273,12 @@ class OnnxScriptOptimize(Pass):
         int, Categorical(1, 2, 4), "maximum number of rounds; stops when a round changes nothing"
     ] = 2
     inline: Annotated[bool, Boolean(), "inline the model's functions first"] = True
-    input_size_limit: Annotated[int, Categorical(1024, INPUT_LIMIT, 1_000_000), "see constant_folding"] = INPUT_LIMIT
-    output_size_limit: Annotated[int, Categorical(65536, OUTPUT_LIMIT, 10_000_000), "see constant_folding"] = (
-        OUTPUT_LIMIT
+    input_size_limit: Annotated[int, Minimum(0), Categorical(1024, INPUT_LIMIT, 1_000_000), "see constant_folding"] = (
+        INPUT_LIMIT
     )
+    output_size_limit: Annotated[
+        int, Minimum(0), Categorical(65536, OUTPUT_LIMIT, 10_000_000), "see constant_folding"
+    ] = OUTPUT_LIMIT
 
     def run(self, model: ModelProto) -> ModelProto | None:
         return call_without_large_weights(self._optimized, model)

@@ -15,6 +15,7 @@ from autoopt.passes.onnx_tools.graphs import caller_inputs, is_standard, rename_
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import convert_opset, ir_version_for, opset
+from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class OpsetConversion(Pass):
     libraries = ("onnx", "onnxscript")
     aliases = ("opset_convert", "OnnxOpVersionConversion")
 
-    target_opset: Annotated[int, Categorical(17, 19, 21, 23), "version of the ai.onnx operators"] = 21
+    target_opset: Annotated[int, Minimum(1), Categorical(17, 19, 21, 23), "version of the ai.onnx operators"] = 21
     converter: Annotated[
         Literal["onnxscript", "onnx"], Categorical("onnxscript", "onnx"), "library that is tried first"
     ] = "onnxscript"
@@ -71,7 +72,7 @@ class IrUpgrade(Pass):
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")
 
-    ir_version: Annotated[int, "lowest IR version of the result"] = 8
+    ir_version: Annotated[int, Minimum(1), "lowest IR version of the result"] = 8
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx_ir.passes.common import RemoveInitializersFromInputsPass

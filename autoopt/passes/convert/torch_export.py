@@ -14,7 +14,7 @@ from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.verification.equivalence import run_once
 from autoopt.passes.verification.output_comparison import compare_outputs
-from autoopt.registry import Param
+from autoopt.registry import Minimum, Param
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TorchExport(Pass):
     exported_program: Annotated[str, Param("path"), "file of torch.export.save"] = ""
     mlflow_model: Annotated[str, Param("path"), "folder of a model that MLflow saved"] = ""
     exporter: Annotated[Literal["dynamo", "torchscript"], Categorical("dynamo", "torchscript"), "exporter"] = "dynamo"
-    opset: Annotated[int, Categorical(18, 21, 23), "version of the ai.onnx operators"] = 18
+    opset: Annotated[int, Minimum(1), Categorical(18, 21, 23), "version of the ai.onnx operators"] = 18
     input_names: Annotated[list[str], "names of the inputs"] = []
     output_names: Annotated[list[str], "names of the outputs"] = []
     dynamic_batch: Annotated[

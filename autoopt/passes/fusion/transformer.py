@@ -32,7 +32,7 @@ from autoopt.passes.onnx_tools.graphs import (
 )
 from autoopt.passes.onnx_tools.libraries import loads, quiet
 from autoopt.passes.onnx_tools.opsets import import_ort_domain
-from autoopt.registry import ParameterInfo
+from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
 
@@ -92,8 +92,8 @@ class TransformerFusion(Pass):
         Conditional("engine", {"onnxruntime": Categorical(0, 1)}, default=IGNORED),
         "onnxruntime's own optimization before the fusion; 1 needs torch",
     ] = 0
-    num_heads: Annotated[int, "attention heads; 0: read from the graph"] = 0
-    hidden_size: Annotated[int, "hidden size; 0: read from the graph"] = 0
+    num_heads: Annotated[int, Minimum(0), "attention heads; 0: read from the graph"] = 0
+    hidden_size: Annotated[int, Minimum(0), "hidden size; 0: read from the graph"] = 0
     use_multi_head_attention: Annotated[
         bool, "MultiHeadAttention instead of Attention; only with engine onnxruntime, needs torch"
     ] = False

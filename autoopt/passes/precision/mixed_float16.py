@@ -16,6 +16,7 @@ from autoopt.passes.onnx_tools.graphs import name_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.precision.conversion import has_float32, to_float16
 from autoopt.passes.quantize.calibration import CalibrationReader
+from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -42,11 +43,14 @@ class MixedFloat16(Pass):
     memory_factor = 5.0
 
     rtol: Annotated[
-        float, Categorical(1e-3, 1e-2, 5e-2), "error allowed in an output, as a share of its largest magnitude"
+        float,
+        Minimum(0),
+        Categorical(1e-3, 1e-2, 5e-2),
+        "error allowed in an output, as a share of its largest magnitude",
     ] = 1e-2
     keep_io_types: Annotated[bool, "keep the model's inputs and outputs in float32"] = True
-    samples: Annotated[int, "number of calibration items to compare"] = 4
-    attempts: Annotated[int, "maximum number of conversions to try; of large models fewer"] = 64
+    samples: Annotated[int, Minimum(1), "number of calibration items to compare"] = 4
+    attempts: Annotated[int, Minimum(1), "maximum number of conversions to try; of large models fewer"] = 64
 
     def run(self, model: ModelProto) -> ModelProto | None:
         if not has_float32(model):

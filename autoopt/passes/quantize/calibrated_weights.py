@@ -27,7 +27,7 @@ from autoopt.passes.quantize.embeddings import (
 from autoopt.passes.quantize.input_scales import InputScales
 from autoopt.passes.quantize.smooth import find_groups
 from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls, with_matmuls
-from autoopt.registry import ParameterInfo
+from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import Categorical
 from autoopt.target import Accelerator
 
@@ -77,7 +77,7 @@ class CalibratedWeightQuantization(Pass):
     embedding_bits: EmbeddingBits = 0
     head_bits: HeadBits = 0
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
-    samples: Annotated[int, "maximum number of calibration items; 0: all"] = 32
+    samples: Annotated[int, Minimum(0), "maximum number of calibration items; 0: all"] = 32
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:

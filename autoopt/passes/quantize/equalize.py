@@ -10,6 +10,7 @@ from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import is_standard
 from autoopt.passes.quantize.channel_scales import Layers, powers_of_two
+from autoopt.registry import Minimum
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -46,7 +47,7 @@ class CrossLayerEqualization(Pass):
     libraries = ("onnx",)
     aliases = ("cle", "weight_equalization")
 
-    rounds: Annotated[int, "number of times all pairs are equalized"] = ROUNDS
+    rounds: Annotated[int, Minimum(1), "number of times all pairs are equalized"] = ROUNDS
 
     def run(self, model: ModelProto) -> ModelProto | None:
         layers = Layers(model)

@@ -15,6 +15,7 @@ from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.ort_quantizer import INTEGER_OPS
 from autoopt.passes.quantize.static import QUANTIZABLE_OPS, STATIC_CONFLICTS
 from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS
+from autoopt.registry import Minimum
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class NncfQuantization(Pass):
         "transformer: keep sensitive parts in float",
     ] = None
     fast_bias_correction: Annotated[bool, Boolean(), "use the fast estimate of the bias error"] = True
-    subset_size: Annotated[int, "number of calibration items to use"] = 128
+    subset_size: Annotated[int, Minimum(1), "number of calibration items to use"] = 128
     smooth_quant_alpha: Annotated[
         float | None,
         Conditional("model_type", {"transformer": Categorical(None, 0.5, 0.95)}, default=IGNORED),

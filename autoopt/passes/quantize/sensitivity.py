@@ -15,7 +15,7 @@ from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.static import QUANTIZABLE_OPS, Static, StaticQuantization
-from autoopt.registry import Unit
+from autoopt.registry import Minimum, Unit
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class LayerSensitivity(Pass):
     version = 11
     memory_factor = 6.0  # a model of 2.4 GB did not fit in 12 GB
 
-    samples: Annotated[int, Unit("items"), "maximum number of calibration items to compare"] = 16
-    layers: Annotated[int, "maximum number of layers, those with the largest weights first"] = 128
-    measured: Annotated[int, "maximum number of layers whose effect on the outputs is measured"] = 16
+    samples: Annotated[int, Minimum(1), Unit("items"), "maximum number of calibration items to compare"] = 16
+    layers: Annotated[int, Minimum(1), "maximum number of layers, those with the largest weights first"] = 128
+    measured: Annotated[int, Minimum(0), "maximum number of layers whose effect on the outputs is measured"] = 16
     per_channel: Annotated[bool, "round weights with one scale per output channel instead of one per tensor"] = True
 
     def run(self, model: ModelProto) -> None:
@@ -171,7 +171,9 @@ class SelectiveQuantization(StaticQuantization):
 
     version = 8
 
-    exclude_worst: Annotated[int, Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"] = 2
+    exclude_worst: Annotated[
+        int, Minimum(0), Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"
+    ] = 2
     least_sqnr_db: Annotated[
         int,
         Unit("dB"),

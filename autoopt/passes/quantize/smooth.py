@@ -11,6 +11,7 @@ from autoopt.passes.onnx_tools.graphs import name_nodes
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.channel_scales import Layers, powers_of_two
 from autoopt.passes.quantize.input_scales import InputScales
+from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class SmoothQuant(Pass):
 
     alpha: Annotated[float, Categorical(0.5, 0.7, 0.3), "share of the difficulty that moves into the weights"] = 0.5
     insert: Annotated[bool, "insert a multiplication where no layer normalization takes the factors"] = True
-    samples: Annotated[int, "maximum number of calibration items; 0: all"] = ITEMS
+    samples: Annotated[int, Minimum(0), "maximum number of calibration items; 0: all"] = ITEMS
 
     def run(self, model: ModelProto) -> ModelProto | None:
         if not 0 <= self.alpha <= 1:

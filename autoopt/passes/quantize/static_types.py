@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.quantize.static import STATIC_CONFLICTS, QuantizedTypes, Static
+from autoopt.registry import Minimum
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
@@ -77,9 +78,9 @@ class Fp8Quantization(Pass):
         "distribution that determines the scale: the values (same) or their cubes (p3)",
     ] = "same"
     per_channel: Annotated[bool, Boolean(), "one scale per output channel instead of one per tensor"] = False
-    num_bins: Annotated[int, "bins of the histogram; at least 512"] = 2048
+    num_bins: Annotated[int, Minimum(512), "bins of the histogram; at least 512"] = 2048
     nodes_to_exclude: Annotated[list[str], "nodes to keep in float32, by name"] = []
-    samples: Annotated[int, "maximum number of calibration items; 0: as many as ranges need"] = 0
+    samples: Annotated[int, Minimum(0), "maximum number of calibration items; 0: as many as ranges need"] = 0
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         if self.num_bins < 512:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.libraries import apply_rules
+from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class LocalRewrites(Pass):
         list[Assumption],
         "what you vouch for: finite activations, exactly one_nonzero element, unmasked_rows in every mask",
     ] = []
-    chunks: Annotated[int, "number of parts into which the serialize rules split a product"] = 2
+    chunks: Annotated[int, Minimum(1), "number of parts into which the serialize rules split a product"] = 2
 
     def run(self, model: ModelProto) -> ModelProto | None:
         if self.chunks < 2:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from autoopt.json_codec import without_nulls
 from autoopt.model.session_options import check_session_options, plain_options
 from autoopt.passes.base import Pass
-from autoopt.registry import ParameterInfo
+from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
 
@@ -70,7 +70,7 @@ class SessionTuning(Pass):
         Conditional("execution_mode", {"parallel": Categorical(2, 4)}, default=IGNORED),
         "threads for parallel branches; only with execution_mode parallel",
     ] = None
-    intra_op_num_threads: Annotated[int | None, "threads inside one operator; null: the target's"] = None
+    intra_op_num_threads: Annotated[int | None, Minimum(0), "threads inside one operator; null: the target's"] = None
     enable_mem_pattern: Annotated[
         bool | None,
         Conditional("execution_mode", {"sequential": Boolean()}, default=IGNORED),
@@ -78,7 +78,9 @@ class SessionTuning(Pass):
     ] = None
     enable_cpu_mem_arena: Annotated[bool | None, "keep freed memory for the next run"] = None
     allow_spinning: Annotated[bool | None, "let threads busy-wait for work; matters only with several threads"] = None
-    dynamic_block_base: Annotated[int | None, "smaller blocks of work towards the end of a loop; 0: off"] = None
+    dynamic_block_base: Annotated[
+        int | None, Minimum(0), "smaller blocks of work towards the end of a loop; 0: off"
+    ] = None
     set_denormal_as_zero: Annotated[
         bool | None, "treat denormal numbers as zero: much faster for models that have many"
     ] = None

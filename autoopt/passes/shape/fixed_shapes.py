@@ -10,6 +10,7 @@ from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, fixed_size, replace_items
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.shape.inference import RecordsTypes
+from autoopt.registry import Minimum
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -25,7 +26,7 @@ class FixInputShape(RecordsTypes):
     aliases = ("const_input_shape",)
 
     shapes: Annotated[dict[str, list[int]], "fixed shapes by input name"] = {}
-    open_dims: Annotated[int, "size of the open dimensions of all other inputs"] = 1
+    open_dims: Annotated[int, Minimum(1), "size of the open dimensions of all other inputs"] = 1
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxruntime.tools.onnx_model_utils import make_input_shape_fixed
@@ -63,7 +64,7 @@ class FixDimParam(RecordsTypes):
     aliases = ("const_batch_size",)
 
     dim_param: Annotated[str, "name of the dimension; empty: the first open dimension of the first input"] = ""
-    value: Annotated[int, "size of the dimension"] = 1
+    value: Annotated[int, Minimum(1), "size of the dimension"] = 1
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxruntime.tools.onnx_model_utils import make_dim_param_fixed

@@ -11,6 +11,7 @@ from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs, producers, values_read
+from autoopt.registry import Minimum
 from autoopt.space import Integer
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class SplitStages(Pass):
     aliases = ("manual_sharding", "SplitModel")
 
     stage: Annotated[int, Integer(0, 1), "stage to keep, from 0"] = 0
-    stages: Annotated[int, "number of stages if `cuts` is empty"] = 2
+    stages: Annotated[int, Minimum(1), "number of stages if `cuts` is empty"] = 2
     cuts: Annotated[list[list[str]], "names of the values that cross each cut, first cut first"] = []
 
     def run(self, model: ModelProto) -> ModelProto | None:

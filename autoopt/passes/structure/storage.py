@@ -9,6 +9,7 @@ from autoopt.model import io
 from autoopt.model.lazy_imports import onnx
 from autoopt.model.session import write_optimized
 from autoopt.passes.base import Pass, Refused
+from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 LARGEST_ORT_MODEL: Final = (1 << 31) - 1
@@ -23,7 +24,9 @@ class ExternalData(Pass):
     layout = True
     conflicts = ("ort_format",)
 
-    size_threshold: Annotated[int, Categorical(1024, 1_000_000), "smaller tensors (in bytes) stay in the graph"] = 1024
+    size_threshold: Annotated[
+        int, Minimum(0), Categorical(1024, 1_000_000), "smaller tensors (in bytes) stay in the graph"
+    ] = 1024
 
     def run(self, model: Path) -> Path | None:
         loaded = io.load(model)  # a separate copy, because onnx.save_model empties the tensors that it moves out
