@@ -123,7 +123,7 @@ class ExecutedGraphs:
     candidate: str = ""
     source: str = ""
     work: str = ""
-    """That of the candidate apart from the values of its weights."""
+    """Digest of the candidate's executed graph without the values of its weights."""
 
 
 @dataclass(frozen=True)

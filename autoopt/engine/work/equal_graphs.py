@@ -67,7 +67,7 @@ def measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[E
 
 
 def _executed_graphs(ctx: RunContext, request: MeasureRequest, meter_run: MeterRun, limit: float) -> ExecutedGraphs:
-    """What the runtime executes for candidate and source."""
+    """Return the digests of the graphs that the runtime executes for candidate and source."""
     known = ctx.attempt.executed_graphs
     candidate = meter_run.candidate.key
     if candidate not in known:

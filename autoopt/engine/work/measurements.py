@@ -106,8 +106,8 @@ class Measurements:
     def is_settled(self, *, screened: bool) -> bool:
         """True if the candidate breaks a constraint, so that further measurements are of no use.
 
-        A search goes on with one that may break it by chance: it learns how fast its neighbours are, of which one may
-        keep the constraint.
+        A search also measures a candidate that may break the constraint by chance: its latency tells of its
+        neighbours, and one of those may keep the constraint.
         """
         if screened:
             return any(verdict.status == "fails" for verdict in self.verdicts)

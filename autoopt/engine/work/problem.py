@@ -29,7 +29,7 @@ class Limits:
     memory: int | None = None
 
     def grown(self, size: int, fixed: Collection[str] = ()) -> Limits:
-        """The limits for a model of so many bytes: of time, as much again for each GiB, but for the `fixed` ones."""
+        """The limits for a model of `size` bytes: each GiB adds the times once more, but not the `fixed` ones."""
         factor = 1 + size // GIBIBYTE
         pass_seconds = self.pass_seconds * (1 if "pass_seconds" in fixed else factor)
         measure_seconds = self.measure_seconds * (1 if "measure_seconds" in fixed else factor)

@@ -59,11 +59,11 @@ def measure(request: MeasureRequest) -> MeasureReply:
 
 
 class _Digests(NamedTuple):
-    """What the runtime executes for a model; empty if it is not known."""
+    """Digests of the graph that the runtime executes for a model; empty if it is not known."""
 
     graph: str = ""
     work: str = ""
-    """Apart from the values of weights."""
+    """Without the values of weights."""
 
 
 def _executed_graph_of(model: ModelFile) -> _Digests:

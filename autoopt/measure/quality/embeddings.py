@@ -41,7 +41,7 @@ def ndcg(outputs: Outputs, labels: np.ndarray, count: int) -> np.ndarray:
 
 
 def _found(outputs: Outputs, labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the `count` most similar items have the label of the query, and how many items have.
+    """Mark the items among the `count` most similar ones that have the label of the query, and count all that have it.
 
     Returns: (queries, `count` or all items if there are fewer), nearest first, and (queries,).
     """

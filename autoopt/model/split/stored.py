@@ -61,7 +61,7 @@ def main_files(folder: Path) -> Iterator[Path]:
 
 
 def strays(folder: Path) -> Iterator[Path]:
-    """What killed writers of sets have left, or are writing now."""
+    """Yield unfinished sets and graphs: of killed writers, or still being written."""
     yield from folder.glob(f"{SETS}/.*")
     yield from (place for place in folder.glob(f"{SETS}/[0-9a-f]*") if not (place / MODEL_SET).exists())
     for graph in folder.glob(f"[0-9a-f]*-*{GRAPH}"):

@@ -41,7 +41,7 @@ class FiniteMasks:
         return self._made[mask]
 
     def additive(self, allowed: str, where: NodeProto) -> str:
-        """What `where` makes of its condition, with the boolean mask `allowed` in its place."""
+        """Apply the choices of `where` to the boolean mask `allowed`; return the name of the additive mask."""
         choices = [self._constant(name) for name in where.input[1:]]
         output = f"{allowed}_{'_'.join(choices)}"
         if output not in self._made:

@@ -157,7 +157,7 @@ def _has_front(history: History) -> bool:
 
 
 def _view(pool: _Pool, single: Single, objectives: Sequence[Objective]) -> LossView | FrontView:
-    """What is known of a pool, for one objective or for several."""
+    """Return the observations of a pool, for one objective or for several."""
     import numpy as np
 
     from autoopt.search.surrogates.front import FrontView

@@ -33,7 +33,7 @@ LEAST: Final = 1e-300
 
 @dataclass(frozen=True)
 class FrontView:
-    """What is known of a search with several objectives: the same points once for each, with its losses."""
+    """The observations of a search with several objectives: the same points for each, with its losses."""
 
     objectives: tuple[Observations, ...]
     gained: ClassVar[str] = HYPERVOLUME
@@ -59,7 +59,7 @@ class FrontView:
 
     @property
     def are_on_record(self) -> Array:
-        """Which points make up the front: the feasible ones with all losses; without any, all with all losses."""
+        """A mask of the points that can form the front: feasible ones with all losses; without any, all with all."""
         import numpy as np
 
         complete: Array = np.asarray(np.isfinite(self.losses).all(axis=1))
@@ -103,7 +103,8 @@ def expect_front(view: FrontView, candidates: Array) -> Expected:
         return Expected(unknown, certainty, unknown)
     known = view.points.x[view.are_on_record | np.isnan(view.points.feasible)]
     learned = [_learn(observations, known, candidates) for observations in view.objectives]
-    rows = [tuple(row) for row in np.array([each.known for each in learned]).T.tolist()]
+    at_known: Array = np.array([each.known for each in learned]).T
+    rows = [tuple(row) for row in at_known.tolist()]
     means = np.array([each.mean for each in learned]).T
     deviations = np.array([each.deviation for each in learned]).T
     reference, front = reference_point(rows, view.units), undominated(rows)

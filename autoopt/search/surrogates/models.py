@@ -56,7 +56,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class LossView:
-    """What is known of a search with one objective."""
+    """The observations of a search with one objective."""
 
     observations: Observations
     gained: ClassVar[str] = ""
