@@ -27,18 +27,9 @@ def _mistakes(error: Any, arguments: Sequence[str]) -> list[Any]:  # noqa: ANN40
     if context is None or hasattr(context.command, "commands"):
         return [error]
     mistakes = [error]
-    words = _words_after(context.command_path, arguments)
-    parser = context.command.make_parser(context)
-    values: dict[str, Any] | None = None
-    while values is None:
-        try:
-            values, _, _ = parser.parse_args(list(words))
-        except USAGE_ERROR as mistake:
-            mistakes.append(mistake)
-            others = [word for word in words if word.partition("=")[0] != getattr(mistake, "option_name", None)]
-            if len(others) == len(words):  # such as a letter in a group of flags
-                return mistakes
-            words = others
+    values = _parse_rest(context, arguments, mistakes)
+    if values is None:
+        return mistakes
     unknown_options = len(mistakes) > 1
     for parameter in context.command.get_params(context):
         # The values of unknown options look like arguments.
@@ -49,6 +40,23 @@ def _mistakes(error: Any, arguments: Sequence[str]) -> list[Any]:  # noqa: ANN40
         except USAGE_ERROR as mistake:
             mistakes.append(mistake)
     return mistakes
+
+
+def _parse_rest(context: Any, arguments: Sequence[str], mistakes: list[Any]) -> dict[str, Any] | None:  # noqa: ANN401
+    """The values of a command line without unknown options, which join the mistakes; None if it cannot be parsed."""
+    words = _words_after(context.command_path, arguments)
+    parser = context.command.make_parser(context)
+    while True:
+        try:
+            values, _, _ = parser.parse_args(list(words))
+        except USAGE_ERROR as mistake:
+            mistakes.append(mistake)
+            others = [word for word in words if word.partition("=")[0] != getattr(mistake, "option_name", None)]
+            if len(others) == len(words):  # such as a letter in a group of flags
+                return None
+            words = others
+        else:
+            return dict(values)
 
 
 def _words_after(command_path: str, arguments: Sequence[str]) -> list[str]:

@@ -169,20 +169,25 @@ def _choose(each: OlivePass, equivalent: Answer, config: OliveConfig) -> tuple[s
         if "dim_param" in each.params:
             return ("fix_dim_param",)
         return ("fix_input_shape",)
-    names = equivalent.passes
+    names = _quantizations(each, equivalent.passes, config)
+    if each.params.get("activation_type") in _TYPES_16_BIT:
+        return tuple("static_16bit" if name == "static_quantization" else name for name in names)
+    return names
+
+
+def _quantizations(each: OlivePass, names: tuple[str, ...], config: OliveConfig) -> tuple[str, ...]:
+    """The one of the alternatives that the mode or the precision chooses; all of them where neither does."""
     if {"static_quantization", "dynamic_quantization"}.issubset(names):
         mode = each.params.get("quant_mode")
         if mode is None and config.search is None:
             mode = "static"
         if mode in ("static", "dynamic"):
-            names = (f"{mode}_quantization",)
+            return (f"{mode}_quantization",)
     precision = each.params.get("precision")
     if precision and {"static_quantization", "calibrated_weight_quantization"}.issubset(names):
-        names = ("static_quantization",)
         if precision == "int4":
-            names = ("calibrated_weight_quantization",)
-    if each.params.get("activation_type") in _TYPES_16_BIT:
-        return tuple("static_16bit" if name == "static_quantization" else name for name in names)
+            return ("calibrated_weight_quantization",)
+        return ("static_quantization",)
     return names
 
 

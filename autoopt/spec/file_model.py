@@ -151,18 +151,28 @@ def _remove(value: dict[str, Json], problem: FieldError) -> bool:
 def _correct_graph(value: dict[str, Json], place: Place) -> bool:
     """Replace a node that is no mapping by one without fields, a wrong chain or stage by a right one; else false."""
     section, item = value.get(str(place[0])), place[1]
-    passes = value.get("passes")
     if isinstance(section, dict) and len(place) == 2 and section.get(str(item)) is not None:
         section[str(item)] = None
         return True
-    if isinstance(section, list) and isinstance(item, int) and item < len(section) and passes:
-        stage, first = section[item], next(iter(passes)) if isinstance(passes, dict | list) else None
-        if place[0] == "stages" and len(place) > 2 and isinstance(stage, list):
-            stage[int(place[2])] = None
-        else:
-            section[item] = None if place[0] == "stages" else [first]
-        return True
-    return False
+    if not isinstance(section, list) or not isinstance(item, int) or item >= len(section):
+        return False
+    passes = value.get("passes")
+    if not isinstance(passes, dict | list) or not passes:
+        return False
+    if place[0] == "stages":
+        _correct_stage(section, item, place[2:])
+    else:
+        section[item] = [next(iter(passes))]
+    return True
+
+
+def _correct_stage(stages: list[Json], index: int, place: Place) -> None:
+    """Empty the stage, or the one of its passes that `place` tells."""
+    stage = stages[index]
+    if place and isinstance(stage, list):
+        stage[int(place[0])] = None
+    else:
+        stages[index] = None
 
 
 def _remove_at(holder: Json, place: Place) -> bool:

@@ -113,9 +113,15 @@ def _sound_axis(spec: InputSpec, is_streamed: bool) -> int | None:
         return None
     may_be_piece = is_streamed and len(spec.dims) == 2
     long_axes = {axis: size for axis, size in enumerate(spec.dims) if isinstance(size, int) and size > MOST_CHANNELS}
-    if long_axes:
-        shortest = SHORTEST_PIECE if may_be_piece else SHORTEST_SOUND
-        return _only_axis(long_axes) if max(long_axes.values()) >= shortest else None
+    if not long_axes:
+        return _open_sound_axis(spec, may_be_piece)
+    shortest = SHORTEST_PIECE if may_be_piece else SHORTEST_SOUND
+    if max(long_axes.values()) < shortest:
+        return None
+    return _only_axis(long_axes)
+
+
+def _open_sound_axis(spec: InputSpec, may_be_piece: bool) -> int | None:
     # Nothing tells an open sound from other open floats but its name, or the state that a streamed model takes.
     is_piece = may_be_piece and not state_names([spec])
     if not is_piece and not _SOUND.search(spec.name.lower()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from autoopt.data import DataConfig
@@ -47,12 +48,16 @@ def record_answer(session: Session, request: RunRequest, result: RunResult) -> N
     package = [str((request.out / name).absolute()) for name in PACKAGE_FILES]
     with Gate(waiting=report_waiting).brief_work(PATIENCE):  # reading much disturbs what is measured meanwhile
         inputs = _inputs(session, request, command)
-        # What was downloaded may be another file at the next download.
-        if not all(inputs.values()) or any(Path(path).is_relative_to(home / "downloads") for path in inputs):
+        if not _are_lasting(inputs, home):
             return
         outputs = {path: content_digest(path) for path in package}
     answer = StoredAnswer(identity, digest_json(stored), surroundings(), {**inputs, **outputs}, document)
     store_answer(home, command, answer)
+
+
+def _are_lasting(inputs: Mapping[str, str], home: Path) -> bool:
+    """True if no input has changed since, or was downloaded: the next download may be another file."""
+    return all(inputs.values()) and not any(Path(path).is_relative_to(home / "downloads") for path in inputs)
 
 
 def _is_local(session: Session) -> bool:

@@ -110,14 +110,7 @@ class Ranking:
         are better than it beyond their interval take part. A model with no certain advantage over others says so; it
         names those that stand apart from all, if there are any among them.
         """
-        scored = self._scored(trials)
-        if self.source_meets:
-            scored = {score: trial for score, trial in scored.items() if self._is_find(trial)}
-        competitors = list(scored)
-        if self.source_meets:
-            competitors.append(self._source_score())
-        scores = pareto_front(competitors, self.ctx.problem.goal.front)
-        front = [scored[score] for score in scores if score in scored]
+        front = self._pareto_front(trials)
         rivals = [self._rivals_on_front(trial, front) for trial in front]
         apart = [trial for trial, others in zip(front, rivals, strict=True) if not others]
         models: list[ModelResult] = []
@@ -125,6 +118,16 @@ class Ranking:
             named = [other for other in others if other in apart] or others
             models.append(_with_rivals(self._model(trial), [other.number for other in named]))
         return models
+
+    def _pareto_front(self, trials: Sequence[CompletedTrial]) -> list[CompletedTrial]:
+        scored = self._scored(trials)
+        if self.source_meets:
+            scored = {score: trial for score, trial in scored.items() if self._is_find(trial)}
+        competitors = list(scored)
+        if self.source_meets:
+            competitors.append(self._source_score())
+        scores = pareto_front(competitors, self.ctx.problem.goal.front)
+        return [scored[score] for score in scores if score in scored]
 
     def _rivals_on_front(self, trial: CompletedTrial, front: Sequence[CompletedTrial]) -> list[CompletedTrial]:
         """The trials of the front that may be at least as good as this one in everything.

@@ -112,10 +112,14 @@ def _twin(ctx: RunContext, measurements: Measurements) -> str | None:
 
 def _note(ctx: RunContext, measurements: Measurements) -> str:
     """Say whose figures the candidate shares, or which metrics it lacks because it is too slow; else empty."""
-    if measurements.too_slow:
-        missing = [metric.name for metric in ctx.problem.goal.metrics if metric.name not in measurements.metrics]
-        if missing:
-            return f"too slow: {', '.join(missing)} not measured"
+    missing = [metric.name for metric in ctx.problem.goal.metrics if metric.name not in measurements.metrics]
+    if measurements.too_slow and missing:
+        return f"too slow: {', '.join(missing)} not measured"
+    return _shared_note(ctx, measurements)
+
+
+def _shared_note(ctx: RunContext, measurements: Measurements) -> str:
+    """Say whose figures the candidate shares; else empty."""
     shared = [details for details in measurements.details.values() if TWIN in details]
     if not shared:
         return ""

@@ -47,18 +47,22 @@ def compare_output(
 
 def _compare_numbers(metric: str, pairs: Pairs, axis: int) -> Estimate | None:
     """Compute a metric of outputs that are numbers of the same shapes."""
-    if metric not in ALONG_CLASSES:
-        pairs = [_without_blanks(c, s) for c, s in pairs]
+    if metric in ALONG_CLASSES:
+        return _compare_classes(metric, pairs, axis)
+    pairs = [_without_blanks(c, s) for c, s in pairs]
     if metric == "relative_l2":
         return _relative_l2(pairs)
-    if metric == "kl" and not all(s.ndim and s.shape[axis] != 1 for _, s in pairs):
-        return None
-    if metric in ALONG_CLASSES:
-        values = [ALONG_CLASSES[metric](_classes_last(c, axis), _classes_last(s, axis)) for c, s in pairs]
-    else:
-        values = [PER_ITEM[metric](c, s) for c, s in pairs]
+    values = [PER_ITEM[metric](c, s) for c, s in pairs]
     if metric == "max_abs_error":
         return Estimate.exact(max(values))
+    return mean_interval(values)
+
+
+def _compare_classes(metric: str, pairs: Pairs, axis: int) -> Estimate | None:
+    """Compute a metric of scores of classes; None for `kl` of a single class."""
+    if metric == "kl" and not all(s.ndim and s.shape[axis] != 1 for _, s in pairs):
+        return None
+    values = [ALONG_CLASSES[metric](_classes_last(c, axis), _classes_last(s, axis)) for c, s in pairs]
     if metric == "top1_agreement":
         return _agreement(values)
     return mean_interval(values)

@@ -51,13 +51,7 @@ def _error_rate(outputs: Outputs, labels: np.ndarray, split: Split, unit: Litera
 def _decoded(outputs: Outputs, labels: np.ndarray, split: Split) -> list[list[Symbol]]:
     """Return the predicted sequence of each item; scores are decoded as CTC with blank 0."""
     items = [np.asarray(value) for value in outputs[0]]  # type: ignore[attr-defined]  # an array or a list
-    is_text, has_text_labels = _is_text(items), _is_text([np.asarray(label) for label in labels[:1]])
-    if is_text != has_text_labels:
-        kinds = ("texts", "ids") if is_text else ("ids", "texts")
-        raise InputError(
-            f"the predictions are {kinds[0]}, the labels {kinds[1]}",
-            remedy="use post_process: ctc_greedy with an alphabet for texts, without one for ids",
-        )
+    _check_kinds(items, labels)
     if items and items[0].dtype.kind == "f" and items[0].ndim >= 2:
         axis = class_axis(items)
         if axis is None:
@@ -69,6 +63,17 @@ def _decoded(outputs: Outputs, labels: np.ndarray, split: Split) -> list[list[Sy
             remedy="use accuracy for scores of classes",
         )
     return [symbols(item, split) for item in items]
+
+
+def _check_kinds(items: Sequence[np.ndarray], labels: np.ndarray) -> None:
+    """Refuse ids where the labels are texts, and the other way around."""
+    is_text, has_text_labels = _is_text(items), _is_text([np.asarray(label) for label in labels[:1]])
+    if is_text != has_text_labels:
+        kinds = ("texts", "ids") if is_text else ("ids", "texts")
+        raise InputError(
+            f"the predictions are {kinds[0]}, the labels {kinds[1]}",
+            remedy="use post_process: ctc_greedy with an alphabet for texts, without one for ids",
+        )
 
 
 def _is_text(items: Sequence[np.ndarray]) -> bool:

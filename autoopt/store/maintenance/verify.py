@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -58,12 +59,7 @@ def verify(store: Store, repair: Restorer | None = None) -> Verification:
             kind: Literal["missing", "damaged"] = "damaged" if sql.files.exists(record.digest) else "missing"
             problems.append(ArtifactProblem(record.digest, kind))
     if repair is not None:
-        # The nearest to the source first: the others are made from them.
-        problems.sort(key=lambda problem: len(sql.lineage.trace(problem.digest).steps))
-        problems = [_repaired(sql, problem, repair) for problem in problems]
-        for index, problem in enumerate(problems):
-            if not problem.repaired and sql.files.is_intact(problem.digest):  # by what another model shares with it
-                problems[index] = replace(problem, repaired=True, reason="")
+        problems = _repair_all(sql, problems, repair)
     folders = sql.files.digests() - {record.digest for record in sql.artifacts.all()}
     leftovers = [path.name for path in sql.files.leftovers()]
     return Verification(len(present), tuple(problems), (*sorted(folders), *sorted(leftovers)))
@@ -80,6 +76,16 @@ def _is_whole(store: SqlStore, record: ArtifactRecord) -> bool:
         return False
     shutil.rmtree(copy, ignore_errors=True)
     return True
+
+
+def _repair_all(store: SqlStore, problems: Sequence[ArtifactProblem], repair: Restorer) -> list[ArtifactProblem]:
+    # The nearest to the source first: the others are made from them.
+    nearest_first = sorted(problems, key=lambda problem: len(store.lineage.trace(problem.digest).steps))
+    attempts = [_repaired(store, problem, repair) for problem in nearest_first]
+    for index, problem in enumerate(attempts):
+        if not problem.repaired and store.files.is_intact(problem.digest):  # by what another model shares with it
+            attempts[index] = replace(problem, repaired=True, reason="")
+    return attempts
 
 
 def _repaired(store: SqlStore, problem: ArtifactProblem, repair: Restorer) -> ArtifactProblem:
