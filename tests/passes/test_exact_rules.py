@@ -93,6 +93,36 @@ def test_clips_whose_intervals_do_not_overlap_are_kept(tmp_path: Any) -> None:
     assert_equal_results(made(f"{ONE_INPUT} {{ {CHAINS['Clip Relu']} }}", **below), VALUES, tmp_path)
 
 
+def test_a_bound_that_is_no_number_keeps_both_clips(tmp_path: Any) -> None:
+    bounds = {name: np.float32(value) for name, value in zip("abcd", (np.nan, 1, 0.5, np.inf), strict=True)}
+    assert_equal_results(made(f"{ONE_INPUT} {{ {CHAINS['Clip Clip']} }}", **bounds), VALUES, tmp_path)
+
+
+def test_clips_behind_an_unknown_type_stay() -> None:
+    """onnx infers no types behind operators of other domains."""
+    text = "g (float[4] x) => (float[4] y) { h = own.Op (x)\n r = Clip (h, low)\n y = Clip (r, high) }"
+    model = made(text, domains=', "own": 1', low=np.float32(0), high=np.float32(1))
+    model.graph.node[0].domain = "own"
+    for name in ("rewrite_rules", "onnxscript_optimize"):
+        assert [node.op_type for node in PASSES[name](model).graph.node] == ["Op", "Clip", "Clip"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "r = Clip <min = -1.0, max = 2.0> (x)\n y = Relu (r)",
+        "r = Relu (x)\n y = Clip <min = -1.0, max = 2.0> (r)",
+        "r = Clip <max = 2.0> (x)\n y = Clip <min = 0.5> (r)",
+        "r = Min (x, two)\n y = Max (r, one)",
+        "r = Max (x, one)\n y = Min (r, two)",
+    ],
+)
+def test_bounds_that_are_attributes_stay(text: str, tmp_path: Any) -> None:
+    """Before version 11, Clip has no inputs for them."""
+    weights = {name: np.float32([value]) for name, value in (("one", 1), ("two", 2)) if name in text}
+    assert_equal_results(made(f"{ONE_INPUT} {{ {text} }}", opset=10, **weights), VALUES, tmp_path)
+
+
 def test_a_bound_that_adds_a_dimension_keeps_it(tmp_path: Any) -> None:
     text = f"g (float[N] x) => (float[1, N] y) {{ {CHAINS['Min Max']} }}"
     assert_equal_results(made(text, a=np.array([[0]], np.float32), b=np.float32(1)), VALUES, tmp_path)

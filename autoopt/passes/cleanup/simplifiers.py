@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class RewriteRules(Pass):
     """Applies sets of onnxscript's rewrite rules, after shape inference, which some of them depend on."""
 
-    version = 2
+    version = 3
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -65,7 +65,7 @@ IDEMPOTENT_PASS: Final = "eliminate_consecutive_idempotent_ops"
 class OnnxOptimizer(Pass):
     """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
 
-    version = 2
+    version = 3
     takes = "outline"
     serialized_copies = 3.0
     target_bound = False
@@ -167,7 +167,7 @@ UNKNOWN_TO_SLIM: Final = ("CastLike",)
 class OnnxSlim(Pass):
     """Simplifies with onnxslim: shape inference, constant folding, pattern elimination and fusion."""
 
-    version = 2
+    version = 3
     takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
@@ -223,6 +223,7 @@ class OnnxSim(Pass):
     Its first use in a process takes seconds.
     """
 
+    version = 2
     takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
@@ -261,7 +262,7 @@ class OnnxSim(Pass):
 class OnnxScriptOptimize(Pass):
     """Simplifies with onnxscript: inlining, constant folding, and elimination of Identity and repeated nodes."""
 
-    version = 2
+    version = 3
     takes = "outline"
     target_bound = False
     requires = ("shape_inference",)
@@ -306,7 +307,7 @@ class Simplify(Pass):
     If an engine fails, or its result cannot be loaded or computes something else, the next one is tried.
     """
 
-    version = 4
+    version = 5
     takes = "outline"
     serialized_copies = 3.0
     target_bound = False

@@ -22,10 +22,12 @@ from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import (
     ORT_DOMAIN,
+    caller_inputs,
     constant_tensors,
     is_large,
     is_standard,
     replace_items,
+    restore_inputs,
     sort_nodes,
     to_ir,
     walk_nodes,
@@ -64,7 +66,7 @@ class TransformerFusion(Pass):
     onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper, in branches of If as well.
     """
 
-    version = 16
+    version = 17
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -145,6 +147,7 @@ class TransformerFusion(Pass):
         if not counts["Attention"] and count_ort_operators(fused) == count_ort_operators(model):
             return None
         import_ort_domain(fused)
+        restore_inputs(caller_inputs(model), fused)
         return fused
 
     @property

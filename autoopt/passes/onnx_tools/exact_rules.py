@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,12 +21,17 @@ if TYPE_CHECKING:
     rewrite would change results, or an empty text."""
 
 
+CLIP_INPUTS: Final = 11
+"""Version of ai.onnx from which Clip takes its bounds as inputs."""
+
+
 @cache
 def make_rules_exact() -> None:
     """Correct onnxscript's rules. Further calls have no effect.
 
     - Constants match only if they are equal: `x + 1e-10` is not `x`, because a logarithm may follow.
-    - Nested bounds become one Clip only if the common interval is not empty and no constant adds a dimension.
+    - Nested bounds become one Clip only if the common interval is not empty and no constant adds a dimension. Bounds
+      that are attributes, as before version 11, stay: the rules take them for absent ones.
     - ScatterND with a reduction combines values instead of replacing them.
     - MatMul + Add becomes Gemm only if the sum has the shape of the product.
     - Gemm between reshapes becomes MatMul + Add only if it transposes nothing: square weights fit either way.
@@ -40,7 +45,9 @@ def make_rules_exact() -> None:
         _match_exactly(rule)
     for rule in (common.successive_clip_rule, common.successive_clip_relu_rule, common.successive_relu_clip_rule):
         _guard(rule, _empty_interval)
+        _guard(rule, _bounds_as_attributes)
     for rule in (common.min_max_rule, common.max_min_rule):
+        _guard(rule, _bounds_as_attributes)
         _guard(rule, _extra_dimension)
     _guard(common.no_op_static_scatter_nd_rule, _scatter_reduction)
     for rule in (
@@ -99,10 +106,18 @@ def _empty_interval(condition: Condition, context: MatchContext, values: dict[st
     first, second = values["out_first_clip"].producer(), None
     if "out_second_clip" in values:
         second = values["out_second_clip"].producer()
+    if first.inputs[0].dtype is None:
+        return "the type of the bounds is unknown"
     fusion = condition.__self__  # type: ignore[attr-defined]  # the rule's class, which computes the new bounds
     low, high = fusion.compute_clip_min_max(first, second)
-    if low is not None and high is not None and low.numpy() > high.numpy():
+    if low is not None and high is not None and not low.numpy() <= high.numpy():  # or one is NaN
         return "the intervals do not overlap"
+    return ""
+
+
+def _bounds_as_attributes(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+    if context.graph_or_function.opset_imports.get("", 0) < CLIP_INPUTS:
+        return "Clip of this version has its bounds as attributes"
     return ""
 
 

@@ -133,6 +133,25 @@ def caller_inputs(model: ModelProto) -> list[ValueInfoProto]:
     return [value for value in model.graph.input if value.name not in weights]
 
 
+def restore_inputs(inputs: list[ValueInfoProto], result: ModelProto) -> None:
+    """Declare the inputs that callers know as before, in place.
+
+    Libraries drop unused inputs, fix their open dimensions, and rename those that are outputs too.
+    """
+    graph, names = result.graph, names_of(inputs)
+    renamed: dict[str, str] = {}
+    for node in graph.node:
+        if node.op_type == "Identity" and node.output[0] in names:
+            renamed[node.input[0]] = node.output[0]
+    if renamed:
+        replace_items(graph.node, [node for node in graph.node if node.output[0] not in names])
+        rename_inputs(walk_nodes(graph), renamed)
+    weights = weight_names(result)
+    kept = [value for value in inputs if value.name not in weights]
+    others = [value for value in graph.input if value.name not in names | renamed.keys()]
+    replace_items(graph.input, [*kept, *others])
+
+
 def fixed_size(dim: TensorShapeProto.Dimension) -> int:
     """The size of a dimension; 0 if it is open, for which some exporters write -1."""
     return max(0, int(dim.dim_value))

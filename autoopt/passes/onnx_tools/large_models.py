@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -26,15 +27,25 @@ def call_without_large_weights(tool: Callable[[ModelProto], Result], model: Mode
 
     During the call they are inputs of the graph: the tool knows their types and shapes, and treats their values as
     unknown. The tool may change a small model in place, but not a large one. External data must be in the working
-    directory.
+    directory. What callers pass stays as it was, whatever the tool does to inputs.
 
     Raises:
         Refused: the weights are too large and lie elsewhere: in Constant nodes or in bodies of If, Loop and Scan.
     """
+    model = graphs.sort_nodes(model)  # most tools take nodes in order only
+    inputs = deepcopy(graphs.caller_inputs(model))
     if not graphs.is_large(model):
         load_weights(model)
-        return tool(model)
-    large = _largest_initializers(model)
+        result = tool(model)
+    else:
+        result = _call_without(_largest_initializers(model), tool, model)
+    if result is not None:
+        graphs.restore_inputs(inputs, result)
+    return result
+
+
+def _call_without(large: list[TensorProto], tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
+    """Call a tool on a copy of the model that lacks some weights."""
     light = _with_inputs_for(large, model)
     load_weights(light)
     result = tool(light)

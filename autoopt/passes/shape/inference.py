@@ -10,6 +10,7 @@ from autoopt.model.lazy_imports import shape_inference
 from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import caller_inputs, restore_inputs
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
 from autoopt.space import Boolean
@@ -43,7 +44,7 @@ class ShapeInference(RecordsTypes):
 class SymbolicShapeInference(RecordsTypes):
     """Infers shapes with symbolic dimensions, using onnxruntime's tool, which also knows onnxruntime's operators."""
 
-    version = 2
+    version = 3
     libraries = ("onnx", "onnxruntime", "sympy")
 
     auto_merge: Annotated[bool, Boolean(), "treat conflicting dimensions as equal"] = True
@@ -62,6 +63,7 @@ class SymbolicShapeInference(RecordsTypes):
             raise Refused(f"symbolic shape inference fails: {type(error).__name__} {error}") from error
         if inferred is not None:
             _keep_output_shapes(model, inferred)
+            restore_inputs(caller_inputs(model), inferred)
         return inferred
 
 
