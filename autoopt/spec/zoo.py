@@ -103,7 +103,8 @@ class ZooSpec(FileModel):
     models: tuple[ZooModel, ...] = Field(strict=False)
     """Models, folders, globs, archives or URLs."""
     dag: str | None = None
-    """The dag.yaml of all models that name none; `--dag` overrides it."""
+    """The dag.yaml of all models that name none; `--dag` overrides it. If it is not given, one is proposed for each
+    model."""
     data: DataSpec = DataSpec()
     """Data for all models that name none of their own."""
     constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)

@@ -117,6 +117,15 @@ def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
     assert models(sweep(folder, only="dense"))["mlp"]["compared"]["verdict"] == "same"
 
 
+def test_without_a_dag_one_is_proposed_for_each_model(folder: Path) -> None:
+    lines = [line for line in ZOO.splitlines() if not line.startswith("dag:") and "bad" not in line]
+    (folder / "zoo.yaml").write_text("\n".join([*lines, "objectives: [size]"]))
+    found = models(sweep(folder, search={"trials": 1}))
+    assert [(name, entry["status"]) for name, entry in found.items()] == [("more", "ok"), ("mlp", "ok")]
+    again = models(sweep(folder, search={"trials": 1}))
+    assert [entry["reused"] for entry in again.values()] == [True, True]
+
+
 TERMINATE = """\
 import os
 import signal

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.sweeps.request import SweepRequest
-from autoopt.engine.sweeps.zoo import ZooItem
+from autoopt.engine.sweeps.zoo import ZooItem, dag_of
 from autoopt.errors import InputError
 from autoopt.observer import Observer
 from autoopt.spec import load_dag
@@ -53,3 +55,17 @@ def test_the_run_of_a_model_takes_over_the_request(tmp_path: Path) -> None:
     assert (run.dag, run.model, run.home, run.workers, run.sweep) == (spec, entry.path, tmp_path, 3, "s1")
     assert run.search == {"trials": 5, "seed": 1}  # the request overrides the zoo's line
     assert run.observer is observer
+
+
+def test_the_run_of_a_model_without_a_dag_proposes_one(tmp_path: Path) -> None:
+    for name in ("m.onnx", "m.pt"):
+        (tmp_path / name).touch()
+    paths = [{"path": str(tmp_path / "m.onnx")}, {"path": str(tmp_path / "m.pt")}]
+    zoo = load_zoo({"name": "z", "models": paths, "constraints": [{"metric": "size", "max_ratio": 0.5}]})
+    onnx_item, torch_item = (ZooItem(entry.name, entry.path, entry) for entry in zoo.entries())
+    request = SweepRequest(zoo=zoo, home=tmp_path)
+    run = request.run_request("s1", onnx_item, dag_of(zoo, onnx_item, None))
+    assert (run.dag, run.model, run.data) == (onnx_item.path, None, None)
+    assert RunRequest.from_json(json.loads(json.dumps(run.to_json()))).goal == run.goal
+    with pytest.raises(InputError, match="no DAG is named, and none can be proposed for such a file; write dag:"):
+        request.run_request("s1", torch_item, dag_of(zoo, torch_item, None))

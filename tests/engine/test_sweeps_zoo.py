@@ -11,8 +11,9 @@ from builders import mlp, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.engine.sweeps.zoo import ZooItem, check_zoo, dag_of, free_name, items, listed
+from autoopt.engine.sweeps.zoo import BareModel, ZooItem, check_zoo, dag_of, free_name, items, listed
 from autoopt.errors import ConfigError
+from autoopt.metrics import Constraint, Objective
 from autoopt.spec.zoo import ZooSpec, load_zoo
 
 DAG = "name: small\npasses: {tidy: simplify}\nchains: [[tidy]]\n"
@@ -144,8 +145,24 @@ def test_a_missing_dag_is_named_with_its_place(folder: Path) -> None:
     zoo = zoo_of(folder, [{"path": "one/model.onnx", "dag": "nowhere.yaml"}])
     with pytest.raises(ConfigError, match=r"models\[0\]\.dag: no such file: nowhere\.yaml"):
         dag_of(zoo, item_of(zoo), None)
-    zoo = zoo_of(folder, [{"path": "one/model.onnx"}], dag=None)
-    with pytest.raises(ConfigError, match="no DAG is named"):
+
+
+def test_without_a_dag_the_zoo_states_what_a_proposal_needs(folder: Path) -> None:
+    limit = {"metric": "accuracy", "max_drop": 0.02}
+    model = {"path": "one/model.onnx", "constraints": [limit], "data": {"calibration": "own.npz"}}
+    zoo = zoo_of(folder, [model], dag=None, data="data.npz", objectives=["size"])
+    bare = dag_of(zoo, item_of(zoo), None)
+    assert isinstance(bare, BareModel)
+    stems = {which: path and Path(str(path)).name for which, path in bare.data.items()}
+    assert stems == {"evaluation": "data.npz", "calibration": "own.npz", "latency": None}
+    assert bare.goal.objectives == (Objective("size", "minimize"),)
+    assert bare.goal.constraints == (Constraint("accuracy", max_drop=0.02),)
+    assert not isinstance(dag_of(zoo, item_of(zoo), str(folder / "dag.yaml")), BareModel)  # --dag
+
+
+def test_data_for_latency_need_a_dag(folder: Path) -> None:
+    zoo = zoo_of(folder, [{"path": "one/model.onnx"}], dag=None, data={"latency": "data.npz"})
+    with pytest.raises(ConfigError, match="data for latency need a DAG; write dag: in the file"):
         dag_of(zoo, item_of(zoo), None)
 
 

@@ -19,7 +19,7 @@ from autoopt.engine.work.model_folders import holds_models, read_models, with_mo
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.quarantine import stored_quarantine
 from autoopt.engine.work.resources import Resources
-from autoopt.json_codec import JsonValue, to_json, without_nulls
+from autoopt.json_codec import JsonValue, from_json, to_json, without_nulls
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.fetch import cached, has_secret, shown_source
 from autoopt.observer import SILENT, Observer
@@ -200,7 +200,7 @@ class RunRequest:
             fields["dag"] = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
         fields["limits"] = Limits(**fields["limits"])
         fields["proposal_options"] = ProposalOptions.from_json(fields.pop("wish", {}))
-        fields["goal"] = GoalOptions(**fields.get("goal", {}))
+        fields["goal"] = from_json(GoalOptions, fields.get("goal", {}))
         # Earlier versions did not record the folder, and resumed into the default one.
         out = fields.get("out", "out")
         fields["out"] = None if out is None else Path(out)

@@ -78,13 +78,15 @@ class GoalRequest:
 
 @dataclass(frozen=True)
 class GoalOptions:
-    """Short forms of a goal on the command line; None for what the DAG or the default says."""
+    """A goal that overrides a DAG's, with short forms for the command line; None keeps what the DAG or default says."""
 
     minimize: Minimize | None = None
     metric: str | None = None
     """The quality metric that is limited."""
     max_drop: float | None = None
     """The drop in it that is accepted."""
+    objectives: tuple[Objective, ...] = ()
+    constraints: tuple[Constraint, ...] | None = None
 
     def apply(self, request: GoalRequest, data: DataDescription | None) -> GoalRequest:
         """Override the goal of a DAG. A limit on quality replaces all other ones.
@@ -92,6 +94,10 @@ class GoalOptions:
         Raises:
             InputError: the metric is unknown or not one of quality, or there are no labels to measure a drop on.
         """
+        if self.objectives:
+            request = replace(request, objectives=self.objectives)
+        if self.constraints is not None:
+            request = replace(request, constraints=self.constraints)
         if self.minimize is not None:
             request = replace(request, objectives=(Objective(MINIMIZED[self.minimize], "minimize"),))
         if self.metric is None and self.max_drop is None:

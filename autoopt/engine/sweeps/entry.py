@@ -11,7 +11,7 @@ from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.sweeps.nightly import measure_again
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
-from autoopt.engine.sweeps.zoo import ZooItem
+from autoopt.engine.sweeps.zoo import BareModel, ZooItem
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, InputError
@@ -37,7 +37,7 @@ class EntryRunner:
     occasion: str
     """A resumed sweep does not measure twice on the same occasion."""
 
-    def run(self, item: ZooItem, spec: DagSpec, earlier: Sequence[EarlierEntry] = ()) -> SweepEntry:
+    def run(self, item: ZooItem, spec: DagSpec | BareModel, earlier: Sequence[EarlierEntry] = ()) -> SweepEntry:
         """Run one model and compare it. A model that cannot be read or run gives an entry with the reason.
 
         `earlier` has the model's release and its entries of earlier good sweeps, newest first. A nightly sweep measures
@@ -60,7 +60,9 @@ class EntryRunner:
         entry = replace(entry, compared=compare_entry(entry, earlier))
         return replace(entry, seconds=round(time.monotonic() - began, 3))
 
-    def _run(self, item: ZooItem, spec: DagSpec, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
+    def _run(
+        self, item: ZooItem, spec: DagSpec | BareModel, entry: SweepEntry, earlier: Sequence[EarlierEntry]
+    ) -> SweepEntry:
         run = ""
         try:
             if self.request.out is not None:

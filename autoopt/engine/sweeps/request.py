@@ -10,13 +10,14 @@ from typing import Any
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.session import Session
-from autoopt.engine.sweeps.zoo import ZooItem, ZooSource
+from autoopt.engine.sweeps.zoo import BareModel, ZooItem, ZooSource
 from autoopt.engine.work.hosts import Opener
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.observer import SILENT, Observer
 from autoopt.results import RunResult
 from autoopt.spec import DagSpec
+from autoopt.spec.proposal_options import names_model
 from autoopt.store import SweepRecord
 
 SearchWith = Callable[[Session], RunResult]
@@ -78,11 +79,14 @@ class SweepRequest:
                 raise InputError(reason, where=f"--{name}", remedy="omit this option to resume")
         return replace(self, **settings)
 
-    def run_request(self, sweep: str, item: ZooItem, spec: DagSpec) -> RunRequest:
-        """The request for the run of one model."""
+    def run_request(self, sweep: str, item: ZooItem, spec: DagSpec | BareModel) -> RunRequest:
+        """The request for the run of one model.
+
+        Raises:
+            InputError: there is no DAG, and none can be proposed for such a file.
+        """
         return RunRequest(
-            dag=spec,
-            model=None if item.entry.spec.is_dag else item.path,
+            **_subject(item, spec),
             name=item.name,
             data_root=self.data_root,
             home=self.home,
@@ -95,3 +99,16 @@ class SweepRequest:
             observer=self.observer,
             opener=self.opener,
         )
+
+
+def _subject(item: ZooItem, spec: DagSpec | BareModel) -> dict[str, Any]:
+    """The fields of a `RunRequest` for the model and its DAG."""
+    if isinstance(spec, DagSpec):
+        return {"dag": spec, "model": None if item.entry.spec.is_dag else item.path}
+    if not names_model(item.path):
+        remedy = "write dag: in the zoo file, or give --dag; autoopt init MODEL writes a DAG"
+        raise InputError(
+            "no DAG is named, and none can be proposed for such a file", where=item.shown_path, remedy=remedy
+        )
+    data = spec.data
+    return {"dag": item.path, "data": data["evaluation"], "calibration": data["calibration"], "goal": spec.goal}

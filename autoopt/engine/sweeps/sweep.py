@@ -21,7 +21,7 @@ from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights
 from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
-from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
+from autoopt.engine.sweeps.zoo import BareModel, ZooItem, check_data, dag_of, items
 from autoopt.errors import SystemFailure, writing
 from autoopt.report.elements.html import write_page
 from autoopt.report.nights.lasting import lasting_regression
@@ -60,7 +60,8 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
         models = items(zoo, home, request.only)
         dags = {item.name: dag_of(zoo, item, request.dag) for item in models}
         for spec in dags.values():
-            spec.check_files(model=False)
+            if isinstance(spec, DagSpec):
+                spec.check_files(model=False)
         if record is None:
             asked = {"of": history.identity, **request.settings(), "flow_run": request.flow_run}
             record = store.sweeps.create(SweepRecord(id="", name=zoo.name, settings=asked, owner=store.owner))
@@ -96,7 +97,7 @@ class Sweep:
         self._runner = EntryRunner(request, search, record.id, f"sweep {record.id}")
         self._began = time.monotonic()
 
-    def run(self, models: list[ZooItem], dags: Mapping[str, DagSpec]) -> SweepResult:
+    def run(self, models: list[ZooItem], dags: Mapping[str, DagSpec | BareModel]) -> SweepResult:
         """Run the models, one after the other, until the time is up.
 
         Those that the interrupted sweep had finished are not run again.
@@ -161,7 +162,7 @@ class Sweep:
         self,
         entries: list[SweepEntry],
         models: Sequence[ZooItem],
-        dags: Mapping[str, DagSpec],
+        dags: Mapping[str, DagSpec | BareModel],
         earlier: Mapping[str, Sequence[EarlierEntry]],
     ) -> list[SweepEntry]:
         """Measure models again whose machine was busy, while the night has time left; regressions first."""
@@ -216,7 +217,7 @@ class Sweep:
         write_report(result, self._request.out, replace(facts, pages=pages))
 
     def _run_model(
-        self, runner: EntryRunner, item: ZooItem, spec: DagSpec, earlier: Sequence[EarlierEntry]
+        self, runner: EntryRunner, item: ZooItem, spec: DagSpec | BareModel, earlier: Sequence[EarlierEntry]
     ) -> SweepEntry:
         """Run a model and record its entry.
 

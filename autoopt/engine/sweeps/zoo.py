@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from autoopt.dag import check_dag, read_dag
+from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.work.model_folders import unpacked
 from autoopt.errors import InputError, Mistakes
 from autoopt.json_codec import JsonValue, without_nulls
@@ -48,6 +49,15 @@ class ZooItem:
         return shown_source(self.path)
 
 
+@dataclass(frozen=True)
+class BareModel:
+    """What a zoo says of models without a DAG: one is proposed for each of them."""
+
+    data: dict[str, JsonValue]
+    """Configurations of the data by their use; None for those that are not stated."""
+    goal: GoalOptions
+
+
 def listed(model: ZooModel) -> str:
     """The path of a model as the zoo file states it, without secrets of a URL."""
     return shown_source(model.path)
@@ -71,7 +81,9 @@ def check_zoo(
             first_of_dag.setdefault(entry.path if entry.spec.is_dag else entry.spec.dag, entry)
     for entry in first_of_dag.values():
         with mistakes:
-            check_dag(dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag), model=entry.spec.is_dag, data=True)
+            spec = dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag)
+            if isinstance(spec, DagSpec):
+                check_dag(spec, model=entry.spec.is_dag, data=True)
     mistakes.raise_all()
     return zoo
 
@@ -102,19 +114,22 @@ def free_name(name: str, used: set[str]) -> str:
     return free
 
 
-def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
-    """Return the DAG of one model: its own, else `dag`, else the zoo's.
+def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec | BareModel:
+    """Return the DAG of one model: its own, else `dag`, else the zoo's; without any, what a proposal needs.
 
     Constraints, objectives and data of the model, else of the zoo, override those of the DAG; only those of the model
     override a DAG that is listed in its place. Evaluation data replace the calibration data below them, too: those may
     belong to another model.
 
     Raises:
-        ConfigError: there is no DAG, it is wrong, or a listed one names no model.
+        ConfigError: the DAG is wrong, or a listed one names no model.
     """
     model = item.entry.spec
     owners: list[ZooSpec | ZooModel] = [model] if model.is_dag else [model, zoo]
-    spec = read_dag(_dag_path(zoo, item, dag)).with_data_root(zoo.data_root)
+    path = _dag_path(zoo, item, dag)
+    if path is None:
+        return _bare_model(zoo, model)
+    spec = read_dag(path).with_data_root(zoo.data_root)
     if model.is_dag and spec.model is None:
         raise spec.error(("model",), "is missing", "a DAG that a zoo lists names its model, or several")
     changes: dict[str, object] = {}
@@ -127,6 +142,20 @@ def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
     return spec.model_copy(update=changes)
 
 
+def _bare_model(zoo: ZooSpec, model: ZooModel) -> BareModel:
+    data: dict[str, JsonValue] = dict.fromkeys(WHICH)
+    for owner in (zoo, model):
+        data = _overridden(data, zoo, owner.data or DataSpec())
+    if data["latency"] is not None:
+        raise zoo.error((), "data for latency need a DAG", "write dag: in the file, or give --dag")
+    objectives = tuple(objective.objective() for objective in model.objectives or zoo.objectives or ())
+    stated = zoo.constraints if model.constraints is None else model.constraints
+    constraints = None
+    if stated is not None:
+        constraints = tuple(constraint.constraint() for constraint in stated)
+    return BareModel(data, GoalOptions(objectives=objectives, constraints=constraints))
+
+
 def _overridden(below: dict[str, JsonValue], zoo: ZooSpec, data: DataSpec) -> dict[str, JsonValue]:
     """The data of a zoo or of one of its models in place of those below it."""
     own: dict[str, JsonValue] = {which: data.resolved(which, zoo.source.folder, zoo.data_root) for which in WHICH}
@@ -135,7 +164,7 @@ def _overridden(below: dict[str, JsonValue], zoo: ZooSpec, data: DataSpec) -> di
     return below | without_nulls(own)
 
 
-def _dag_path(zoo: ZooSpec, item: ZooItem, dag: str | None) -> str | Path:
+def _dag_path(zoo: ZooSpec, item: ZooItem, dag: str | None) -> str | Path | None:
     model = item.entry.spec
     if model.is_dag:
         return item.path
@@ -146,8 +175,7 @@ def _dag_path(zoo: ZooSpec, item: ZooItem, dag: str | None) -> str | Path:
     elif dag:
         return dag
     if not stated:
-        remedy = "write dag: in the file, or give --dag; autoopt init MODEL writes a DAG"
-        raise zoo.error((), "no DAG is named", remedy)
+        return None
     path = zoo.path(stated)
     zoo.check_exists(place, stated, path)
     return path
