@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,92 @@ def cut(length: str) -> Any:
 def test_work_is_not_known_if_sizes_are_computed_from_weights(tmp_path: Path) -> None:
     assert work_of(tmp_path / "computed", cut("computed")) == ""
     assert work_of(tmp_path / "size", cut("size")) != ""
+
+
+def test_what_is_computed_twice_counts_twice(tmp_path: Path) -> None:
+    """Weights stored twice keep the runtime from joining two products, which takes twice as long."""
+    weight = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    inputs, outputs = [builders.tensor("x", [1, 8])], [builders.tensor("y", [1, 8])]
+    first, second = (helper.make_node("MatMul", ["x", w], [f"{w} x"]) for w in ("w", "v"))
+    product = helper.make_node("Mul", ["w x", "v x"], ["y"])
+    twice = builders.model([first, second, product], inputs, outputs, {"w": weight, "v": weight.copy()})
+    square = helper.make_node("Mul", ["w x", "w x"], ["y"])
+    once = builders.model([first, square], inputs, outputs, {"w": weight})
+    assert not is_same(request_for(tmp_path, once, twice))
+    assert work_of(tmp_path / "once", once) != work_of(tmp_path / "twice", twice) != ""
+
+
+def regions(op_type: str, width: int, **attributes: Any) -> Any:
+    """A pooling of regions that the model computes."""
+    nodes = [
+        helper.make_node("MatMul", ["f", "w"], ["regions"]),
+        helper.make_node(op_type, ["x", "regions", "images"][: 3 if width == 4 else 2], ["y"], **attributes),
+    ]
+    inputs = [builders.tensor("x", [1, 2, 9, 9]), builders.tensor("f", [3, 8])]
+    weights = {"w": np.ones((8, width), np.float32), "images": np.zeros(3, np.int64)}
+    return builders.model(nodes, inputs, [builders.tensor("y", [3, 2, 2, 2])], weights)
+
+
+def test_work_is_not_known_if_the_sizes_of_regions_are_computed(tmp_path: Path) -> None:
+    assert work_of(tmp_path / "align", regions("RoiAlign", 4, output_height=2, output_width=2)) == ""
+    assert work_of(tmp_path / "pool", regions("MaxRoiPool", 5, pooled_shape=[2, 2])) == ""
+
+
+def lstm(length: int) -> Any:
+    """A quantized LSTM over so many of 20 steps."""
+    names = ["x", "w", "r", "b", "lengths", "", "", "", "scale", "zero", "scale", "zero"]
+    nodes = [helper.make_node("DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft", hidden_size=8)]
+    weights = {
+        "w": np.ones((1, 4, 32), np.int8),
+        "r": np.ones((1, 8, 32), np.int8),
+        "b": np.zeros((1, 64), np.float32),
+        "lengths": np.array([length], np.int32),
+        "scale": np.ones(1, np.float32),
+        "zero": np.zeros(1, np.int8),
+    }
+    inputs, outputs = [builders.tensor("x", [20, 1, 4])], [builders.tensor("y", [20, 1, 1, 8])]
+    return with_ort_operators(builders.model(nodes, inputs, outputs, weights))
+
+
+def attention(rows: int) -> Any:
+    """A quantized attention to so many rows of 16."""
+    names = ["x", "w", "b", "scale", "scale", "rows", "zero", "weight zero"]
+    nodes = [helper.make_node("QAttention", names, ["y"], domain="com.microsoft", num_heads=2)]
+    weights = {
+        "w": np.ones((8, 24), np.int8),
+        "b": np.zeros(24, np.float32),
+        "scale": np.float32(0.1),
+        "rows": np.array([rows], np.int32),
+        "zero": np.uint8(3),
+        "weight zero": np.int8(0),
+    }
+    inputs, outputs = [builders.tensor("x", [1, 16, 8], TensorProto.UINT8)], [builders.tensor("y", [1, 16, 8])]
+    return with_ort_operators(builders.model(nodes, inputs, outputs, weights))
+
+
+def with_ort_operators(model: Any) -> Any:
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return model
+
+
+@pytest.mark.parametrize("make", [lstm, attention])
+def test_lengths_and_masks_in_quantized_operators_count(tmp_path: Path, make: Callable[[int], Any]) -> None:
+    known = work_of(tmp_path / "known", make(16))
+    assert work_of(tmp_path / "again", make(16)) == known != ""
+    assert work_of(tmp_path / "shorter", make(2)) not in ("", known)
+
+
+@pytest.mark.parametrize(("dtype", "tiny"), [(np.float32, 1e-21), (np.float64, 1e-310), (np.float64, 1e-160)])
+def test_weights_whose_products_are_denormal_count(tmp_path: Path, dtype: Any, tiny: float) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["y"])]
+    inputs, outputs = [builders.tensor("x", [1, 32], kind)], [builders.tensor("y", [1, 32], kind)]
+    works = []
+    for value in (1.0, 2.0, tiny):
+        model = builders.model(nodes, inputs, outputs, {"w": np.full((32, 32), value, dtype)})
+        works.append(work_of(tmp_path / str(value), model))
+    assert works[0] == works[1] != ""
+    assert works[2] not in ("", works[0])
 
 
 @pytest.mark.parametrize("width", [16, 64], ids=["within the graph", "in a file of their own"])

@@ -103,6 +103,7 @@ def _graph_digest(graph: GraphProto, outer: Mapping[str, str], content: Callable
     `outer` has the digests of the values of enclosing graphs by name, `content` tells what counts of a weight.
     """
     values = dict(outer)
+    parts: list[str] = []
     for index, value in enumerate(graph.input):
         # A model with a fixed batch takes other inputs than one without, so the sizes count.
         tensor_type = value.type.tensor_type
@@ -110,11 +111,14 @@ def _graph_digest(graph: GraphProto, outer: Mapping[str, str], content: Callable
         values[value.name] = _digest("input", str(index), f"{tensor_type.elem_type} {' '.join(sizes)}")
     for tensor in graph.initializer:
         values[tensor.name] = _digest(str(tensor.data_type), str(list(tensor.dims)), content(tensor))
+        parts.append(values[tensor.name])
     for node in graph.node:
         digest = _node_digest(node, values, content)
+        parts.append(digest)
         for index, name in enumerate(node.output):
             values[name] = f"{digest} {index}"
-    return _digest(*[values[output.name] for output in graph.output])
+    # What is stored or computed twice counts twice, though the outputs are the same.
+    return _digest(*[values[output.name] for output in graph.output], *sorted(parts))
 
 
 def _node_digest(node: NodeProto, values: Mapping[str, str], content: Callable[[TensorProto], str]) -> str:
@@ -147,17 +151,17 @@ def _content_digest(tensor: TensorProto, folder: Path) -> str:
 
 
 def _values(tensor: TensorProto, folder: Path) -> np.ndarray:
-    """The values of a float32 tensor, whose external data are in this folder."""
+    """The values of a tensor, whose external data are in this folder."""
     import numpy as np
-    from onnx import numpy_helper
+    from onnx import helper, numpy_helper
     from onnx.external_data_helper import ExternalDataInfo
 
     if tensor.data_location != tensor.EXTERNAL:
         within: np.ndarray = numpy_helper.to_array(tensor)
         return within
     place = ExternalDataInfo(tensor)
-    size = (place.length or 0) // np.dtype(np.float32).itemsize
-    return np.fromfile(folder / place.location, np.float32, size, offset=place.offset or 0)
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    return np.fromfile(folder / place.location, dtype, (place.length or 0) // dtype.itemsize, offset=place.offset or 0)
 
 
 def _digest(*parts: str) -> str:
