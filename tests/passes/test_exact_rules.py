@@ -17,6 +17,7 @@ from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxScriptOptimize
 from autoopt.passes.fusion.transformer import TransformerFusion
 from autoopt.passes.fusion.weight_folding import MatMulAddGemm
 from autoopt.passes.rewrites.local_rewrites import LocalRewrites
+from autoopt.passes.shape.inference import MaterializeReshape, ShapeInference
 
 VALUES: Final = np.array([-3, -1, -1e-3, 0, 1e-20, 1e-10, 1e-3, 0.5, 1, 2, 5, 1e4], np.float32)
 ALL_RULES: Final = ["noop", "bn", "clip", "pad", "reshape", "bias", "matmul"]
@@ -194,3 +195,16 @@ def test_factors_of_different_ranks_get_no_transposed_batch(tmp_path: Any) -> No
     fused = TransformerFusion(engine="onnxscript")(model)
     assert "FusedMatMul" in {node.op_type for node in fused.graph.node}
     np.testing.assert_allclose(outputs_of(fused, x, tmp_path), outputs_of(model, x, tmp_path), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rewrite_rules", "materialize_reshape"])
+def test_a_computed_shape_becomes_constant_before_reshape_had_allowzero(name: str, tmp_path: Any) -> None:
+    model = made(
+        "g (float[2, 6] x) => (float[2, 6] y) { r = Reshape (x, s)\n h = Shape (x)\n y = Reshape (r, h) }",
+        opset=11,
+        s=np.array([3, 4]),
+    )
+    after = {**PASSES, "materialize_reshape": MaterializeReshape()}[name](ShapeInference()(model))
+    assert "Shape" not in {node.op_type for node in after.graph.node}
+    x = VALUES.reshape(2, 6)
+    np.testing.assert_array_equal(outputs_of(after, x, tmp_path), outputs_of(model, x, tmp_path))

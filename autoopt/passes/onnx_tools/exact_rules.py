@@ -35,6 +35,7 @@ def make_rules_exact() -> None:
     - ScatterND with a reduction combines values instead of replacing them.
     - MatMul + Add becomes Gemm only if the sum has the shape of the product.
     - Gemm between reshapes becomes MatMul + Add only if it transposes nothing: square weights fit either way.
+    - Reshape gets constant sizes only if none of them is zero: before version 14, zero stands for a size of the input.
     - FusedMatMul transposes the batch only where both factors have one: onnxruntime refuses others when it runs.
     """
     from onnxscript import rewriter
@@ -58,6 +59,7 @@ def make_rules_exact() -> None:
     ):
         _guard(rule, _broadcast_product)
     _guard(common.gemm_to_matmul_add_rule, _transposed_gemm)
+    _guard(common.materialize_reshape_shape_rule, _empty_output)
     for rule in ort_fusions._core.ORT_PATTERN_REWRITE_RULES:
         if "WithBatch" in (rule.name or "") or "WithFlippedBatch" in (rule.name or ""):
             _guard(rule, _other_rank)
@@ -156,6 +158,12 @@ def _transposed_gemm(condition: Condition, context: MatchContext, values: dict[s
     gemm = context.root.inputs[0].producer()
     if gemm.attributes.get_int("transA", 0) or gemm.attributes.get_int("transB", 0):
         return "the product is that of a transposed matrix"
+    return ""
+
+
+def _empty_output(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+    if 0 in context.output_values[0].shape:
+        return "the output is empty"
     return ""
 
 

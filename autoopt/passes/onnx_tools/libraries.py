@@ -19,6 +19,7 @@ from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import is_large, to_ir
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import ModelProto
     from onnx_ir.passes import PassBase
     from onnxscript.rewriter.pattern import RewriteRule
@@ -39,6 +40,8 @@ def quiet() -> Iterator[None]:
         logging.disable(previous)
 
 
+ALLOWZERO: Final = 14
+"""Version of ai.onnx from which Reshape can have sizes that are zero."""
 MAX_ROUNDS: Final = 20
 """Rewriting stops after this many rounds, because rules may undo each other."""
 
@@ -72,6 +75,7 @@ def apply_rules(model: ModelProto, rules: Sequence[RewriteRule]) -> ModelProto |
             rounds += 1
         if not rounds:
             return None
+        _drop_unknown_attributes(ir_model)
         for ir_pass in (
             common.RemoveUnusedNodesPass(),
             common.RemoveUnusedFunctionsPass(),
@@ -79,6 +83,15 @@ def apply_rules(model: ModelProto, rules: Sequence[RewriteRule]) -> ModelProto |
         ):
             ir_model = ir_pass(ir_model).model
         return onnx_ir.to_proto(ir_model)
+
+
+def _drop_unknown_attributes(ir_model: ir.Model) -> None:
+    """Remove `allowzero`, which the rules write whatever the version, where Reshape does not have it."""
+    if ir_model.opset_imports.get("", 0) >= ALLOWZERO:
+        return
+    for node in ir_model.graph.all_nodes():
+        if node.op_type == "Reshape":
+            node.attributes.pop("allowzero", None)
 
 
 def rule_sets() -> dict[str, list[RewriteRule]]:
