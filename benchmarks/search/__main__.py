@@ -31,7 +31,7 @@ def main() -> None:
     recording.add_argument("--calibration", type=Path)
     recording.add_argument("--home", type=Path, default=Path(".autoopt-bench"))
     recording.add_argument("--recordings", type=int, default=3)
-    recording.add_argument("--seconds", type=float, default=1.0, help="time for one measurement of latency")
+    recording.add_argument("--seconds", type=float, help="time for one latency; the default is that of a run")
     recording.add_argument("--out", type=Path, default=HERE / "tables", help="folder of the table")
     reporting = commands.add_parser("report", help="replay every strategy on every table")
     reporting.add_argument("--seeds", type=int, default=50)

@@ -2,77 +2,132 @@
 
 The recordings are interleaved: each goes through all candidates in an order of its own, so that how far they are apart
 is the noise of the table. Candidates that are equal are one and are measured once per recording.
+
+A recording measures the latency as a trial of a run does, and before it as a short look. All times are of CPU.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import statistics
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from autoopt.dag import Chain
+from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.planning.lessons import instruction_sets
 from autoopt.engine.prepare import prepare
+from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import cpu, library_version
+from autoopt.engine.work.equal_graphs import METERS as GRAPH_METERS
+from autoopt.engine.work.equal_graphs import TWIN
 from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.pass_runs import run_chain
+from autoopt.json_codec import JsonValue
+from autoopt.measure.meters import LATENCY
+from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
+from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.candidate import Candidate
 from autoopt.search import ChainSpace
-from benchmarks.search.table import Row, Table
+from autoopt.search.transitions import FAILED
+from autoopt.spec.proposal_options import ProposalOptions, names_model
+from benchmarks.search.costs import CpuClock, Look, Measuring
+from benchmarks.search.table import SOURCE, Row, Table
 
 FACTS = ("op_counts", "layer_parameters", "layer_work", "parameters", "bytes", "opsets")
 QUIET_KINDS = ("latency", "memory")
+LOOK: Final[Mapping[str, JsonValue]] = {
+    "seconds": 0.25,
+    "replicas": 1,
+    "max_pairs": 3,
+    "target_width": 0.5,
+    "quiet_seconds": 0,
+}
+"""Settings of a look: one session and three pairs of blocks, as long as a run takes to give a hopeless candidate up."""
+SHOWN: Final = 20
+"""Candidates after which progress is shown."""
 
 
-@dataclass(frozen=True)
-class Quality:
-    """Results that need no quiet machine: `violation` of the worst constraint, size as a ratio, whether it ran."""
+@dataclass
+class Made:
+    """The candidate of a point, or None, with the keys that each of its passes left and their seconds."""
+
+    candidate: Candidate | None
+    path: tuple[str, ...]
+    passes: tuple[float, ...]
+
+
+@dataclass
+class Measured:
+    """One candidate: violation of the worst constraint, size as a ratio, whether it ran, and its recordings."""
 
     violation: float
     size: float
     good: bool
+    twin: str
+    """Digest of the graph that the runtime executes, if candidates that share it have the same figures."""
+    quality_seconds: float
+    latencies: list[float] = field(default_factory=list)
+    latency_seconds: list[float] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    measured_as: str = ""
+    """Key of the candidate whose latency it shares."""
 
 
-def record(name: str, request: RunRequest, *, recordings: int, seconds: float) -> Table:
-    """Record the space of a request. Every point is executed; the store of its home makes a second call go on."""
+def record(name: str, request: RunRequest, *, recordings: int, seconds: float | None) -> Table:
+    """Record the space of a request, one point after the other; every point is executed.
+
+    Args:
+        recordings: The number of recordings of each candidate.
+        seconds: The time for one latency; None for the run's own.
+    """
     with prepare(request) as session:
+        assert isinstance(session, Session)
         ctx = session.ctx
         session.baseline()
+        clock = CpuClock()
         points = [(chain, point) for chain in session.chains.values() for point in chain.space.iterate()]
-        with ThreadPoolExecutor(request.workers) as threads:
-            made = list(threads.map(lambda p: _candidate(ctx, *p), points))
-        unique = {c.key: c for c in made if c is not None}
-        _say(f"{name}: {len(points)} points, {sum(c is None for c in made)} failed, {len(unique)} candidates")
-        quality = {key: _quality(ctx, candidate) for key, candidate in unique.items()}
-        latency = _latencies(ctx, [c for k, c in unique.items() if quality[k].good], recordings, seconds)
-        if not latency:
+        made = _made(ctx, points, clock)
+        unique = {each.candidate.key: each.candidate for each in made if each.candidate is not None}
+        _say(f"{name}: {len(points)} points, {sum(m.candidate is None for m in made)} failed, {len(unique)} candidates")
+        measured = {key: _quality(ctx, candidate, clock) for key, candidate in unique.items()}
+        running = [candidate for key, candidate in unique.items() if measured[key].good]
+        _record_latencies(ctx, running, measured, recordings, seconds, clock)
+        if not any(each.latencies for each in measured.values()):
             raise SystemExit(f"{name}: no candidate could be measured")
-        rows = iter([_row(candidate, quality, latency) for candidate in made])
-        about = {
-            "model": session.name,
-            "dag": ctx.problem.plan.name,
-            "recordings": recordings,
-            "seconds": seconds,
-            "cpu": cpu()["model"],
-            "isa": sorted(instruction_sets(cpu()["flags"])),
-            "runtime": library_version("onnxruntime"),
-            "candidates": len(unique),
-            "facts": _facts(ctx),
-        }
+        names = _short_names(ctx.problem.source.key, made)
+        rows = iter([_row(each, measured, names) for each in made])
         return Table(
             name,
             tuple(_space(chain) for chain in session.chains.values()),
             tuple(tuple(next(rows) for _ in chain.space.iterate()) for chain in session.chains.values()),
-            noise_of(latency),
-            about,
+            noise_of({key: each.latencies for key, each in measured.items()}),
+            _about(session, recordings, seconds, len(unique)),
+            measuring={names[key]: _measuring(key, measured) for key in unique},
         )
+
+
+def _about(session: Session, recordings: int, seconds: float | None, candidates: int) -> dict[str, Any]:
+    load = os.getloadavg()[0]
+    return {
+        "model": session.name,
+        "dag": session.ctx.problem.plan.name,
+        "recordings": recordings,
+        "seconds": seconds,
+        "clock": f"CPU time, one thread; load of the machine at the end: {load:.0f}",
+        "cpu": cpu()["model"],
+        "isa": sorted(instruction_sets(cpu()["flags"])),
+        "runtime": library_version("onnxruntime"),
+        "candidates": candidates,
+        "facts": _facts(session.ctx),
+    }
 
 
 def _facts(ctx: RunContext) -> dict[str, Any]:
@@ -81,7 +136,7 @@ def _facts(ctx: RunContext) -> dict[str, Any]:
     return {name: record.inspection[name] for name in FACTS}
 
 
-def noise_of(latency: dict[str, list[float]]) -> float:
+def noise_of(latency: Mapping[str, Sequence[float]]) -> float:
     """Relative distance of one recording from its candidate's median: the median of all, scaled as for a normal
     distribution (1.4826 times; P. J. Rousseeuw, C. Croux, Alternatives to the Median Absolute Deviation, 1993). A few
     slow sessions would make everything "as good as the best" by a standard deviation."""
@@ -89,50 +144,126 @@ def noise_of(latency: dict[str, list[float]]) -> float:
     return 1.4826 * statistics.median(apart) if apart else 0.0
 
 
-def _candidate(ctx: RunContext, chain: Chain, point: dict[str, Any]) -> Candidate | None:
-    progress = run_chain(ctx, chain.nodes, chain.space.configs(point))
-    return progress.candidate if progress.outcome.good else None
+def _made(ctx: RunContext, points: Sequence[tuple[Chain, dict[str, Any]]], clock: CpuClock) -> list[Made]:
+    """Run the passes of all points; a pass that ran for an earlier point has that one's time."""
+    seconds: dict[str, float] = {}
+    made: list[Made] = []
+    for number, (chain, point) in enumerate(points):
+        clock.lap()
+        progress = run_chain(ctx, chain.nodes, chain.space.configs(point))
+        spent = clock.lap()
+        new = {key: _clock_seconds(ctx, key) for key in progress.keys if key not in seconds}
+        for key, share in new.items():
+            seconds[key] = spent * share / (sum(new.values()) or 1.0)
+        candidate = progress.candidate if progress.outcome.good else None
+        made.append(Made(candidate, tuple(progress.left), tuple(seconds[key] for key in progress.keys)))
+        _say_progress("passes", number, len(points))
+    return made
 
 
-def _quality(ctx: RunContext, candidate: Candidate) -> Quality:
+def _clock_seconds(ctx: RunContext, key: str) -> float:
+    """The time of a pass run by the clock, which only tells its share of several."""
+    record = ctx.store.results.pass_run(key)
+    assert record is not None
+    return record.seconds + 1e-6
+
+
+def _quality(ctx: RunContext, candidate: Candidate, clock: CpuClock) -> Measured:
     names = [m.name for m in ctx.problem.goal.metrics if m.kind not in QUIET_KINDS]
-    measured = evaluate(ctx, candidate, EvaluationOptions(metrics=tuple(names)))
-    size = measured.ratios.get("size")
-    return Quality(measured.violation, size.value if size else 1.0, measured.outcome.good)
+    clock.lap()
+    found = evaluate(ctx, candidate, EvaluationOptions(metrics=tuple(names)))
+    size = found.ratios.get("size")
+    return Measured(found.violation, size.value if size else 1.0, found.outcome.good, _twin(ctx, found), clock.lap())
 
 
-def _latencies(ctx: RunContext, candidates: list[Candidate], recordings: int, seconds: float) -> dict[str, list[float]]:
-    """Of each candidate the p50 ratio to the source in each recording in which it could be measured."""
-    found: dict[str, list[float]] = {}
+def _twin(ctx: RunContext, found: Measurements) -> str:
+    """The graph that the runtime executes, as a run tells a search; empty where more than it counts."""
+    if not all(metric.kind in GRAPH_METERS for metric in ctx.problem.goal.metrics):
+        return ""
+    if any(details.get(SAME_GRAPH) for details in found.details.values()):
+        return SOURCE
+    graphs = [str(details[EXECUTED_GRAPH]) for details in found.details.values() if details.get(EXECUTED_GRAPH)]
+    return graphs[0][:12] if graphs else ""
+
+
+def _record_latencies(
+    ctx: RunContext,
+    candidates: Sequence[Candidate],
+    measured: Mapping[str, Measured],
+    recordings: int,
+    seconds: float | None,
+    clock: CpuClock,
+) -> None:
+    """Measure the p50 ratio to the source of all candidates, in an order of its own for each recording."""
+    whole = {} if seconds is None else {"seconds": seconds}
     for number in range(recordings):
         order = random.Random(number).sample(candidates, len(candidates))
         for place, candidate in enumerate(order):
-            options = EvaluationOptions(
-                metrics=("latency_p50",),
-                settings={"seconds": seconds, "target_width": 0.02},
-                judged=False,
-                occasion=f"recording {number}",
-            )
-            measured = evaluate(ctx, candidate, options)
-            ratio = measured.ratios.get("latency_p50")
+            known = measured[candidate.key]
+            clock.lap()
+            look = evaluate(ctx, candidate, _latency_options(f"look {number}", LOOK))
+            ratio, spent = look.ratios.get(MEDIAN_LATENCY), clock.lap()
+            if ratio is not None and look.executed:
+                known.looks.append(Look(ratio.value, ratio.low, ratio.high, spent))
+            full = evaluate(ctx, candidate, _latency_options(f"recording {number}", whole))
+            ratio, spent = full.ratios.get(MEDIAN_LATENCY), clock.lap()
             if ratio is not None:
-                found.setdefault(candidate.key, []).append(ratio.value)
+                known.latencies.append(ratio.value)
+                known.measured_as = str(full.details[LATENCY].get(TWIN, ""))
             elif place == 0:
-                _say(f"not measured: {measured.message}")
-            if place % 20 == 19:
-                _say(f"recording {number + 1}: {place + 1} of {len(order)}")
-    return found
+                _say(f"not measured: {full.message}")
+            if full.executed:
+                known.latency_seconds.append(spent)
+            _say_progress(f"recording {number + 1}", place, len(order))
 
 
-def _row(candidate: Candidate | None, quality: dict[str, Quality], latency: dict[str, list[float]]) -> Row:
-    if candidate is None:
-        return Row(failed=True)
-    known, times = quality[candidate.key], latency.get(candidate.key, [])
-    return Row(tuple(times), known.violation, known.size, not known.good or not times, candidate.key)
+def _latency_options(occasion: str, settings: Mapping[str, JsonValue]) -> EvaluationOptions:
+    return EvaluationOptions((MEDIAN_LATENCY,), settings, judged=False, screened=True, occasion=occasion)
+
+
+def _measuring(key: str, measured: Mapping[str, Measured]) -> Measuring:
+    """What it takes to measure a candidate; one that shares the latency of another has that one's looks and time."""
+    known = measured[key]
+    source = known
+    if not known.latency_seconds and known.measured_as in measured:
+        source = measured[known.measured_as]
+    latency = statistics.fmean(source.latency_seconds) if source.latency_seconds else 0.0
+    return Measuring(known.quality_seconds, latency, tuple(source.looks))
+
+
+def _short_names(source: str, made: Sequence[Made]) -> dict[str, str]:
+    """Short names of all candidates by their keys."""
+    keys = dict.fromkeys(key for each in made for key in each.path)
+    names = {key: f"c{number}" for number, key in enumerate(keys)}
+    return {**names, source: SOURCE, FAILED: FAILED}
+
+
+def _row(made: Made, measured: Mapping[str, Measured], names: Mapping[str, str]) -> Row:
+    path = tuple(names[key] for key in made.path)
+    if made.candidate is None:
+        return Row(failed=True, path=path, passes=made.passes)
+    known = measured[made.candidate.key]
+    return Row(
+        latency=tuple(known.latencies),
+        violation=known.violation,
+        size=known.size,
+        failed=not known.good or not known.latencies,
+        artifact=names[made.candidate.key],
+        twin=known.twin,
+        path=path,
+        passes=made.passes,
+    )
 
 
 def _space(chain: Chain) -> ChainSpace:
-    return ChainSpace(chain.id, tuple((n.id, n.pass_name) for n in chain.nodes), chain.space)
+    passes = tuple((node.id, node.pass_name) for node in chain.nodes)
+    sets_only_run = chain.nodes[-1].info.session_only
+    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late, sets_only_run)
+
+
+def _say_progress(what: str, place: int, count: int) -> None:
+    if place % SHOWN == SHOWN - 1:
+        _say(f"{what}: {place + 1} of {count}")
 
 
 def _say(text: str) -> None:
@@ -140,7 +271,7 @@ def _say(text: str) -> None:
 
 
 def request_for(dag: Path, model: Path | None, data: Path | None, calibration: Path | None, home: Path) -> RunRequest:
-    """A request as the command line of the benchmark puts it."""
+    """A request as the command line of the benchmark puts it; `dag` may be a model, for which a DAG is proposed."""
     return RunRequest(
         dag=dag,
         model=model,
@@ -148,4 +279,6 @@ def request_for(dag: Path, model: Path | None, data: Path | None, calibration: P
         calibration=str(calibration) if calibration else None,
         home=home,
         fresh=True,
+        workers=1,
+        proposal_options=ProposalOptions(threads="1") if names_model(dag) else ProposalOptions(),
     )

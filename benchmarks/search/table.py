@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,22 +17,29 @@ from autoopt.metrics import Objective
 from autoopt.model.inspection import Inspection
 from autoopt.search import ChainSpace, Feedback
 from autoopt.search.transitions import Steps, steps_of
-from autoopt.space import NodeSpace, SearchSpace, definition_from_json, definition_to_json
+from autoopt.space import NodeSpace, Point, SearchSpace, definition_from_json, definition_to_json
+from benchmarks.search.costs import Measuring
 
 OBJECTIVE = Objective("latency", "minimize")
 TIGHT = " (tight)"
+SOURCE = "source"
+"""Key of the source model, as a study has it."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One point. `latency`: one value per recording, in units of the source model's (ratio). `violation`: as told to a
-    search, <= 0 is feasible. `size`: ratio to the source. `artifact`: equal ones are one candidate."""
+    search, <= 0 is feasible. `size`: ratio to the source. `artifact`: equal ones are one candidate; of one `twin`, all
+    have the same figures. `path`: what each pass left. `passes`: seconds of CPU of each of them, if recorded."""
 
     latency: tuple[float, ...] = ()
     violation: float = 0.0
     size: float = 1.0
     failed: bool = False
     artifact: str = ""
+    twin: str = ""
+    path: tuple[str, ...] = ()
+    passes: tuple[float, ...] = ()
 
     @property
     def value(self) -> float:
@@ -55,6 +62,8 @@ class Table:
     about: dict[str, Any] = field(default_factory=dict)
     share: float = 0.0
     """At least so large a share of the points counts as good, whatever the tolerance."""
+    measuring: Mapping[str, Measuring] = field(default_factory=dict)
+    """What it takes to measure each candidate, by its artifact; empty in tables that were recorded without looks."""
 
     @property
     def inspection(self) -> Inspection:
@@ -116,17 +125,18 @@ class Table:
         """
         row, path = self.row(chain, point), self.path(chain, point)
         if row.failed or not row.latency:
-            return Feedback(failed=row.failed, violation=row.violation, artifact=row.artifact or None, path=path)
+            return Feedback({}, row.violation, row.failed, row.artifact or None, row.twin or None, path)
         values = {"size": row.size}
         if row.violation <= 0:
             noisy = row.value * math.exp(rng.gauss(0, self.noise))
             values["latency"] = rng.choice(row.latency) if len(row.latency) > 1 else noisy
-        return Feedback(values, row.violation, artifact=row.artifact or None, path=path)
+        return Feedback(values, row.violation, False, row.artifact or None, row.twin or None, path)
 
     def path(self, chain: str, point: dict[str, Any]) -> tuple[str, ...]:
         """Keys of the candidates on the way, as far as the table tells which of them are equal."""
-        if not self.row(chain, point).artifact:
-            return ()
+        row = self.row(chain, point)
+        if row.path or not row.artifact:
+            return row.path
         steps = steps_of(self.chains[self._places[chain]].nodes, point)
         return tuple(self._states[steps[:length]] for length in range(1, len(steps) + 1))
 
@@ -160,7 +170,7 @@ class Table:
 
     def shuffled(self, seed: int) -> Table:
         """The control: the same outcomes, dealt out to the points at random. Nothing can be learnt from it."""
-        flat = [row for rows in self.rows for row in rows]
+        flat = [replace(row, path=(), passes=()) for rows in self.rows for row in rows]
         Random(seed).shuffle(flat)
         it = iter(flat)
         rows = tuple(tuple(next(it) for _ in rows) for rows in self.rows)
@@ -185,9 +195,11 @@ def save(table: Table, path: Path) -> None:
                 "passes": c.passes,
                 "nodes": {n: _node_json(s) for n, s in c.space.nodes.items()},
                 "cuts": c.space.cuts,
+                "start": [c.weight, c.prior, c.is_late, c.sets_only_run],
             }
             for c in table.chains
         ],
+        "measuring": {artifact: measuring.row() for artifact, measuring in table.measuring.items()},
         "rows": [[_row_json(row) for row in rows] for rows in table.rows],
     }
     text = json.dumps(data, separators=(",", ":"), default=list) + "\n"
@@ -202,11 +214,19 @@ def load(path: Path) -> Table:
             c["id"],
             tuple((node, name) for node, name in c["passes"]),
             SearchSpace({n: _node(s) for n, s in c["nodes"].items()}, tuple(c["cuts"])),
+            *_start(c),
         )
         for c in data["chains"]
     )
     rows = tuple(tuple(_row(row) for row in rows) for rows in data["rows"])
-    return Table(data["name"], chains, rows, data["noise"], data["about"])
+    measuring = {artifact: Measuring.from_row(row) for artifact, row in data.get("measuring", {}).items()}
+    return Table(data["name"], chains, rows, data["noise"], data["about"], measuring=measuring)
+
+
+def _start(chain: Mapping[str, Any]) -> tuple[float, tuple[Point, ...], bool, bool]:
+    """The weight of a chain, its first points, and if it is late and only sets how the model runs."""
+    weight, prior, is_late, sets_only_run = chain.get("start", (1.0, (), False, False))
+    return weight, tuple(prior), is_late, sets_only_run
 
 
 def _node_json(space: NodeSpace) -> dict[str, Any]:
@@ -224,9 +244,13 @@ def _node(data: dict[str, Any]) -> NodeSpace:
 
 def _row_json(row: Row) -> list[Any]:
     latency = [float(f"{v:.5g}") for v in row.latency]
-    return [latency, float(f"{row.violation:.4g}"), float(f"{row.size:.5g}"), int(row.failed), row.artifact[:12]]
+    shown = [latency, float(f"{row.violation:.4g}"), float(f"{row.size:.5g}"), int(row.failed), row.artifact[:12]]
+    if row.passes:
+        shown += [row.twin, row.path, [float(f"{seconds:.3g}") for seconds in row.passes]]
+    return shown
 
 
 def _row(data: list[Any]) -> Row:
-    latency, violation, size, failed, artifact = data
-    return Row(tuple(latency), violation, size, bool(failed), artifact)
+    latency, violation, size, failed, artifact, *recorded = data
+    twin, path, passes = recorded or ("", (), ())
+    return Row(tuple(latency), violation, size, bool(failed), artifact, twin, tuple(path), tuple(passes))
