@@ -34,7 +34,7 @@ def main() -> None:
     recording.add_argument("--seconds", type=float, help="time for one latency; the default is that of a run")
     recording.add_argument("--out", type=Path, default=HERE / "tables", help="folder of the table")
     reporting = commands.add_parser("report", help="replay every strategy on every table")
-    reporting.add_argument("--seeds", type=int, default=50)
+    reporting.add_argument("--seeds", type=int, default=100)
     reporting.add_argument("--tables", choices=("recorded", "synthetic", "all"), default="all")
     reporting.add_argument("--only", nargs="*", default=(), help="strategies, by name")
     reporting.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
@@ -54,6 +54,11 @@ def main() -> None:
     leaving_out.add_argument("--only", nargs="*", default=(), help="kinds of tables, by name")
     leaving_out.add_argument("--no-random", dest="random", action="store_false", help="without random points")
     leaving_out.add_argument("--out", type=Path, default=HERE / "results")
+    looking = commands.add_parser("looks", help="replay schemes of measuring, at the recorded cost")
+    looking.add_argument("--seeds", type=int, default=100)
+    looking.add_argument("--only", nargs="*", default=(), help="schemes, by name")
+    looking.add_argument("--tables", type=Path, default=HERE / "tables" / "left_out", help="folder of the tables")
+    looking.add_argument("--out", type=Path, default=HERE / "results")
     bounding = commands.add_parser("oracle", help="what a search could reach at best on such tables")
     bounding.add_argument("--seeds", type=int, default=100)
     bounding.add_argument("--first", type=int, help="first seed; the default is that of the published figures")
@@ -85,6 +90,7 @@ def main() -> None:
         "report": report,
         "stop": stop,
         "left-out": left_out,
+        "looks": looks,
         "oracle": oracle,
         "first": first,
         "predict": predict,
@@ -205,6 +211,20 @@ def left_out(options: argparse.Namespace) -> None:
         lines.append(replays.line(name, found, by_chance))
         print(lines[-1], flush=True)
         (options.out / "left_out.md").write_text(replays.markdown(lines))
+
+
+def looks(options: argparse.Namespace) -> None:
+    from benchmarks.search import fidelities
+    from benchmarks.search.table import load
+
+    options.out.mkdir(exist_ok=True)
+    lines: list[str] = []
+    for table in map(load, sorted(options.tables.glob("*.json.gz"))):
+        for name in options.only or fidelities.SCHEMES:
+            spent = [fidelities.replayed(table, fidelities.SCHEMES[name], seed) for seed in range(options.seeds)]
+            lines.append(fidelities.line(table, name, spent))
+            print(lines[-1], flush=True)
+            (options.out / "looks.md").write_text(fidelities.markdown(lines))
 
 
 def oracle(options: argparse.Namespace) -> None:

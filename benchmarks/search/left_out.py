@@ -11,7 +11,7 @@ from typing import Final
 from autoopt.search import SearchConfig, create_study
 from autoopt.search.points import total_points
 from autoopt.search.study import Study
-from benchmarks.search.report import percentile
+from benchmarks.search.report import MANY, percentile
 from benchmarks.search.simulate import SHIPPED
 from benchmarks.search.synthetic import FAMILIES, TOLERANCE, Landscape, make
 from benchmarks.search.table import OBJECTIVE, Row, Table
@@ -21,8 +21,6 @@ FIRST: Final = 7000
 """First seed of tables that nothing was tuned on."""
 TRIALS: Final = 150
 """Evaluations after which a search is given up."""
-MANY: Final = 100
-"""Evaluations within which each search should find a good point."""
 BROKEN: Final = 0.9
 """Share of the points that break a tight limit."""
 NOISE: Final = 0.1

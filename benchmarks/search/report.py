@@ -21,6 +21,8 @@ CAP = 150
 """Trials after which a strategy other than random and `unified` is given up: unsuccessful, not as long as this."""
 RANDOM = 10
 """So many times as many replays of random, which cost nothing."""
+MANY = 100
+"""Evaluations within which each search should find a good point."""
 CONTROLS = ("random", "unified")
 """Strategies that are replayed on shuffled tables."""
 LARGE = 500
@@ -28,13 +30,15 @@ WHOLE = ("random", "unified", "unified, batches of 4")
 VOLUMES = 5
 """One in so many replays also searches for two objectives."""
 SHUFFLED = " (shuffled)"
+LEFT_OUT = "left out: "
+"""Begins the names of recorded tables that nothing was tuned on."""
 BOTH = (OBJECTIVE, Objective("size", "minimize"))
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One strategy on one table or family: evaluations until a good point, median and 90th percentile over the seeds;
-    regret of the recommended model after `SHOWN` trials, median and mean; CPU milliseconds per suggestion."""
+    """One strategy on one table or family: evaluations until a good point, percentiles over the seeds; regret of the
+    recommended model after `SHOWN` trials, median and mean; CPU milliseconds per suggestion."""
 
     table: str
     strategy: str
@@ -53,6 +57,9 @@ class Figures:
     """Median over the replays of best so far over best, per trial."""
     volume: tuple[float, ...] = ()
     """Median share of the whole front's hypervolume (latency, size) after each trial, of replays for both."""
+    p80: float = math.nan
+    not_within: int = 0
+    """Replays without a good point within `MANY` evaluations."""
 
     @property
     def shuffled(self) -> bool:
@@ -65,8 +72,13 @@ def families(seeds: int) -> dict[str, list[Table]]:
 
 
 def recorded() -> dict[str, list[Table]]:
-    """Tables recorded from real models."""
+    """Tables recorded from real models, which the search was tuned with."""
     return {table.name: [table] for table in map(load, sorted(TABLES.glob("*.json.gz")))}
+
+
+def recorded_later() -> list[Table]:
+    """Tables recorded from real models that nothing was tuned on, with looks."""
+    return list(map(load, sorted((TABLES / "left_out").glob("*.json.gz"))))
 
 
 def measure(name: str, tables: Sequence[Table], strategy: str, seeds: int) -> Figures:
@@ -90,6 +102,8 @@ def measure(name: str, tables: Sequence[Table], strategy: str, seeds: int) -> Fi
         math.exp(statistics.fmean(map(math.log, hits))),
         tuple(statistics.median(_at(r.curve, n) for r in replays) for n in range(1, SHOWN + 1)),
         tuple(statistics.median(_at(v, n) for v in both) for n in range(1, SHOWN + 1)) if both else (),
+        percentile(hits, 0.8),
+        sum(hit > MANY for hit in hits),
     )
 
 
@@ -105,7 +119,8 @@ def control(name: str, tables: Sequence[Table], strategy: str, seeds: int) -> Fi
     hits = sorted(r.hit for r in replays)
     p50, p90, mean = percentile(hits, 0.5), percentile(hits, 0.9), statistics.fmean(hits)
     spent = 1000 * statistics.fmean(r.seconds for r in replays)
-    return Figures(name + SHUFFLED, strategy, *_about(tables), len(hits), p50, p90, math.nan, math.nan, spent, mean)
+    made = Figures(name + SHUFFLED, strategy, *_about(tables), len(hits), p50, p90, math.nan, math.nan, spent, mean)
+    return replace(made, p80=percentile(hits, 0.8), not_within=sum(hit > MANY for hit in hits))
 
 
 def _cases(tables: Sequence[Table], seeds: int) -> list[tuple[int, Table]]:

@@ -91,7 +91,12 @@ def _misled(table: Table) -> tuple[Task, ...]:
 
 
 def as_proposed(table: Table) -> Table:
-    """The table with the first points of the search of a proposed graph: preparation alone comes last, or nearly so."""
+    """The table with the first points of the search of a proposed graph: preparation alone comes last, or nearly so.
+
+    A table of a proposed graph has them.
+    """
+    if any(chain.prior for chain in table.chains):
+        return table
     model = table.inspection
     late = late_nodes(model)
     points = _expert_points(table)
