@@ -54,9 +54,11 @@ def _held_line(f: Figures, by: dict[tuple[str, str], Figures]) -> str:
         "shuffled": not control > WORSE,
     }
     missed = [name for name, good in reached.items() if not good]
+    verdict = "not: " + ", ".join(missed) if missed else "yes"
     return (
         f"| {f.table} | {f.p50:g} ({p50:g}) | {f.p80:g} | {f.p90:g} ({p90:g}) | {f.not_within} of {f.replays} "
-        f"| {_ratio(in_batches[0])}, {_ratio(in_batches[1])} | {_ratio(over)} | {_ratio(control)} | {'not: ' + ', '.join(missed) if missed else 'yes'} |"
+        f"| {_ratio(in_batches[0])}, {_ratio(in_batches[1])} | {_ratio(over)} | {_ratio(control)} "
+        f"| {verdict} |"
     )
 
 
