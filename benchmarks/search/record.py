@@ -33,7 +33,7 @@ from autoopt.engine.work.pass_runs import run_chain
 from autoopt.json_codec import JsonValue
 from autoopt.measure.meters import LATENCY
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
-from autoopt.metrics import MEDIAN_LATENCY
+from autoopt.metrics import MEDIAN_LATENCY, headline_metrics
 from autoopt.model.candidate import Candidate
 from autoopt.search import ChainSpace
 from autoopt.search.transitions import FAILED
@@ -178,7 +178,8 @@ def _quality(ctx: RunContext, candidate: Candidate, clock: CpuClock) -> Measured
 
 def _twin(ctx: RunContext, found: Measurements) -> str:
     """The graph that the runtime executes, as a run tells a search; empty where more than it counts."""
-    if not all(metric.kind in GRAPH_METERS for metric in ctx.problem.goal.metrics):
+    goal = ctx.problem.goal
+    if not all(goal.metric(name).kind in GRAPH_METERS for name in headline_metrics(goal.objectives, goal.constraints)):
         return ""
     if any(details.get(SAME_GRAPH) for details in found.details.values()):
         return SOURCE
