@@ -197,8 +197,11 @@ WAYS = {
 }
 
 
-def rotation(way: str) -> onnx.ModelProto:
-    """Rotation of queries as exports have it, whose number of heads is open; the angles are cast and scaled by 1."""
+def rotation(way: str, items: str) -> onnx.ModelProto:
+    """Rotation of queries as exports have it, whose number of heads is open; the angles are cast and scaled by 1.
+
+    `items` is the stated number of items that the angles are for.
+    """
     width = ROTATED if way == "partial" else SIZE
     parts = "joined = Concat <axis = -1> (summed, rest)" if way == "partial" else "joined = Identity (summed)"
     body = f"""
@@ -216,7 +219,8 @@ def rotation(way: str) -> onnx.ModelProto:
         rotated = Identity (joined)
     """
     return made(
-        f"g (float[B, S, {HEADS * SIZE}] flat, float[1, S, {width // 2}] angles) => (float[B, H, S, {SIZE}] rotated)"
+        f"g (float[B, S, {HEADS * SIZE}] flat, float[{items}, S, {width // 2}] angles)"
+        f" => (float[B, H, S, {SIZE}] rotated)"
         f"{{ {body} }}",
         **{name: CONSTANTS[name] for name in ("zero", "one", "two", "three")},
         turned_size=np.array([ROTATED]),
@@ -229,8 +233,11 @@ def rotation(way: str) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("way", list(WAYS))
-def test_angles_that_all_items_share_rotate_each_item(tmp_path: Path, way: str) -> None:
-    model, turned = attention(1, "additive"), rotation(way).graph
+@pytest.mark.parametrize(("items", "count"), [("1", 1), ("A", 1), ("A", BATCH), ("B", BATCH)])
+def test_angles_rotate_each_item_also_where_all_items_share_them(
+    tmp_path: Path, way: str, items: str, count: int
+) -> None:
+    model, turned = attention(1, "additive"), rotation(way, items).graph
     given = [value for value in model.graph.input if value.name != "q"]
     del model.graph.input[:]
     model.graph.input.extend([*given, *turned.input])
@@ -241,7 +248,7 @@ def test_angles_that_all_items_share_rotate_each_item(tmp_path: Path, way: str) 
     for node in reversed(turned.node):
         model.graph.node.insert(0, node)
     width = ROTATED if way == "partial" else SIZE
-    inputs = {**feed(1), "angles": normal(1, NEW, width // 2, seed=7)}
+    inputs = {**feed(1), "angles": normal(count, NEW, width // 2, seed=7)}
     inputs["flat"] = inputs.pop("q").reshape(BATCH, NEW, HEADS * SIZE)
     fused, counts = fuse_cached_attention(model)
     assert counts == {"Attention": 1, "RotaryEmbedding": 1}
@@ -280,7 +287,7 @@ def plain(mask: str, joined: bool, softmax: str = "Softmax <axis = -1>") -> onnx
 
 
 @pytest.mark.parametrize("joined", [True, False])
-@pytest.mark.parametrize("mask", ["none", "for each query", "from two numbers", "from a constant"])
+@pytest.mark.parametrize("mask", list(PLAIN_MASKS))
 def test_attention_without_a_cache_computes_the_same(tmp_path: Path, mask: str, joined: bool) -> None:
     model = plain(mask, joined)
     items = PAST + NEW
@@ -295,12 +302,6 @@ def test_attention_without_a_cache_computes_the_same(tmp_path: Path, mask: str, 
     assert "Softmax" not in ops(fused)
     for new, old in zip(outputs(fused, tmp_path, arrays), expected, strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
-
-
-def test_a_mask_with_one_row_for_all_queries_stays() -> None:
-    """onnxruntime's operator does not repeat the row."""
-    model = plain("for all queries", joined=True)
-    assert fuse_plain_attention(model) == (model, {})
 
 
 def test_scores_that_are_no_probabilities_stay() -> None:

@@ -1,12 +1,13 @@
-"""Masks whose lowest number onnxruntime's Attention does not take for minus infinity."""
+"""Masks as onnxruntime's Attention takes them: whole, and without the lowest number of float32."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx, shape_inference
-from autoopt.passes.onnx_tools.graphs import constant_tensors, producers
+from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, producers
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.sizes import ONE, Size, SizeReader, Sizes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -16,6 +17,8 @@ LOWEST: Final = -3.4028234663852886e38
 
 Rows of minus infinity give zeros there too, as exports with a Where behind the softmax have it: they stay.
 """
+ITEMS: Final = 2
+"""The axis of items in (batch, heads, items, head size)."""
 LIMIT: Final = -3.4e38
 """The number in place of the lowest: below all scores, and unchanged by adding them."""
 
@@ -30,7 +33,10 @@ class FiniteMasks:
         graph = call_without_large_weights(shape_inference.infer_shapes, model).graph
         values = (*graph.input, *graph.value_info, *graph.output)
         self._types = {value.name: value.type.tensor_type.elem_type for value in values}
+        self._reader = SizeReader(model)
         self._made: dict[str, str] = {}
+        self._sources: dict[str, str] = {}
+        """The masks that new ones have their sizes from."""
         self.nodes: list[NodeProto] = []
         """The nodes that make the masks."""
 
@@ -38,6 +44,7 @@ class FiniteMasks:
         """The mask with `LIMIT` for float32's lowest number; masks of other types stay."""
         if mask not in self._made:
             self._made[mask] = self._bounded(mask)
+            self._sources[self._made[mask]] = mask
         return self._made[mask]
 
     def additive(self, allowed: str, where: NodeProto) -> str:
@@ -45,9 +52,58 @@ class FiniteMasks:
         choices = [self._constant(name) for name in where.input[1:]]
         output = f"{allowed}_{'_'.join(choices)}"
         if output not in self._made:
-            self._made[output] = output
+            self._made[output], self._sources[output] = output, allowed
             self.nodes.append(helper.make_node("Where", [allowed, *choices], [output], f"{output}_where"))
         return output
+
+    def whole(self, mask: str, query: str, keys: str, keys_axis: int) -> str:
+        """The mask with a row for each query and a column for each key: the operator repeats neither.
+
+        Queries are (batch, heads, items, head size); the items of keys are in `keys_axis`.
+        """
+        counted = (query, ITEMS), (keys, keys_axis)
+        sizes = self._mask_sizes(mask)
+        if len(sizes) == 4 and None not in sizes[2:] and sizes[2:] == tuple(self._size(*value) for value in counted):
+            return mask
+        counts = [self._count(*value) for value in counted]
+        ones = self._add("attention_mask_ones", np.array([1, 1]))
+        target = self._node("Concat", [ones, *counts], "_".join(counts), axis=0)
+        return self._node("Expand", [mask, target], f"{mask}_{target}")
+
+    def with_rows(self, mask: str, query: str) -> str:
+        """The mask with a row for each query where it is known to have one for all of them."""
+        sizes = self._mask_sizes(mask)
+        if sizes[-2:-1] != (ONE,) or self._size(query, ITEMS) == ONE:
+            return mask
+        one = self._add("attention_mask_one", np.array([1]))
+        target = self._node("Concat", [self._count(query, ITEMS), one], f"{query}_rows", axis=0)
+        return self._node("Expand", [mask, target], f"{mask}_{target}")
+
+    def _mask_sizes(self, mask: str) -> Sizes:
+        return self._reader.sizes(self._sources.get(mask, mask)) or ()
+
+    def _count(self, value: str, axis: int) -> str:
+        return self._node("Shape", [value], f"{value}_count", start=axis, end=axis + 1)
+
+    def _node(self, op_type: str, inputs: list[str], output: str, **attributes: int) -> str:
+        if output not in self._made:
+            self._made[output] = output
+            self.nodes.append(helper.make_node(op_type, inputs, [output], **attributes))
+        return output
+
+    def _size(self, value: str, axis: int) -> Size | None:
+        """A size of a value with four axes; None if it is unknown."""
+        sizes = self._reader.sizes(value) or ()
+        if len(sizes) == 4 and sizes[axis] is not None:
+            return sizes[axis]
+        node = self._producers.get(value)
+        if node is None:
+            return None
+        if node.op_type == "Reshape":
+            sizes = self._reader.reshaped(node) or ()
+            return sizes[axis] if len(sizes) == 4 else None
+        order = attribute_values(node).get("perm", ())
+        return self._size(node.input[0], order[axis]) if len(order) == 4 else None
 
     def _bounded(self, mask: str) -> str:
         if mask in self._constants:
