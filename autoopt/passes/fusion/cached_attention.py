@@ -17,6 +17,7 @@ from autoopt.passes.fusion.attention_matcher import (
 )
 from autoopt.passes.fusion.finite_masks import FiniteMasks
 from autoopt.passes.fusion.flat_heads import has_flat_heads, part_heads
+from autoopt.passes.fusion.interleaved_rotary import fuse_interleaved_rotation
 from autoopt.passes.fusion.score_masks import join_score_masks
 from autoopt.passes.fusion.window_masks import find_window_masks, join_window_masks
 from autoopt.passes.onnx_tools.copies import skip_copies
@@ -155,6 +156,7 @@ def _fuse_rotation(model: ModelProto) -> ModelProto:
     model = fold_known_sizes(model)
     model = apply_rules(model, [common_rules.mul_by_1_rule, common_rules.no_op_cast_rule]) or model
     model = apply_ir_passes(model, common.IdentityEliminationPass())
+    fuse_interleaved_rotation(model)
     model = apply_rules(model, rotary_embedding_rules.rules) or model
     return apply_rules(model, partial_embedding_rules.rules) or model
 
