@@ -281,5 +281,6 @@ def request_for(dag: Path, model: Path | None, data: Path | None, calibration: P
         home=home,
         fresh=True,
         workers=1,
+        search={"minutes": None},  # what comes after the end of a run's time is not measured
         proposal_options=ProposalOptions(threads="1") if names_model(dag) else ProposalOptions(),
     )
