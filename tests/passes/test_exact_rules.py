@@ -197,6 +197,16 @@ def test_factors_of_different_ranks_get_no_transposed_batch(tmp_path: Any) -> No
     np.testing.assert_allclose(outputs_of(fused, x, tmp_path), outputs_of(model, x, tmp_path), rtol=1e-5, atol=1e-6)
 
 
+def test_gemm_keeps_a_bias_of_zeros_where_it_needs_one(tmp_path: Any) -> None:
+    model = made(
+        "g (float[1, 4] x) => (float[1, 3] y) { y = Gemm (x, w, b) }",
+        opset=10,
+        w=np.ones((4, 3), np.float32),
+        b=np.zeros(3, np.float32),
+    )
+    assert_equal_results(model, VALUES[:4].reshape(1, 4), tmp_path)
+
+
 @pytest.mark.parametrize("name", ["rewrite_rules", "materialize_reshape"])
 def test_a_computed_shape_becomes_constant_before_reshape_had_allowzero(name: str, tmp_path: Any) -> None:
     model = made(

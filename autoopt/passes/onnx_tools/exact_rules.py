@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     rewrite would change results, or an empty text."""
 
 
-CLIP_INPUTS: Final = 11
-"""Version of ai.onnx from which Clip takes its bounds as inputs."""
-
-
 @cache
 def make_rules_exact() -> None:
     """Correct onnxscript's rules. Further calls have no effect.
@@ -35,6 +31,7 @@ def make_rules_exact() -> None:
     - ScatterND with a reduction combines values instead of replacing them.
     - MatMul + Add becomes Gemm only if the sum has the shape of the product.
     - Gemm between reshapes becomes MatMul + Add only if it transposes nothing: square weights fit either way.
+    - Gemm keeps a bias of zeros before version 11, which demands one.
     - Reshape gets constant sizes only if none of them is zero: before version 14, zero stands for a size of the input.
     - FusedMatMul transposes the batch only where both factors have one: onnxruntime refuses others when it runs.
     """
@@ -46,9 +43,9 @@ def make_rules_exact() -> None:
         _match_exactly(rule)
     for rule in (common.successive_clip_rule, common.successive_clip_relu_rule, common.successive_relu_clip_rule):
         _guard(rule, _empty_interval)
-        _guard(rule, _bounds_as_attributes)
+        _guard(rule, _older(11, "Clip has its bounds as attributes"))
     for rule in (common.min_max_rule, common.max_min_rule):
-        _guard(rule, _bounds_as_attributes)
+        _guard(rule, _older(11, "Clip has its bounds as attributes"))
         _guard(rule, _extra_dimension)
     _guard(common.no_op_static_scatter_nd_rule, _scatter_reduction)
     for rule in (
@@ -59,6 +56,7 @@ def make_rules_exact() -> None:
     ):
         _guard(rule, _broadcast_product)
     _guard(common.gemm_to_matmul_add_rule, _transposed_gemm)
+    _guard(common.remove_optional_bias_from_gemm_rule, _older(11, "Gemm needs a bias"))
     _guard(common.materialize_reshape_shape_rule, _empty_output)
     for rule in ort_fusions._core.ORT_PATTERN_REWRITE_RULES:
         if "WithBatch" in (rule.name or "") or "WithFlippedBatch" in (rule.name or ""):
@@ -117,10 +115,15 @@ def _empty_interval(condition: Condition, context: MatchContext, values: dict[st
     return ""
 
 
-def _bounds_as_attributes(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
-    if context.graph_or_function.opset_imports.get("", 0) < CLIP_INPUTS:
-        return "Clip of this version has its bounds as attributes"
-    return ""
+def _older(version: int, reason: str) -> Guard:
+    """The guard of a rule that is for this version of ai.onnx or a later one."""
+
+    def guard(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+        if context.graph_or_function.opset_imports.get("", 0) < version:
+            return reason
+        return ""
+
+    return guard
 
 
 def _extra_dimension(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
