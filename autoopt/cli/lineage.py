@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from autoopt.cli.output import AsJson, exit_code, print_json
 from autoopt.cli.store_access import AllowScript, ModelOrRun, TargetName, best_of, existing_store, models_of_set
+from autoopt.errors import InputError
 from autoopt.json_codec import read_object
 
 if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
     from autoopt.store import Store
+
+RUNS: Final = "'autoopt runs' lists the runs"
 
 
 def lineage(
@@ -102,13 +105,19 @@ def _add_measurements(store: Store, document: dict[str, Any]) -> None:
 
 
 def resolve(store: Store, what: str, target: str | None) -> Candidate | str:
-    """The candidate, or the digest, that the user names."""
+    """The candidate, or the digest, that the user names.
+
+    Raises:
+        InputError: there is no such run, artifact or file, or the store knows nothing of the file.
+    """
     if target is not None:
         return best_of(store, what, target)
     if Path(what).is_file():
         return _of_file(store, Path(what))
     if what == "latest" or store.runs.exists(what):
         return best_of(store, what)
+    if not any(artifact.digest.startswith(what) for artifact in store.artifacts.all()):
+        raise InputError("no run or artifact of this store, and no file, has this name", where=what, remedy=RUNS)
     return what
 
 
@@ -127,4 +136,6 @@ def _of_file(store: Store, path: Path) -> Candidate | str:
     belongs = recipe.get("result") == digest or not is_stored
     if recipe and belongs and isinstance(options, dict):
         return Candidate(str(recipe.get("result", "")), options)
+    if not is_stored:
+        raise InputError("no run of this store has read or made this file", where=str(path), remedy=RUNS)
     return digest

@@ -17,8 +17,16 @@ def usage_text(error: Any, arguments: Sequence[str]) -> str:  # noqa: ANN401  se
 
 def _message(error: Any) -> str:  # noqa: ANN401
     message: str = error.format_message().rstrip(".")
+    if message.startswith("Missing argument") and error.ctx is not None:
+        message += f" of '{_usage(error.ctx)}'"
     message = message.partition(", unable to parse")[0]  # this and the next two: pydantic's words
     return message.replace(": Value error, ", ": ").replace("Input should be", "must be")
+
+
+def _usage(context: Any) -> str:  # noqa: ANN401
+    """A command with its arguments, without its options."""
+    pieces = [piece.strip("{}") for piece in context.command.collect_usage_pieces(context)]
+    return " ".join([context.command_path, *(piece for piece in pieces if piece != "[OPTIONS]")])
 
 
 def _mistakes(error: Any, arguments: Sequence[str]) -> list[Any]:  # noqa: ANN401

@@ -118,6 +118,8 @@ def _open_model(source: Path) -> IO[bytes]:
     try:
         # Opening a pipe must not wait for a writer.
         descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise NotAdmitted("no such model file", where=str(source)) from error
     except OSError as error:
         raise NotAdmitted(f"cannot be read ({error.strerror})", where=str(source)) from error
     status = os.fstat(descriptor)

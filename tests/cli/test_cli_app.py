@@ -47,7 +47,7 @@ def test_without_arguments_it_prints_the_help(call: Callable[..., Any]) -> None:
         (["best", "a", "b"], "unexpected extra argument"),
         (["runs", "--limit", "x"], "autoopt runs: Invalid value for '--limit'"),
         (["runs", "--limit", "0"], "greater than or equal to 1"),
-        (["compare"], "Missing argument"),
+        (["compare"], "Missing argument 'OLD' of 'autoopt compare OLD [NEW]'; see 'autoopt compare --help'"),
     ],
 )
 def test_wrong_usage_is_one_line_on_stderr_and_exit_code_2(

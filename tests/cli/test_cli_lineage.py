@@ -34,6 +34,19 @@ def test_a_model_with_external_data_is_known_by_the_recipe_beside_it(
     assert json.loads(call("lineage", "out/model.onnx", "--json").out)["artifact"] == filled["best"]["artifact"]
 
 
+def test_an_unknown_name_is_told_with_all_that_it_might_have_been(
+    call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path
+) -> None:
+    said = call("lineage", "nope")
+    assert (said.code, said.out) == (2, "")
+    assert (
+        said.err
+        == "nope: no run or artifact of this store, and no file, has this name; 'autoopt runs' lists the runs\n"
+    )
+    (tmp_path / "other.onnx").write_bytes(b"of somebody else")
+    assert "no run of this store has read or made this file" in call("lineage", "other.onnx").err
+
+
 @pytest.mark.parametrize("content", ["[" * 100_000, "[]", '{"session_options": 7}'])
 def test_a_foreign_recipe_beside_a_model_is_no_error_of_the_program(
     call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path, content: str

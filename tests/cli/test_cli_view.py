@@ -16,7 +16,7 @@ def test_what_is_not_there_is_one_line(call: Call, filled: dict[str, Any]) -> No
     said = call("view", "no_such_model.onnx")
     assert said.code == 2
     assert said.err == "no_such_model.onnx: no such file; name a model file, a run or an artifact\n"
-    assert "no artifact" in call("view", "feed").err
+    assert "no run or artifact of this store" in call("view", "feed").err
     if find_spec("netron") is None:
         assert call("view").err == "Netron is not installed; pip install 'autoopt[view]'\n"
 
