@@ -47,17 +47,20 @@ def main() -> None:
     stopping.add_argument("--seconds", type=float, default=0.0, help="time of a trial; 0 if it is not known")
     stopping.add_argument("--noise", type=float, default=0.0, help="relative deviation that other programs add")
     stopping.add_argument("--first", type=int, default=0, help="first seed")
+    stopping.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
     stopping.add_argument("--out", type=Path, default=HERE / "results")
     leaving_out = commands.add_parser("left-out", help="replay searches on synthetic tables that nothing was tuned on")
     leaving_out.add_argument("--seeds", type=int, default=100)
     leaving_out.add_argument("--first", type=int, help="first seed; the default is that of the published figures")
     leaving_out.add_argument("--only", nargs="*", default=(), help="kinds of tables, by name")
     leaving_out.add_argument("--no-random", dest="random", action="store_false", help="without random points")
+    leaving_out.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
     leaving_out.add_argument("--out", type=Path, default=HERE / "results")
     looking = commands.add_parser("looks", help="replay schemes of measuring, at the recorded cost")
     looking.add_argument("--seeds", type=int, default=100)
     looking.add_argument("--only", nargs="*", default=(), help="schemes, by name")
     looking.add_argument("--tables", type=Path, default=HERE / "tables" / "left_out", help="folder of the tables")
+    looking.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
     looking.add_argument("--out", type=Path, default=HERE / "results")
     bounding = commands.add_parser("oracle", help="what a search could reach at best on such tables")
     bounding.add_argument("--seeds", type=int, default=100)
@@ -174,7 +177,7 @@ def _mean(curves: list[tuple[float, ...]]) -> list[float]:
 
 def stop(options: argparse.Namespace) -> None:
     from benchmarks.search.proposed import proposed
-    from benchmarks.search.stopping import Stop, markdown, replay
+    from benchmarks.search.stopping import read, replay, write
     from benchmarks.search.synthetic import FAMILIES, make
 
     sets = proposed()
@@ -183,24 +186,31 @@ def stop(options: argparse.Namespace) -> None:
             sets[f"synthetic {family.name}"] = [make(family, options.first + seed) for seed in range(options.seeds)]
     if options.only:
         sets = {name: sets[name] for name in options.only}
-    results: dict[str, list[Stop]] = {}
     options.out.mkdir(exist_ok=True)
+    kept = options.out / "stopping.json"
+    results = read(kept) if options.add else {}
     for name, tables in sets.items():
+        if name in results:
+            continue
         results[name] = [
             replay(tables[seed % len(tables)], options.first + seed, options.seconds, options.noise)
             for seed in range(options.seeds)
         ]
-        (options.out / "stopping.md").write_text(markdown(results.items()))
+        write(kept, results)
         print(name, flush=True)
 
 
 def left_out(options: argparse.Namespace) -> None:
     from benchmarks.search import left_out as replays
+    from benchmarks.search.summary import rows_in
 
     begin = replays.FIRST if options.first is None else options.first
     options.out.mkdir(exist_ok=True)
-    lines: list[str] = []
+    kept = options.out / "left_out.md"
+    lines = rows_in(kept) if options.add else {}
     for name in options.only or replays.KINDS:
+        if (name,) in lines:
+            continue
         found: list[replays.Found] = []
         by_chance: list[replays.Found] = []
         for seed in range(begin, begin + options.seeds):
@@ -208,23 +218,27 @@ def left_out(options: argparse.Namespace) -> None:
             found.append(replays.unified(table, seed))
             if options.random and name != replays.LARGE:  # random points find nothing in the large space
                 by_chance.append(replays.random(table, seed))
-        lines.append(replays.line(name, found, by_chance))
-        print(lines[-1], flush=True)
-        (options.out / "left_out.md").write_text(replays.markdown(lines))
+        lines[name,] = replays.line(name, found, by_chance)
+        print(lines[name,], flush=True)
+        kept.write_text(replays.markdown(lines.values()))
 
 
 def looks(options: argparse.Namespace) -> None:
     from benchmarks.search import fidelities
+    from benchmarks.search.summary import rows_in
     from benchmarks.search.table import load
 
     options.out.mkdir(exist_ok=True)
-    lines: list[str] = []
+    kept = options.out / "looks.md"
+    lines = rows_in(kept, keys=2) if options.add else {}
     for table in map(load, sorted(options.tables.glob("*.json.gz"))):
         for name in options.only or fidelities.SCHEMES:
+            if (table.name, name) in lines:
+                continue
             spent = [fidelities.replayed(table, fidelities.SCHEMES[name], seed) for seed in range(options.seeds)]
-            lines.append(fidelities.line(table, name, spent))
-            print(lines[-1], flush=True)
-            (options.out / "looks.md").write_text(fidelities.markdown(lines))
+            lines[table.name, name] = fidelities.line(table, name, spent)
+            print(lines[table.name, name], flush=True)
+            kept.write_text(fidelities.markdown(list(lines.values())))
 
 
 def oracle(options: argparse.Namespace) -> None:
@@ -310,15 +324,18 @@ def front(options: argparse.Namespace) -> None:
 
 def front_stop(sets: dict[str, list[Table]], options: argparse.Namespace) -> None:
     from benchmarks.search.front import THREE, TWO, ended
-    from benchmarks.search.stopping import Stop, line, markdown
+    from benchmarks.search.stopping import line, read, write
 
-    results: dict[str, list[Stop]] = {}
+    kept = options.out / "front_stopping.json"
+    results = read(kept) if options.add else {}
     for objectives in (each for each in (TWO, THREE) if len(each) in options.objectives):
         for name, tables in sets.items():
             title = f"{name}, {len(objectives)} objectives"
+            if title in results:
+                continue
             results[title] = [ended(tables[seed % len(tables)], seed, objectives) for seed in range(options.seeds)]
             print(line(title, results[title]), flush=True)
-            (options.out / "front_stopping.md").write_text(markdown(results.items()))
+            write(kept, results)
 
 
 def cost(options: argparse.Namespace) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 from random import Random
 
 from autoopt.search import SearchConfig, create_study
@@ -56,6 +58,19 @@ def replay(table: Table, seed: int, seconds: float, added_noise: float = 0.0) ->
     bound = BOUND.search(study.finished or "")
     right = bound is not None and regret <= int(bound[1]) / 100
     return Stop(candidates, first_good, regret, bound is not None, right)
+
+
+def read(path: Path) -> dict[str, list[Stop]]:
+    """Read the searches by table; none if there is no file."""
+    if not path.is_file():
+        return {}
+    return {name: [Stop(*fields) for fields in stops] for name, stops in json.loads(path.read_text()).items()}
+
+
+def write(path: Path, results: Mapping[str, Sequence[Stop]]) -> None:
+    """Write the searches by table, with their table of Markdown beside them."""
+    path.write_text(json.dumps({name: list(map(astuple, stops)) for name, stops in results.items()}) + "\n")
+    path.with_suffix(".md").write_text(markdown(results.items()))
 
 
 def line(name: str, stops: Sequence[Stop]) -> str:

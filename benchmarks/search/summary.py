@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks.search.report import CAP, LEFT_OUT, MANY, SHOWN, SHUFFLED, Figures
 
 FEWER, WORSE, BATCHES = 2.0, 1.3, 1.3
 """`unified` against per-chain TPE in sequence (at least), against random (at most), batches against it (at most)."""
+
+
+def rows_in(path: Path, keys: int = 1) -> dict[tuple[str, ...], str]:
+    """Read the rows of a table of Markdown by their first cells; none if there is no file."""
+    if not path.is_file():
+        return {}
+    lines = [line for line in path.read_text().splitlines()[2:] if line.startswith("|")]
+    return {tuple(cell.strip() for cell in line.split("|")[1 : 1 + keys]): line for line in lines}
 
 
 def goals(points: int, chains: int) -> tuple[float, float]:
