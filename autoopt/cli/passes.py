@@ -145,7 +145,7 @@ def _write_info(info: PassInfo) -> None:
     if not info.available:
         print(f"  unavailable: {info.missing}")
     print(f"  tolerance: {info.tolerance}; from {info.origin}; libraries: {', '.join(info.libraries) or '-'}")
-    for label in ("requires", "conflicts", "accelerators", "needs_ops", "aliases"):
+    for label in ("requires", "conflicts", "accelerators", "needs_ops", "refuses_ops", "aliases"):
         names = getattr(info, label)
         if names:
             print(f"  {label.replace('_', ' ')}: {', '.join(names)}")

@@ -17,7 +17,7 @@ from autoopt.target import Accelerator
 PassCode: TypeAlias = Callable[..., object]
 """A subclass of `Pass`, or a function `(model, **parameters) -> model`."""
 
-_LISTS: Final = ("requires", "conflicts", "accelerators", "needs_ops", "libraries", "aliases")
+_LISTS: Final = ("requires", "conflicts", "accelerators", "needs_ops", "refuses_ops", "libraries", "aliases")
 _SETTINGS: Final = (
     *("tolerance", "needs_data", "session_only", "analysis", "makes_model", "host_bound", "target_bound", "version"),
 )

@@ -127,6 +127,8 @@ class PassInfo:
     """True if the pass reads the calibration data."""
     needs_ops: tuple[str, ...] = ()
     """Operators that the pass works on: the model must have at least one of them; empty means any model."""
+    refuses_ops: tuple[str, ...] = ()
+    """Operators that the pass cannot take: it refuses a model that has one of them."""
     session_only: bool = False
     """Changes session options, not the graph."""
     analysis: bool = False

@@ -113,6 +113,17 @@ def test_missing_data_is_a_reason_only_if_it_is_known_to_be_missing() -> None:
     assert soft_reasons(calibrated, Facts()) == soft_reasons(calibrated, Facts(has_calibration=True)) == []
 
 
+def test_a_pass_that_refuses_an_operator_says_so_before_it_runs() -> None:
+    """An earlier pass of the user's chain may remove the operator."""
+    refusing = info(refuses_ops=("Loop", "MatMul"), tolerance="lossy")
+    facts = Facts(inspection=MATMUL)
+    reasons = soft_reasons(refusing, facts)
+    assert reasons == [Reason("inspection", "cannot take MatMul, which the model has")]
+    assert first_reason("n", refusing, facts) is None
+    assert first_reason("n", refusing, replace(facts, proposed=True)) == reasons[0]
+    assert soft_reasons(refusing, Facts()) == soft_reasons(info(refuses_ops=("Loop",)), facts) == []
+
+
 def test_the_runtime_comes_before_the_pass_the_proposal_and_the_model() -> None:
     ruling = Reason("memory", "too large")
     worst = info(missing="x", needs_ops=("Conv",), tolerance="lossy")

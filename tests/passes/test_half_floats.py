@@ -61,6 +61,16 @@ def test_bfloat16_is_not_offered_to_the_cpu(tmp_path: Path) -> None:
     assert "CUDAExecutionProvider" in result["message"]
 
 
+def test_bfloat16_names_the_operators_that_it_refuses() -> None:
+    from autoopt.passes.base import Refused
+    from autoopt.passes.precision.half_floats import BFloat16
+
+    model = branches_of_outer_weights()
+    assert set(BFloat16.refuses_ops) & set(ops(model))
+    with pytest.raises(Refused, match="branches or loops"):
+        BFloat16()(model)
+
+
 def test_bfloat16_converts_or_refuses() -> None:
     from autoopt.passes.base import Refused
     from autoopt.passes.precision.half_floats import BFloat16

@@ -98,6 +98,13 @@ def prunes_idle(info: PassInfo, facts: Facts) -> bool:
     return facts.proposed or info.tolerance == "lossy"
 
 
+def _refused_ops(info: PassInfo, facts: Facts) -> list[str]:
+    """Operators of the model that the pass refuses. An earlier pass of a chain may remove them."""
+    if facts.inspection is None:
+        return []
+    return sorted(set(info.refuses_ops) & facts.inspection.ops)
+
+
 def soft_reasons(info: PassInfo, facts: Facts) -> list[Reason]:
     """Reasons that prune only proposed graphs; in a graph of the user they are warnings."""
     reasons: list[Reason] = []
@@ -105,6 +112,9 @@ def soft_reasons(info: PassInfo, facts: Facts) -> list[Reason]:
         reasons.append(Reason("level", f"level {facts.level} allows only {_ALLOWED[facts.level]}"))
     if info.needs_data and facts.has_calibration is False:
         reasons.append(Reason("no-data", "needs calibration data; add --data FILE"))
+    refused = _refused_ops(info, facts)
+    if refused:
+        reasons.append(Reason("inspection", f"cannot take {', '.join(refused)}, which the model has"))
     return reasons
 
 

@@ -38,6 +38,7 @@ class Pass:
     tolerance: ClassVar[Tolerance] = "equal"
     needs_data: ClassVar[bool] = False
     needs_ops: ClassVar[tuple[str, ...]] = ()
+    refuses_ops: ClassVar[tuple[str, ...]] = ()
     session_only: ClassVar[bool] = False
     analysis: ClassVar[bool] = False
     takes: ClassVar[Takes] = "proto"

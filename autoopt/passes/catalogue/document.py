@@ -54,6 +54,7 @@ def pass_entry(info: PassInfo) -> dict[str, object]:
         "tolerance": info.tolerance,
         "needs_data": info.needs_data,
         "needs_ops": list(info.needs_ops),
+        "refuses_ops": list(info.refuses_ops),
         "libraries": list(info.libraries),
         "origin": info.origin,
     }
@@ -118,6 +119,8 @@ def _section(info: PassInfo) -> str:
         facts.append("needs calibration data")
     if info.needs_ops:
         facts.append(f"for models with {_code_list(info.needs_ops)}")
+    if info.refuses_ops:
+        facts.append(f"not for models with {_code_list(info.refuses_ops)}")
     lines = [f"### {info.name}", "", info.summary, "", f"{'; '.join(facts)}.", ""]
     if info.parameters:
         lines += ["| parameter | type | default | search | |", "|---|---|---|---|---|"]

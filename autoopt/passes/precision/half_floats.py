@@ -72,6 +72,7 @@ class BFloat16(Pass):
     requires = ("ir_upgrade", "shape_inference")
     conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)
     accelerators = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
+    refuses_ops = ("If", "Loop", "Scan", "SequenceMap")
     libraries = ("onnx", "onnxsim")
     aliases = ("bf16",)
 
