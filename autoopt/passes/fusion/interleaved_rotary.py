@@ -64,7 +64,7 @@ class _Rotation:
 SLICE: Final = ("rotary_zero", "rotary_end", "rotary_last", "rotary_two")
 CONSTANTS: Final = {
     "rotary_zero": [0],
-    "rotary_end": [np.iinfo(np.int64).max],
+    "rotary_end": [2**63 - 1],
     "rotary_last": [-1],
     "rotary_two": [2],
     "rotary_axis_1": [1],
