@@ -12,7 +12,7 @@ import os
 import random
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -108,7 +108,7 @@ def record(name: str, request: RunRequest, *, recordings: int, seconds: float | 
             name,
             tuple(_space(chain) for chain in session.chains.values()),
             tuple(tuple(next(rows) for _ in chain.space.iterate()) for chain in session.chains.values()),
-            noise_of({key: each.latencies for key, each in measured.items()}),
+            noise_of([each.latencies for each in measured.values()]),
             _about(session, recordings, seconds, len(unique)),
             measuring={names[key]: _measuring(key, measured) for key in unique},
         )
@@ -136,11 +136,15 @@ def _facts(ctx: RunContext) -> dict[str, Any]:
     return {name: record.inspection[name] for name in FACTS}
 
 
-def noise_of(latency: Mapping[str, Sequence[float]]) -> float:
+def noise_of(latency: Iterable[Sequence[float]]) -> float:
     """Relative distance of one recording from its candidate's median: the median of all, scaled as for a normal
     distribution (1.4826 times; P. J. Rousseeuw, C. Croux, Alternatives to the Median Absolute Deviation, 1993). A few
-    slow sessions would make everything "as good as the best" by a standard deviation."""
-    apart = [abs(v / statistics.median(values) - 1) for values in latency.values() if len(values) > 2 for v in values]
+    slow sessions would make everything "as good as the best" by a standard deviation.
+
+    Recordings that candidates share count once, those of the source's graph not at all.
+    """
+    distinct = {tuple(values) for values in latency if len(values) > 2 and len(set(values)) > 1}
+    apart = [abs(value / statistics.median(values) - 1) for values in distinct for value in values]
     return 1.4826 * statistics.median(apart) if apart else 0.0
 
 
