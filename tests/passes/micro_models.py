@@ -592,6 +592,29 @@ def quantized_matmul() -> ModelProto:
 
 
 @micro
+def signed_activations() -> ModelProto:
+    """A layer as `quantize_static` writes it by default."""
+    return made(
+        "g (float[N, 4] x) => (float[N, 3] y)"
+        "{ q = QuantizeLinear (x, s, z)\n d = DequantizeLinear (q, s, z)\n y = MatMul (d, w) }",
+        s=np.float32(0.02),
+        z=np.int8(-7),
+        w=normal(4, 3),
+    )
+
+
+@micro
+def tied_embedding() -> ModelProto:
+    """A language model whose head is the transposed table of tokens, stored twice."""
+    table = normal(80, 32)
+    return made(
+        "g (int64[N] ids) => (float[N, 80] y) { e = Gather (table, ids)\n h = Tanh (e)\n y = MatMul (h, head) }",
+        table=table,
+        head=np.ascontiguousarray(table.T),
+    )
+
+
+@micro
 def fused_conv() -> ModelProto:
     """A convolution as onnxruntime saves it in optimized models."""
     return made(

@@ -26,9 +26,8 @@ SALTED = {"ort_format"}
 in it are known once it is stored, and the store keeps the first."""
 CHECKED = 1
 """Hash seed of the process that also checks the results."""
-NOT_HERE = {"matmul_nbits_to_qdq", "packing_mode", "tie_weights", "unsigned_activations"}
-"""Passes whose pattern no micro-model has, but the models of their own tests: a whole encoder with mask and embeddings,
-products of weights in blocks, weights stored twice, or signed activations."""
+NOT_HERE = {"packing_mode"}
+"""Passes whose pattern no micro-model has, but those of their own tests: a whole encoder with mask and embeddings."""
 
 
 def started(seed: int, out: Path, passes: list[str]) -> subprocess.Popen[bytes]:
