@@ -97,6 +97,8 @@ def test_clips_whose_intervals_do_not_overlap_are_kept(tmp_path: Any) -> None:
 def test_a_bound_that_is_no_number_keeps_both_clips(tmp_path: Any) -> None:
     bounds = {name: np.float32(value) for name, value in zip("abcd", (np.nan, 1, 0.5, np.inf), strict=True)}
     assert_equal_results(made(f"{ONE_INPUT} {{ {CHAINS['Clip Clip']} }}", **bounds), VALUES, tmp_path)
+    lower = made(f"{ONE_INPUT} {{ r = Clip (x, a)\n y = Clip (r, b) }}", a=np.float32(1), b=np.float32(np.nan))
+    assert_equal_results(lower, VALUES, tmp_path, ["rewrite_rules", "onnxscript_optimize"])
 
 
 def test_clips_behind_an_unknown_type_stay() -> None:

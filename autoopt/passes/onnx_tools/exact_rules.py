@@ -6,6 +6,7 @@ corrected in place, once per process.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -110,7 +111,10 @@ def _empty_interval(condition: Condition, context: MatchContext, values: dict[st
         return "the type of the bounds is unknown"
     fusion = condition.__self__  # type: ignore[attr-defined]  # the rule's class, which computes the new bounds
     low, high = fusion.compute_clip_min_max(first, second)
-    if low is not None and high is not None and not low.numpy() <= high.numpy():  # or one is NaN
+    bounds = [float(bound.numpy()) for bound in (low, high) if bound is not None]
+    if any(map(math.isnan, bounds)):
+        return "a bound is not a number"
+    if bounds != sorted(bounds):
         return "the intervals do not overlap"
     return ""
 
