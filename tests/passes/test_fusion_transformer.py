@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bench import ops, saved, step, steps
+from bench import ops, outputs, saved, step, steps
 from micro_models import MODELS, made, normal, positive
 from onnxruntime.transformers.shape_infer_helper import SymbolicShapeInferenceHelper
 
@@ -81,7 +81,8 @@ HEADS, INNER, LENGTH = 4, 32, 8
 def encoder_layer(kind: str) -> onnx.ModelProto:
     """One layer of attention as exports of a kind of transformer have it: `bert` (also ViT), `whisper`, `clip`, `t5`.
 
-    `masked` is BERT with an attention mask as an input, `joined` the same after a simplifier.
+    `masked` is BERT with an attention mask as an input, `joined` the same after a simplifier, `chosen` as
+    transformers 5 exports it.
     """
     weights: dict[str, Any] = {name: normal(INNER, INNER) / INNER for name in ("wq", "wk", "wv", "wo")}
     weights |= {name: normal(INNER) for name in ("bq", "bk", "bv", "bo", "shift")}
@@ -94,6 +95,8 @@ def encoder_layer(kind: str) -> onnx.ModelProto:
         "both": np.array([1, 2]),
         "lowest": np.finfo(np.float32).min,
     }
+    weights |= {"items": np.arange(LENGTH).reshape(1, 1, 1, LENGTH), "all": np.array([-1]), "true": np.array(True)}
+    weights |= {"row": np.array([1, 1, 1, LENGTH]), "rows": np.array([1, 1, LENGTH, LENGTH]), "zero": np.float32(0)}
     weights |= {"both": np.array([1, 2]), "one": np.float32(1), "rise": normal(1, HEADS, LENGTH, LENGTH)}
     lines = ["n = LayerNormalization <axis = -1> (x, ones, shift)"]
     if kind == "t5":
@@ -121,13 +124,18 @@ def encoder_layer(kind: str) -> onnx.ModelProto:
         "whisper": ["s2 = Identity (s1)"],
     }
     scores["joined"] = ["m2 = Unsqueeze (given, both)", *scores["masked"][2:]]
+    scores["chosen"] = [
+        *("m1 = Cast <to = 9> (given)", "m2 = Flatten <axis = 2> (m1)", "m3 = Gather <axis = 0> (m2, items)"),
+        *("m4 = Reshape (m3, all)", "m5 = Reshape (m4, row)", "m6 = And (true, m5)", "m7 = Expand (m6, rows)"),
+        *("m8 = Where (m7, zero, lowest)", "s3 = Div (s1, scale)", "s2 = Add (s3, m8)"),
+    ]
     lines += scores[kind]
     lines += ["a = Softmax <axis = -1> (s2)", "c1 = MatMul (a, v5)", "c2 = Transpose <perm = [0, 2, 1, 3]> (c1)"]
     lines += ["c3 = Reshape (c2, merge)", "o1 = MatMul (c3, wo)", "o2 = Add (bo, o1)", "y = Add (x, o2)"]
     text = "\n".join(lines)
     shape = f"float[1, {LENGTH}, {INNER}]"
     inputs = f"{shape} x"
-    if kind in ("masked", "joined"):
+    if kind in ("masked", "joined", "chosen"):
         inputs += f", int64[1, {LENGTH}] given"
     return made(f"g ({inputs}) => ({shape} y) {{ {text} }}", **weights)
 
@@ -182,3 +190,27 @@ def test_a_mask_whose_steps_a_simplifier_joined_is_known(tmp_path: Path) -> None
     result = steps(tmp_path, model, passes)[-1]
     assert result["outcome"] == "ok", result["message"]
     assert count_attention(saved(result)), ops(saved(result))
+
+
+PADDED = {"none": [1] * LENGTH, "left": [0] * 3 + [1] * 5, "holes": [1, 0] * 4, "all": [0] * LENGTH}
+
+
+@pytest.mark.parametrize("kind", ["masked", "chosen"])
+@pytest.mark.parametrize("lowest", [np.finfo(np.float32).min, np.float32(-1e4), np.float32(-1e9)])
+@pytest.mark.parametrize("engine", ["auto", "onnxruntime"])
+def test_padding_adds_the_number_of_the_model(tmp_path: Path, kind: str, lowest: np.float32, engine: str) -> None:
+    """onnxruntime's operator adds -1e4 unless told otherwise."""
+    model = encoder_layer(kind)
+    for tensor in model.graph.initializer:
+        if tensor.name == "lowest":
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.asarray(lowest), "lowest"))
+    model.graph.node[-1].output[0] = "sum"
+    model.graph.node.append(onnx.helper.make_node("LayerNormalization", ["sum", "ones", "shift"], ["y"], axis=-1))
+    passes = [("identity_elimination", {}), ("transformer_fusion", {"engine": engine})]
+    result = steps(tmp_path, model, passes)[-1]
+    assert result["outcome"] == "ok", result["message"]
+    assert count_attention(saved(result)), ops(saved(result))
+    for given in PADDED.values():
+        feed = {"x": normal(1, LENGTH, INNER, seed=3), "given": np.array([given])}
+        (expected,), (new,) = (outputs(each, tmp_path, feed) for each in (model, saved(result)))
+        np.testing.assert_allclose(new, expected, rtol=1e-4, atol=1e-5)

@@ -18,6 +18,7 @@ from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.body_attention import fuse_body_attention
 from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention
 from autoopt.passes.fusion.known_shapes import KnownShapes
+from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import (
@@ -66,7 +67,7 @@ class TransformerFusion(Pass):
     onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper, in branches of If as well.
     """
 
-    version = 17
+    version = 18
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -218,7 +219,7 @@ class TransformerFusion(Pass):
             raise Refused("onnxruntime's fusion takes only models below 1.5 GB")
         options = self._fusion_options(model_type)
         options.enable_shape_inference = has_normalization(model)
-        original = deepcopy(model)
+        source, original = model, deepcopy(model)
         if self.opt_level:
             load_weights(original)  # its session reads no external data
         _state_epsilon(original)
@@ -234,6 +235,7 @@ class TransformerFusion(Pass):
                 use_gpu=self.use_gpu,
             )
             model, counts = fused.model, fused.get_fused_operator_statistics()
+        state_padding_value(model, source)
         worth_collecting = original.ByteSize() >= COLLECTED_BYTES
         del fused, original
         if worth_collecting:
