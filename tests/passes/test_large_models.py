@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import builders
@@ -12,13 +13,20 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
+from autoopt.model import io
 from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.cleanup.graph_cleanup import ConstantFolding
 from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxScriptOptimize, OnnxSlim, Simplify
 from autoopt.passes.convert.conversions import ExpandFunctions, InlineFunctions, OpsetConversion
 from autoopt.passes.onnx_tools import graphs, large_models
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights, refuse_invalid
+from autoopt.passes.onnx_tools.large_models import (
+    call_on_references,
+    call_without_large_weights,
+    call_without_weights,
+    inferred_graph,
+    refuse_invalid,
+)
 from autoopt.passes.precision.conversion import Converter
 from autoopt.passes.precision.half_floats import Float16
 from autoopt.passes.shape.inference import ShapeInference
@@ -28,6 +36,7 @@ from autoopt.passes.shape.inference import ShapeInference
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "EXTERNAL_DATA_BYTES", 512)
     monkeypatch.setattr(large_models, "BYTES_THAT_STAY", 256)
+    monkeypatch.setattr(large_models, "SHAPE_BYTES", 128)
 
 
 def outputs(model: Any) -> list[np.ndarray]:
@@ -117,6 +126,59 @@ def test_a_tool_sees_no_large_weights_and_the_model_stays_as_it_was() -> None:
     assert model.SerializeToString(deterministic=True) == before
     assert {tensor.name for tensor in result.graph.initializer} < {tensor.name for tensor in model.graph.initializer}
     assert call_without_large_weights(lambda light: None, model) is None
+
+
+def test_a_tool_for_structure_gets_weights_as_inputs_and_they_return_to_their_places() -> None:
+    model = builders.cnn()
+    names = [tensor.name for tensor in model.graph.initializer]
+    seen = []
+
+    def tool(light: Any) -> Any:
+        seen.append([tensor.name for tensor in light.graph.initializer])
+        return light
+
+    result = call_without_weights(tool, model)
+    assert len(seen[0]) < len(names)
+    assert result.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+
+
+def test_inferred_types_come_without_weights() -> None:
+    model = builders.cnn()
+    graph = inferred_graph(model)
+    expected = onnx.shape_inference.infer_shapes(model).graph
+    assert list(graph.value_info) == list(expected.value_info)
+    assert list(graph.input) == list(model.graph.input)
+    assert sum(len(tensor.raw_data) for tensor in graph.initializer) < weight_bytes(model)
+
+
+def test_matrices_stay_references_unless_their_values_are_folded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "EXTERNAL_DATA_BYTES", 1 << 30)
+    monkeypatch.setattr(large_models, "MATRIX_BYTES", 512)
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((16, 16), np.float32) for name in ("read", "turned")}
+    nodes = [
+        helper.make_node("Transpose", ["turned"], ["folded"]),
+        helper.make_node("MatMul", ["x", "read"], ["y"]),
+        helper.make_node("MatMul", ["y", "folded"], ["z"]),
+    ]
+    model = builders.model(nodes, [builders.tensor("x", [2, 16])], [builders.tensor("z", [2, 16])], weights)
+    before = outputs(model)
+    seen = []
+
+    def tool(outline: Any) -> Any:
+        seen.extend(tensor.name for tensor in io.external_tensors(outline))
+        return outline
+
+    outline = io.parse(io.save(model, tmp_path, external=True))
+    call_on_references(tool, outline)
+    assert seen == ["read"]
+    slim = OnnxSlim().run(io.parse(tmp_path / "model.onnx"))
+    io.load_weights(slim, tmp_path)
+    assert [node.op_type for node in slim.graph.node] == ["MatMul", "MatMul"]
+    np.testing.assert_allclose(outputs(slim)[0], before[0], rtol=1e-5)
 
 
 def test_an_invalid_model_is_refused_with_the_reason() -> None:

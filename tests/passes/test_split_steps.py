@@ -20,7 +20,7 @@ from autoopt.model.split import splitting
 from autoopt.model.split.graphs import FOLDER, is_split
 from autoopt.model.split.stored import digest_files, write_files
 from autoopt.passes.execution import current_model
-from autoopt.passes.onnx_tools import graphs
+from autoopt.passes.onnx_tools import graphs, large_models
 from autoopt.passes.quantize.pre_process import QuantPreProcess
 from autoopt.passes.runner import run
 from autoopt.passes.verification.equivalence import run_once
@@ -55,6 +55,8 @@ PASSES = (
 @pytest.fixture(autouse=True, params=["kept in memory", "loaded anew"])
 def splits_small_models(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.setattr(splitting, "SPLIT_ABOVE", WEIGHT)
+    monkeypatch.setattr(large_models, "MATRIX_BYTES", WEIGHT)
+    monkeypatch.setattr(large_models, "SHAPE_BYTES", WEIGHT // 2)
     if request.param == "loaded anew":
         monkeypatch.setattr(current_model, "KEPT_BYTES", 0)
 

@@ -23,7 +23,7 @@ from autoopt.passes.onnx_tools.graphs import (
     store_as_tensor,
     walk_nodes,
 )
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import call_on_references, call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_rules, loads, quiet, rule_sets
 from autoopt.passes.onnx_tools.opsets import opset
 from autoopt.registry import Minimum
@@ -91,7 +91,7 @@ class OnnxOptimizer(Pass):
             optimize = partial(onnxoptimizer.optimize, passes=names, fixed_point=self.fixed_point)
             optimized: ModelProto = drop_types_of_omitted(call_without_large_weights(optimize, model))
         if "fuse_bn_into_conv" in names:
-            return call_without_large_weights(fold_constants, optimized)
+            return call_on_references(fold_constants, optimized)
         return optimized
 
 
@@ -186,7 +186,7 @@ class OnnxSlim(Pass):
         for name in self.skip_fusion_patterns:
             if name not in SLIM_PATTERNS:
                 raise Refused(f"onnxslim has no pattern {name!r}; it has {', '.join(SLIM_PATTERNS)}")
-        return call_without_large_weights(self._slimmed, model)
+        return call_on_references(self._slimmed, model)
 
     def _slimmed(self, model: ModelProto) -> ModelProto:
         import onnxslim
@@ -197,13 +197,17 @@ class OnnxSlim(Pass):
         elif any(node.op_type in UNKNOWN_TO_SLIM for node in model.graph.node):
             model = fold_constants(model)
         with quiet():
-            return onnxslim.slim(
+            slimmed: ModelProto = onnxslim.slim(
                 store_constants_as_tensors(model),
                 skip_fusion_patterns=self.skip_fusion_patterns or None,
                 no_shape_infer=self.no_shape_infer,
                 skip_optimizations=skip_optimizations,
                 size_threshold=self.size_threshold or None,
             )
+        for tensor in slimmed.graph.initializer:
+            if tensor.HasField("raw_data"):
+                tensor.ClearField("data_location")  # onnxslim keeps it for external data that it has loaded
+        return slimmed
 
 
 def store_constants_as_tensors(model: ModelProto) -> ModelProto:
@@ -282,7 +286,7 @@ class OnnxScriptOptimize(Pass):
     ] = OUTPUT_LIMIT
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        return call_without_large_weights(self._optimized, model)
+        return call_on_references(self._optimized, model)
 
     def _optimized(self, model: ModelProto) -> ModelProto:
         from onnxscript import optimizer
@@ -334,12 +338,12 @@ class Simplify(Pass):
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         next_engine = NEXT_ENGINES.get(self.engine)
         if next_engine is None:
-            return call_without_large_weights(self._simplified, model)
+            return call_on_references(self._simplified, model)
         # The engines change their input. Another copy of a large model would take too much memory, and whether the
         # runtime loads the result is seen after the pass too.
         is_small = weight_bytes(model) <= splitting.SPLIT_ABOVE
         try:
-            simplified = call_without_large_weights(self._simplified_copy if is_small else self._simplified, model)
+            simplified = call_on_references(self._simplified_copy if is_small else self._simplified, model)
         except Exception as error:  # the engines raise several kinds
             return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": next_engine})
         if simplified is None or not is_small or loads(simplified, self.context.work):

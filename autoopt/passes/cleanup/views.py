@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from autoopt.model.lazy_imports import np, numpy_helper, shape_inference
+from autoopt.model.lazy_imports import np, numpy_helper
 from autoopt.model.tensors import names_of, op_name
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
@@ -18,12 +18,12 @@ from autoopt.passes.onnx_tools.graphs import (
     value_names,
     values_read,
 )
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import inferred_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto
 
 VIEWS: Final = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 """Operators that keep the order of the elements."""
@@ -122,7 +122,7 @@ class _Merger:
 
 def _shapes(model: ModelProto) -> dict[str, Shape]:
     """The shapes of the values of the main graph whose rank is known."""
-    graph: GraphProto = call_without_large_weights(shape_inference.infer_shapes, model).graph
+    graph = inferred_graph(model)
     shapes: dict[str, Shape] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         if value.type.tensor_type.HasField("shape"):

@@ -12,7 +12,7 @@ from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.casts import cast_input
 from autoopt.passes.onnx_tools.graphs import caller_inputs, is_standard, rename_inputs, walk_nodes
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import convert_opset, ir_version_for, opset
 from autoopt.registry import Minimum
@@ -98,7 +98,7 @@ class InlineFunctions(Pass):
         if self.inliner == "onnx":
             from onnx import inliner
 
-            return call_without_large_weights(lambda light: inliner.inline_local_functions(light, True), model)
+            return call_without_weights(lambda light: inliner.inline_local_functions(light, True), model)
         from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
 
         return apply_ir_passes(model, InlinePass(), RemoveUnusedFunctionsPass())
@@ -130,7 +130,7 @@ class ExpandFunctions(Pass):
             return None
         functions = [("", op) for op in self.ops]
         expand = partial(inliner.inline_selected_functions, function_ids=functions, inline_schema_functions=True)
-        return call_without_large_weights(expand, model)
+        return call_without_weights(expand, model)
 
 
 class Int64InputsToInt32(Pass):

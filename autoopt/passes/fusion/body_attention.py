@@ -19,7 +19,7 @@ from autoopt.passes.onnx_tools.graphs import (
     values_read,
     walk_nodes,
 )
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def fuse_body_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int
     counts: Counter[str] = Counter()
     if not any(_has_softmax(body) for node in model.graph.node for body in bodies(node)):
         return model, counts
-    fused = call_without_large_weights(shape_inference.infer_shapes, at_least_opset(model, ATTENTION_OPSET))
+    fused = call_without_weights(shape_inference.infer_shapes, at_least_opset(model, ATTENTION_OPSET))
     for node in fused.graph.node:
         for body in bodies(node):
             counts.update(_fuse_body(body, fused))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx, shape_inference
+from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
 from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, producers
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import inferred_graph
 from autoopt.passes.onnx_tools.sizes import ONE, Size, SizeReader, Sizes
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class FiniteMasks:
         self._graph = model.graph
         self._producers = producers(model.graph)
         self._constants = constant_tensors(model.graph)
-        graph = call_without_large_weights(shape_inference.infer_shapes, model).graph
+        graph = inferred_graph(model)
         values = (*graph.input, *graph.value_info, *graph.output)
         self._types = {value.name: value.type.tensor_type.elem_type for value in values}
         self._reader = SizeReader(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper, shape_inference
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.model.plain_forms import FUSED_LAYERS
 from autoopt.model.tensors import op_name, walk_graphs
 from autoopt.passes.base import Pass, Retry
@@ -18,7 +18,7 @@ from autoopt.passes.onnx_tools.graphs import (
     replace_items,
     value_names,
 )
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import inferred_graph
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto
@@ -79,7 +79,7 @@ class SplitFusedLayers(Pass):
 
 def _types(model: ModelProto) -> dict[str, TypeProto.Tensor]:
     """Types of the values of the main graph whose rank is known."""
-    graph = call_without_large_weights(shape_inference.infer_shapes, model).graph
+    graph = inferred_graph(model)
     types = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         if value.type.tensor_type.HasField("shape"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper, shape_inference
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import (
@@ -15,7 +15,7 @@ from autoopt.passes.onnx_tools.graphs import (
     replace_items,
     value_names,
 )
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import inferred_graph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ class StftToConv(Pass):
 
 def _ranks_of_real_values(model: ModelProto) -> dict[str, int]:
     """Numbers of dimensions of the values that may be real signals: [batch, samples] or [batch, samples, 1]."""
-    graph = call_without_large_weights(shape_inference.infer_shapes, model).graph
+    graph = inferred_graph(model)
     ranks = {}
     for value in (*graph.input, *graph.value_info):
         sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import onnx, shape_inference
+from autoopt.model.lazy_imports import onnx
 from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.graphs import attribute_values, producers, rename_inputs, replace_items, values_read
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import inferred_graph
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -68,7 +68,7 @@ def _is_copy(node: NodeProto, types: dict[str, int]) -> bool:
 
 
 def _types(model: ModelProto) -> dict[str, int]:
-    graph = call_without_large_weights(shape_inference.infer_shapes, model).graph
+    graph = inferred_graph(model)
     types = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
     types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
     return types

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper, shape_inference
-from autoopt.passes.onnx_tools.graphs import constant_tensors, fixed_size, producers, to_ir
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.passes.onnx_tools.graphs import INTEGERS, constant_tensors, fixed_size, producers, to_ir
+from autoopt.passes.onnx_tools.large_models import call_on_references, inferred_graph
 from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
@@ -45,27 +45,18 @@ def fold_known_sizes(model: ModelProto) -> ModelProto:
 
     PyTorch's older exporter computes the factor of attention from such a size, again in each inference.
     """
-    return call_without_large_weights(_fold_known_sizes, model)
-
-
-def value_sizes(graph: GraphProto) -> dict[str, list[int]]:
-    """The sizes of a graph's values as far as the graph records them; 0 stands for an open size."""
-    sizes: dict[str, list[int]] = {}
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.tensor_type.HasField("shape"):
-            sizes[value.name] = [fixed_size(dim) for dim in value.type.tensor_type.shape.dim]
-    return sizes
+    return call_on_references(_fold_known_sizes, model)
 
 
 def _fold_known_sizes(model: ModelProto) -> ModelProto:
-    sizes = value_sizes(shape_inference.infer_shapes(model, data_prop=True).graph)
+    sizes = value_sizes(inferred_graph(model, data_prop=True))
     shapes: dict[str, np.ndarray] = {}
     for name, node in producers(model.graph).items():
         if node.op_type == "Shape" and node.input[0] in sizes and not node.attribute:
             shapes[name] = np.array(sizes[node.input[0]], np.int64)
     constants: dict[str, np.ndarray] = {}
     for name, tensor in constant_tensors(model.graph).items():
-        if len(tensor.dims) < 2:
+        if len(tensor.dims) < 2 and tensor.data_type in INTEGERS:
             constants[name] = numpy_helper.to_array(tensor)
     changed = False
     for node in model.graph.node:
@@ -77,6 +68,15 @@ def _fold_known_sizes(model: ModelProto) -> ModelProto:
     if not changed:
         return model
     return fold_constants(model)
+
+
+def value_sizes(graph: GraphProto) -> dict[str, list[int]]:
+    """The sizes of a graph's values as far as the graph records them; 0 stands for an open size."""
+    sizes: dict[str, list[int]] = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.tensor_type.HasField("shape"):
+            sizes[value.name] = [fixed_size(dim) for dim in value.type.tensor_type.shape.dim]
+    return sizes
 
 
 def _selected_sizes(

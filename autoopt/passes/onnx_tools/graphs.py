@@ -18,6 +18,8 @@ RANDOM_OPS: Final = frozenset(
     ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 )
 """Operators whose result differs from one run to the next."""
+INTEGERS: Final = (6, 7)
+"""TensorProto.INT32 and INT64, the types of sizes and positions."""
 DEFAULT_DOMAINS: Final = ("", "ai.onnx")
 """Both spellings of the domain of standard operators."""
 ORT_DOMAIN: Final = "com.microsoft"
@@ -150,6 +152,16 @@ def restore_inputs(inputs: list[ValueInfoProto], result: ModelProto) -> None:
     kept = [value for value in inputs if value.name not in weights]
     others = [value for value in graph.input if value.name not in names | renamed.keys()]
     replace_items(graph.input, [*kept, *others])
+
+
+def values_from_inputs(model: ModelProto) -> frozenset[str]:
+    """The inputs, and all values that depend on more of them than the shape."""
+    varying = names_of(caller_inputs(model))
+    for node in model.graph.node:
+        depends = not varying.isdisjoint(node.input) or any(attribute.HasField("g") for attribute in node.attribute)
+        if depends and node.op_type not in ("Shape", "Size"):
+            varying.update(filter(None, node.output))
+    return frozenset(varying)
 
 
 def fixed_size(dim: TensorShapeProto.Dimension) -> int:

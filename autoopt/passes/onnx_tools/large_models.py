@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from autoopt.model.io import load_weights
-from autoopt.model.lazy_imports import helper, onnx
+from autoopt.model.lazy_imports import helper, onnx, shape_inference
 from autoopt.model.tensors import copy_fields, names_of, packed_bytes, weight_bytes
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools import graphs
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
+    from onnx import GraphProto, ModelProto, TensorProto
 
 Result = TypeVar("Result")
 """A model or None."""
 BYTES_THAT_STAY: Final = 1 << 27
 """The largest weights are taken out until the rest has at most this many bytes."""
+SHAPE_BYTES: Final = 1 << 16
+"""Larger constants are no shapes, axes or scales, which tools read to infer types."""
+MATRIX_BYTES: Final = 1 << 20
+"""Smaller weights are loaded: tools look at the values of biases and factors."""
+
+
+def call_without_weights(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
+    """Call a tool that reads no values of weights on a model or an outline without its weights.
+
+    During the call they are inputs of the graph. The tool may change in place a model that has only small ones.
+    External data must be in the working directory. What callers pass stays as it was, whatever the tool does to inputs.
+
+    Raises:
+        Refused: the weights are too large and lie elsewhere: in Constant nodes or in bodies of If, Loop and Scan.
+    """
+    return _keeping_inputs(lambda whole: _call_without(_all_but_small(whole), tool, whole), model)
+
+
+def inferred_graph(model: ModelProto, data_prop: bool = False) -> GraphProto:
+    """Infer types and shapes; return a graph that records them, without the weights."""
+    model = graphs.sort_nodes(model)
+    infer = partial(shape_inference.infer_shapes, data_prop=data_prop)
+    return _call_without(_all_but_small(model), infer, model, puts_back=False).graph
 
 
 def call_without_large_weights(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
@@ -32,25 +55,65 @@ def call_without_large_weights(tool: Callable[[ModelProto], Result], model: Mode
     Raises:
         Refused: the weights are too large and lie elsewhere: in Constant nodes or in bodies of If, Loop and Scan.
     """
+
+    def call(whole: ModelProto) -> Result:
+        if graphs.is_large(whole):
+            return _call_without(_largest_initializers(whole), tool, whole)
+        load_weights(whole)
+        return tool(whole)
+
+    return _keeping_inputs(call, model)
+
+
+def call_on_references(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
+    """Call a tool that reads external data itself where it needs them, on a model or an outline.
+
+    The matrices of an outline stay references, except for those that folding of constants reads. Otherwise the same as
+    `call_without_large_weights`.
+    """
+    if graphs.is_large(model):
+        return call_without_large_weights(tool, model)
+
+    def call(whole: ModelProto) -> Result:
+        folded = _foldable_weights(whole)
+        load_weights(whole, chosen=lambda each: (packed_bytes(each) or 0) < MATRIX_BYTES or each.name in folded)
+        return tool(whole)
+
+    return _keeping_inputs(call, model)
+
+
+def _keeping_inputs(call: Callable[[ModelProto], Result], model: ModelProto) -> Result:
+    """Call a function on a model with its nodes in order, and declare the inputs that callers know as before."""
     model = graphs.sort_nodes(model)  # most tools take nodes in order only
     inputs = deepcopy(graphs.caller_inputs(model))
-    if not graphs.is_large(model):
-        load_weights(model)
-        result = tool(model)
-    else:
-        result = _call_without(_largest_initializers(model), tool, model)
+    result = call(model)
     if result is not None:
         graphs.restore_inputs(inputs, result)
     return result
 
 
-def _call_without(large: list[TensorProto], tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
-    """Call a tool on a copy of the model that lacks some weights."""
-    light = _with_inputs_for(large, model)
+def _all_but_small(model: ModelProto) -> list[TensorProto]:
+    """The weights that are larger than shapes."""
+    return [tensor for tensor in model.graph.initializer if (packed_bytes(tensor) or 0) > SHAPE_BYTES]
+
+
+def _call_without(
+    weights: Sequence[TensorProto], tool: Callable[[ModelProto], Result], model: ModelProto, *, puts_back: bool = True
+) -> Result:
+    """Call a tool on a model without these weights; its result gets them back unless it is only read."""
+    if not weights and not graphs.is_large(model):
+        load_weights(model)
+        return tool(model)
+    light = _with_inputs_for(weights, model)
+    if graphs.is_large(light):
+        left = weight_bytes(light)
+        raise Refused(f"{left} bytes of weights lie in Constant nodes or bodies; apply lift_constants first")
     load_weights(light)
     result = tool(light)
     if result is not None:
-        _put_back(large, result)
+        _drop_inputs_for(weights, model, result)
+        if puts_back:
+            _put_back(weights, model, result)
     return result
 
 
@@ -60,7 +123,7 @@ def inline_functions(model: ModelProto) -> ModelProto:
 
     if not model.functions:
         return model
-    return call_without_large_weights(onnx.inliner.inline_local_functions, model)
+    return call_without_weights(onnx.inliner.inline_local_functions, model)
 
 
 def refuse_invalid(model: ModelProto, reason: str) -> None:
@@ -70,11 +133,22 @@ def refuse_invalid(model: ModelProto, reason: str) -> None:
         Refused: the model is invalid; `reason` opens the text.
     """
     try:
-        call_without_large_weights(partial(onnx.checker.check_model, full_check=True), model)
+        call_without_weights(partial(onnx.checker.check_model, full_check=True), model)
     except Refused:
         raise
     except Exception as error:  # ValidationError, InferenceError
         raise Refused(f"{reason}: {error}") from error
+
+
+def _foldable_weights(model: ModelProto) -> set[str]:
+    """Names of the weights that nodes read which do not depend on the values of inputs, and those that bodies read."""
+    varying = graphs.values_from_inputs(model)
+    names: set[str] = set()
+    for node in model.graph.node:
+        if varying.isdisjoint(node.output):
+            names.update(node.input)
+        names.update(graphs.values_read(node) - set(node.input))
+    return names
 
 
 def _largest_initializers(model: ModelProto) -> list[TensorProto]:
@@ -87,8 +161,6 @@ def _largest_initializers(model: ModelProto) -> list[TensorProto]:
             break
         remaining -= size
         large.append(model.graph.initializer[index])
-    if remaining > graphs.EXTERNAL_DATA_BYTES:
-        raise Refused(f"{remaining} bytes of weights lie in Constant nodes or bodies; apply lift_constants first")
     return large
 
 
@@ -107,13 +179,16 @@ def _with_inputs_for(large: Iterable[TensorProto], model: ModelProto) -> ModelPr
     return light
 
 
-def _put_back(large: Iterable[TensorProto], result: ModelProto) -> None:
-    """Turn the inputs that stand for weights back into weights, and drop those that nothing reads."""
-    used = graphs.read_names(result.graph)
-    names = set()
-    for tensor in large:
-        names.add(tensor.name)
-        if tensor.name in used:
-            result.graph.initializer.append(tensor)
-    inputs = [value for value in result.graph.input if value.name not in names]
+def _drop_inputs_for(weights: Iterable[TensorProto], model: ModelProto, result: ModelProto) -> None:
+    """Drop the inputs that stand for weights, but not those that the model itself has."""
+    added = names_of(weights) - names_of(model.graph.input)
+    inputs = [value for value in result.graph.input if value.name not in added]
     graphs.replace_items(result.graph.input, inputs)
+
+
+def _put_back(weights: Iterable[TensorProto], model: ModelProto, result: ModelProto) -> None:
+    """Give the result of a tool the weights that it reads, at their places among those of the model."""
+    used = graphs.read_names(result.graph)
+    result.graph.initializer.extend(tensor for tensor in weights if tensor.name in used)
+    places = {tensor.name: place for place, tensor in enumerate(model.graph.initializer)}
+    result.graph.initializer.sort(key=lambda tensor: places.get(tensor.name, len(places)))

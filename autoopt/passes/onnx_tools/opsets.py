@@ -10,7 +10,7 @@ from autoopt.errors import one_line
 from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, ORT_DOMAIN, is_standard, to_ir, walk_nodes
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights, inline_functions
+from autoopt.passes.onnx_tools.large_models import call_without_weights, inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") ->
 
 
 def _convert_with(converter: Converter, model: ModelProto, version: int) -> ModelProto:
-    return call_without_large_weights(lambda light: CONVERTERS[converter](light, version), model)
+    return call_without_weights(lambda light: CONVERTERS[converter](light, version), model)
 
 
 def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:

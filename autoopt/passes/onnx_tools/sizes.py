@@ -7,21 +7,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import np, numpy_helper, onnx, shape_inference
+from autoopt.model.lazy_imports import np, numpy_helper, onnx
+from autoopt.model.tensors import copy_fields
 from autoopt.passes.onnx_tools.graphs import (
+    INTEGERS,
     attribute_values,
     constant_names,
     constant_tensors,
     producers,
-    replace_items,
 )
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import inferred_graph
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
 
-INTEGERS: Final = (6, 7)
-"""TensorProto.INT32 and INT64."""
 SAME_NUMBERS: Final = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape")
 """Operators that return the numbers of a size as they are."""
 
@@ -56,7 +55,7 @@ class SizeReader:
     """Reads sizes of values, and values that are sizes, in the main graph of a model."""
 
     def __init__(self, model: ModelProto) -> None:
-        graph = call_without_large_weights(_with_shapes, model).graph
+        graph = _with_shapes(model)
         self._producers = producers(model.graph)
         self._constants: dict[str, list[int]] = {}
         self._sizes: dict[str, Sizes] = {}
@@ -165,13 +164,14 @@ class SizeReader:
         return size
 
 
-def _with_shapes(model: ModelProto) -> ModelProto:
+def _with_shapes(model: ModelProto) -> GraphProto:
     """Infer shapes again: symbols that an earlier inference made up keep sizes apart that are known to be equal now."""
+    stated = [value for value in model.graph.value_info if not _has_made_up_sizes(value)]
     renewed = onnx.ModelProto()
-    renewed.CopyFrom(model)
-    stated = [value for value in renewed.graph.value_info if not _has_made_up_sizes(value)]
-    replace_items(renewed.graph.value_info, stated)
-    return shape_inference.infer_shapes(renewed, data_prop=True)
+    copy_fields(model, renewed, but="graph")
+    copy_fields(model.graph, renewed.graph, but="value_info")
+    renewed.graph.value_info.extend(stated)
+    return inferred_graph(renewed, data_prop=True)
 
 
 def _has_made_up_sizes(value: ValueInfoProto) -> bool:

@@ -22,7 +22,7 @@ from autoopt.passes.onnx_tools.graphs import (
     store_as_tensor,
     walk_nodes,
 )
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.precision.body_casts import move_casts, name_values_apart
 
@@ -59,7 +59,7 @@ def to_float16(
         options["keep_io_types"] = False
         kinds = {value.name: value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
     if is_large(model):  # the converters would serialize it
-        model = call_without_large_weights(onnx.shape_inference.infer_shapes, model)
+        model = call_without_weights(onnx.shape_inference.infer_shapes, model)
         options["disable_shape_infer"] = True
     with quiet():
         converted = float16.convert_float_to_float16(

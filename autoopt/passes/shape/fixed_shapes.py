@@ -8,7 +8,7 @@ from autoopt.model.lazy_imports import onnx
 from autoopt.model.tensors import by_name
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, fixed_size, replace_items
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.shape.inference import RecordsTypes
 from autoopt.registry import Minimum
 
@@ -88,7 +88,7 @@ def _signature(model: ModelProto) -> list[bytes]:
 
 def infer_fixed_shapes(model: ModelProto) -> ModelProto:
     """Record the inner and output shapes that follow from fixed input shapes, in place."""
-    inferred = call_without_large_weights(onnx.shape_inference.infer_shapes, model)
+    inferred = call_without_weights(onnx.shape_inference.infer_shapes, model)
     for output, inferred_output in zip(model.graph.output, inferred.graph.output, strict=True):
         if output.type.HasField("tensor_type"):
             output.type.CopyFrom(inferred_output.type)

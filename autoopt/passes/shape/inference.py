@@ -11,7 +11,7 @@ from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs, restore_inputs
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
 from autoopt.space import Boolean
 
@@ -38,7 +38,7 @@ class ShapeInference(RecordsTypes):
     data_prop: Annotated[bool, Boolean(), "also propagate the values that shapes are computed from"] = False
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        return call_without_large_weights(partial(shape_inference.infer_shapes, data_prop=self.data_prop), model)
+        return call_without_weights(partial(shape_inference.infer_shapes, data_prop=self.data_prop), model)
 
 
 class SymbolicShapeInference(RecordsTypes):

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
-from autoopt.model.tensors import names_of
-from autoopt.passes.onnx_tools.graphs import caller_inputs, constant_tensors, replace_items, walk_nodes
+from autoopt.passes.onnx_tools.graphs import constant_tensors, replace_items, values_from_inputs, walk_nodes
 from autoopt.passes.verification.fingerprint import allow_constants
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | Non
     if opset is None:
         opset = ALLOWS_ZERO
         copy.opset_import.append(helper.make_opsetid("", opset))
-    varying = _values_from_inputs(model)
+    varying = values_from_inputs(model)
     constants = _small_constants(model)
     writer = _NoiseWriter({**_given_types(model), **types}, varying | constants, _fractions(model, constants), opset)
     nodes: list[NodeProto] = []
@@ -285,16 +284,6 @@ def _computes_inside(model: ModelProto) -> bool:
     main = len(model.graph.node)
     inner = list(walk_nodes(model.graph))[main:]
     return bool(model.functions) or any(node.op_type not in EXACT_OPS for node in inner)
-
-
-def _values_from_inputs(model: ModelProto) -> frozenset[str]:
-    """The inputs, and all values that depend on more of them than the shape."""
-    varying = names_of(caller_inputs(model))
-    for node in model.graph.node:
-        depends = not varying.isdisjoint(node.input) or any(attribute.HasField("g") for attribute in node.attribute)
-        if depends and node.op_type not in ("Shape", "Size"):
-            varying.update(filter(None, node.output))
-    return frozenset(varying)
 
 
 def _given_types(model: ModelProto) -> dict[str, int]:
