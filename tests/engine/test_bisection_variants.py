@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from builders import mlp, write
 
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.sweeps.bisection.environments import Environments
 from autoopt.engine.sweeps.bisection.factors import changes_between
 from autoopt.engine.sweeps.bisection.variants import (
@@ -22,6 +24,7 @@ from autoopt.engine.sweeps.bisection.variants import (
     VariantModel,
     Variants,
     mixed_dag,
+    mixed_request,
 )
 from autoopt.engine.sweeps.entry import CALIBRATION, DAG, EVALUATION, GOAL, LATENCY
 from autoopt.engine.work.environment import versions
@@ -55,6 +58,15 @@ AFTER = {
 }
 INPUTS = (DAG, GOAL, EVALUATION, CALIBRATION, LATENCY)
 COMBINATIONS = [frozenset(names) for size in range(6) for names in itertools.combinations(INPUTS, size)]
+
+
+def test_nights_without_a_dag_mix_data_and_goals() -> None:
+    old = RunRequest("m.onnx", data="e1.npz", calibration="c1.npz")
+    new = RunRequest("m.onnx", data="e2.npz", goal=GoalOptions("size"))
+    mixed = mixed_request(old, new, frozenset({EVALUATION, GOAL}))
+    assert mixed == replace(old, data="e2.npz", goal=GoalOptions("size"))
+    with pytest.raises(NotMade, match="one night had a DAG"):
+        mixed_request(replace(old, dag=load_dag(BEFORE)), new, frozenset())
 
 
 @pytest.mark.parametrize("names", COMBINATIONS, ids=lambda names: "+".join(sorted(names)) or "none")

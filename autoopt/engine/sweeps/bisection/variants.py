@@ -29,6 +29,7 @@ from autoopt.results import SweepEntry
 from autoopt.results.bisection import Factor
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.data import DataSpec
+from autoopt.spec.proposal_options import names_model
 from autoopt.store import RunRecord, Store
 from autoopt.workers import WorkerPool
 
@@ -222,8 +223,7 @@ class Variants:
         if MODEL in names:
             model = self.after.run.model
         request = replace(
-            old,
-            dag=mixed_dag(load_dag(old.dag), load_dag(new.dag), names),
+            mixed_request(old, new, names),
             model=self.store.artifacts.path(model),
             search={**old.search, "minutes": max(LEAST_MINUTES, (self.until - time.monotonic()) / 60)},
             home=self.budget.home,
@@ -233,7 +233,8 @@ class Variants:
         with prepare(request) as session:
             # Files of data may have been overwritten since the nights.
             digests = input_digests(session.ctx)
-            for name in DATA_OF:
+            # A DAG that is proposed depends on what this machine has learned since.
+            for name in (*DATA_OF, DAG) if names_model(request.dag) else DATA_OF:
                 night = self.before
                 if name in names:
                     night = self.after
@@ -251,6 +252,22 @@ def _libraries_of(pass_name: str) -> Sequence[str]:
         return registry().info(pass_name).libraries
     except InputError:
         return LIBRARIES
+
+
+def mixed_request(old: RunRequest, new: RunRequest, names: frozenset[str]) -> RunRequest:
+    """The old request with the DAG, data and goal of these names from the new one.
+
+    Raises:
+        NotMade: only one of them has a DAG.
+    """
+    if names_model(old.dag) != names_model(new.dag):
+        raise NotMade("one night had a DAG, and for the other one was proposed")
+    if not names_model(old.dag):
+        return replace(old, dag=mixed_dag(load_dag(old.dag), load_dag(new.dag), names))
+    goal = new.goal if GOAL in names else old.goal
+    data = new.data if EVALUATION in names else old.data
+    calibration = new.calibration if CALIBRATION in names else old.calibration
+    return replace(old, goal=goal, data=data, calibration=calibration)
 
 
 def mixed_dag(old: DagSpec, new: DagSpec, names: frozenset[str]) -> DagSpec:
