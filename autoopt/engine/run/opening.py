@@ -316,8 +316,16 @@ def first_points(plan: Plan, chains: Mapping[str, Chain]) -> list[tuple[str, Poi
 
 def _chain_space(chain: Chain) -> ChainSpace:
     passes = tuple((node.id, node.pass_name) for node in chain.nodes)
-    sets_only_run = chain.nodes[-1].info.session_only
-    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late, sets_only_run)
+    return ChainSpace(
+        chain.id,
+        passes,
+        chain.space,
+        chain.weight,
+        chain.prior,
+        chain.is_late,
+        sets_only_run=chain.nodes[-1].info.session_only,
+        preparation=frozenset(node.id for node in chain.nodes if node.info.prepares),
+    )
 
 
 def cost_of(ctx: RunContext, chains: Mapping[str, Chain]) -> Cost:

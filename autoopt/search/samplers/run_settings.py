@@ -18,7 +18,7 @@ MAX_LOSSES: Final = 2
 def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple[str, Point] | None:
     """The best point so far with the first settings that its chain lacks; None if they are tried or lost twice."""
     tried = [trial for chain in chains for trial in history.trials_of(chain.id) if trial.proposal.upto is None]
-    best = _best(tried, history)
+    best = best_of(tried, history)
     if best is None:
         return None
     extensions = {chain.nodes[:-1]: chain for chain in chains if chain.sets_only_run}
@@ -31,8 +31,8 @@ def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple
     return first_untried([(extension.id, point)], history)
 
 
-def _best(trials: Sequence[Trial], history: History) -> Trial | None:
-    """The best trial; None if none meets the constraints."""
+def best_of(trials: Sequence[Trial], history: History) -> Trial | None:
+    """Return the best trial; None if none meets the constraints."""
     best = min(trials, key=lambda trial: rank_key(trial.feedback, history.objectives), default=None)
     if best is None or best.feedback is None or best.feedback.failed or best.feedback.violation > 0:
         return None
