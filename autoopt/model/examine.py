@@ -55,6 +55,7 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
         layer_parameters=_layer_parameters(walk.graphs(model)),
+        narrow_convolutions=_narrow_convolutions(walk.graphs(model)),
         body_counts=_body_counts(model),
         table_lengths=table_lengths(model.graph, ALL_VALUES),
     )
@@ -95,6 +96,19 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
                 size = sum(math.prod(shapes.get(value, (0,))) for value in set(inputs))
                 counts[layer] += max(0, size or _computed_weights(node))
     return dict(sorted(counts.items()))
+
+
+def _narrow_convolutions(graphs: Iterable[GraphProto]) -> int:
+    """Count the convolutions whose kernels, [outputs, inputs, length] or [..., length, 1], are longer than one."""
+    count = 0
+    shapes: dict[str, tuple[int, ...]] = {}
+    for graph in graphs:
+        shapes = weight_shapes(graph, shapes)
+        for node in graph.node:
+            if walk.op_name(node) == "Conv":
+                length, *width = shapes.get(node.input[1], ())[2:] or (1,)
+                count += length > 1 and width in ([], [1])
+    return count
 
 
 def _computed_weights(node: NodeProto) -> int:

@@ -58,6 +58,8 @@ class Inspection:
     layer_work: Mapping[str, int] = field(default_factory=dict)
     """Multiplications by these weights in one inference, by operator; only their shares are meaningful. Empty if
     unknown."""
+    narrow_convolutions: int = 0
+    """Convolutions along one axis: of signals, or of images with kernels of one column."""
     body_counts: Mapping[str, int] = field(default_factory=dict)
     """Nodes in bodies of If, Loop and Scan, by operator."""
     table_lengths: Mapping[str, int] = field(default_factory=dict)

@@ -49,6 +49,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "hard_sigmoid_fusion": "autoopt.passes.fusion.activation:HardSigmoidFusion",
     "pad_folding": "autoopt.passes.fusion.weight_folding:PadFolding",
     "conv_transpose_to_conv": "autoopt.passes.fusion.transposed_conv:ConvTransposeToConv",
+    "conv_to_rows": "autoopt.passes.fusion.conv_rows:ConvToRows",
     "split_skip_normalization": "autoopt.passes.fusion.residual:SplitSkipNormalization",
     "split_fused_layers": "autoopt.passes.fusion.fused_layers:SplitFusedLayers",
     "stft_to_conv": "autoopt.passes.fusion.spectrum:StftToConv",

@@ -81,6 +81,13 @@ def test_chains_with_and_without_loop_invariants_are_tried() -> None:
     assert "loop_invariant_code_motion" not in passes(proposed(CNN)[1])
 
 
+def test_chains_with_and_without_rows_are_tried_where_convolutions_are_narrow() -> None:
+    _, plan = proposed(replace(CNN, narrow_convolutions=2))
+    chains = [[n.pass_name for n in chain.nodes if not n.inserted] for chain in plan.chains()]
+    assert 2 * sum("conv_to_rows" in names for names in chains) == len(chains)
+    assert "conv_to_rows" not in passes(proposed(CNN)[1])
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("inspection", [CNN, TRANSFORMER, TREES], ids=["cnn", "transformer", "trees"])
 def test_every_row_of_the_table_gives_chains_in_the_fixed_order(provider: str, inspection: Inspection) -> None:

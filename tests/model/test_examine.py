@@ -57,6 +57,20 @@ def test_quantized_layers_count_as_what_they_are_in_float(tmp_path: Path) -> Non
     assert inspect(model, tmp_path).layer_parameters == {"Conv": 4 * 3 * 3 * 3, "MatMul": 6 * 2}
 
 
+@pytest.mark.parametrize(
+    ("kernel", "count"), [("2, 3, 5", 1), ("2, 3, 5, 1", 1), ("2, 3, 1", 0), ("2, 3, 1, 1", 0), ("2, 3, 5, 5", 0)]
+)
+def test_convolutions_along_one_axis_are_counted(kernel: str, count: int, tmp_path: Path) -> None:
+    dims = ", ".join("NABC"[: kernel.count(",") + 1])
+    made = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> '
+        f"g (float[{dims}] x) => (float[{dims}] y) <float[{kernel}] w> {{ y = Conv (x, w) }}"
+    )
+    size = int(np.prod([int(length) for length in kernel.split(",")]))
+    made.graph.initializer.append(onnx.helper.make_tensor("w", 1, list(map(int, kernel.split(","))), [1.0] * size))
+    assert inspect(made, tmp_path).narrow_convolutions == count
+
+
 def test_weights_that_nodes_unpack_count(tmp_path: Path) -> None:
     model = parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17]> g (float[N, 6] x) => (float[N, 2] y) {'

@@ -634,3 +634,14 @@ def upsampling() -> ModelProto:
         "{ y = ConvTranspose <strides = [2, 2], pads = [1, 1, 1, 1]> (x, w) }",
         w=normal(3, 2, 4, 4),
     )
+
+
+@micro
+def long_signal() -> ModelProto:
+    """Convolutions along a signal, the second with a kernel as long as its input."""
+    return made(
+        "g (float[1, 2, 40] x) => (float[1, 8, 40] y)"
+        "{ h = Conv <pads = [1, 1]> (x, w)\n r = Relu (h)\n y = Conv <pads = [15, 16]> (r, v) }",
+        w=normal(8, 2, 3),
+        v=normal(8, 8, 32),
+    )

@@ -6,7 +6,7 @@ stay in it and are pruned with a reason when it is compiled (`Facts(proposed=Tru
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -218,9 +218,7 @@ def _layout(
     stages.append(_Stage(("fold",), skip=options.level > 2))
     stages.append(_Stage(("activations",)))
     stages.append(_Stage(("pads",), skip=True))
-    for op, node in (("ConvTranspose", "transposed"), ("STFT", "spectra")):
-        if op in inputs.inspection.ops:
-            stages.append(_Stage((node,), skip=True))
+    stages += [_Stage((node,), skip=True) for node in _other_convolutions(inputs.inspection)]
     if RECURRENT_OPS & inputs.inspection.ops:
         stages.append(_Stage(("states",)))
     if profile.fuses:
@@ -237,6 +235,16 @@ def _layout(
     if profile.fuses and floats_fit:
         stages.append(_Stage(("graph",), skip=True))
     return [*stages, _Stage(("session",), skip=True)]
+
+
+def _other_convolutions(model: Inspection) -> Iterator[str]:
+    """The nodes that compute what the model has with other convolutions."""
+    if "ConvTranspose" in model.ops:
+        yield "transposed"
+    if "STFT" in model.ops:
+        yield "spectra"
+    if model.narrow_convolutions:
+        yield "rows"
 
 
 def _precision_nodes(methods: Mapping[str, Method], inputs: ProposalInputs) -> tuple[str, ...]:

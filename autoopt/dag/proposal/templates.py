@@ -64,6 +64,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "fold": Template("batchnorm_folding", "fold batch normalization into the convolution before it"),
     "activations": Template("hard_sigmoid_fusion", "join hard sigmoid and hard swish into one operator"),
     "pads": Template("pad_folding", "fold padding into the convolution after it"),
+    "rows": Template("conv_to_rows", "compute convolutions of signals as those of images with one row"),
     "transposed": Template("conv_transpose_to_conv", "compute transposed convolutions with convolutions"),
     "spectra": Template("stft_to_conv", "compute spectra of sounds with convolutions"),
     "states": Template("omit_zero_states", "leave out initial states that are zero anyway"),
