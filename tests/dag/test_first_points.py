@@ -44,6 +44,14 @@ def test_recurrent_layers_are_tried_at_run_time_before_they_stay_in_float() -> N
     assert [values["dynamic_ops"] for values in static] == [["LSTM"], ["LSTM"], []]
 
 
+def test_small_recurrent_models_are_tried_in_integers_on_one_thread_too() -> None:
+    options = ProposalOptions(threads="1,all")
+    on_one_thread = "names -> simplify -> states -> dynamic -> session"
+    assert on_one_thread in first(model("LSTM", "MatMul"), options)
+    assert on_one_thread not in first(model("LSTM", "MatMul", parameters=5_000_000), options)
+    assert on_one_thread.replace("states -> ", "") not in first(model("MatMul"), options)
+
+
 def test_a_model_of_quantizers_begins_as_it_is_with_unsigned_activations() -> None:
     _, plan = proposed(model("Conv", "QuantizeLinear", "DequantizeLinear"))
     weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}

@@ -105,6 +105,7 @@ LITTLE: Final = 0.99
 MUCH: Final = 1.1
 """Weight of preparation alone where it comes first."""
 LAST: Final = "last, because the runtime itself prepares models much like this"
+SHARED: Final = "last; recurrent layers in integers are too little work to be shared among threads"
 UNSIGNED: Final = "first, because products of unsigned activations are far faster where the model's are signed"
 LEFT_OUT: Final = ("graph", "session")
 """Nodes that the first points do without, but for one that has the session options."""
@@ -120,6 +121,8 @@ class Places:
     """The reason if they come first."""
     one_thread: bool = True
     """True if a single thread may be fastest, as for small models."""
+    integers_on_one_thread: bool = False
+    """True if a single thread is also tried with quantization at run time, as for small recurrent models."""
     late: Mapping[str, str] = field(default_factory=dict)
     """Lossy nodes of which little is expected, with the reason."""
 
@@ -142,29 +145,41 @@ def first_points(
         begin = {node: {name: values[0][0] for name, values in nodes[node].search.items()} for node in chain}
         yield from _preferred(chain, {node: values for node, values in begin.items() if values}, MUCH, UNSIGNED)
     if places.floats:
-        with_session = places.one_thread and "session" in tried
+        with_session = places.one_thread and _has_threads(tried, nodes)
         preparation = _chain(stages, nodes)
         # A quantized model as it is, then in float, which convolutions gain by that are quantized at run time.
         as_it_is = tuple(node for node in preparation if node != "dequantize")
         yield from _float_points(as_it_is, nodes, places, with_session=with_session)
         if as_it_is != preparation:
             yield from _float_points(preparation, nodes, places, with_session=False)
-    for node, points in lossy.items():
-        if node not in tried:
-            continue
-        searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
-        chain = _chain(stages, nodes, node)
-        if node in places.late:
-            yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=places.late[node], origin="library")
-        prepared: dict[str, Mapping[str, Value]] = {}
-        if node in STATIC and "fuse" in tried and "simplify" in chain:
-            prepared["simplify"] = GEMM
-        begun: list[dict[str, Value]] = []
-        for values in points:
-            first = {name: value for name, value in values.items() if name in searched}
-            if first not in begun:
-                begun.append(first)
-                yield Prior("prefer", Scope(chain=chain), {**prepared, node: first}, origin="library")
+    for node in lossy:
+        if node in tried:
+            searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
+            prepared = {"simplify": GEMM} if node in STATIC and {"fuse", "simplify"} <= tried else {}
+            chain = _chain(stages, nodes, node)
+            if node in places.late:
+                yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=places.late[node], origin="library")
+            for values in _distinct(lossy[node], searched):
+                yield Prior("prefer", Scope(chain=chain), {**prepared, node: values}, origin="library")
+    if "dynamic" in tried and places.integers_on_one_thread and _has_threads(tried, nodes):
+        chain = (*_chain(stages, nodes, "dynamic"), "session")
+        for values in _distinct(lossy["dynamic"], nodes["dynamic"].search):
+            yield from _preferred(chain, {"dynamic": values, "session": ONE_THREAD}, LITTLE, SHARED)
+
+
+def _distinct(points: Sequence[Mapping[str, Value]], searched: Collection[str]) -> list[dict[str, Value]]:
+    """The values of the parameters that are searched, without repetitions."""
+    distinct: list[dict[str, Value]] = []
+    for values in points:
+        kept = {name: value for name, value in values.items() if name in searched}
+        if kept not in distinct:
+            distinct.append(kept)
+    return distinct
+
+
+def _has_threads(tried: Collection[str], nodes: Mapping[str, Template]) -> bool:
+    """Tell if the number of threads is searched."""
+    return "session" in tried and "intra_op_num_threads" in nodes["session"].search
 
 
 def _float_points(
@@ -181,7 +196,7 @@ def _float_points(
         yield from _preferred(preparation, begin, MUCH, places.reason)
     else:
         yield from _preferred(preparation, begin, LITTLE, LAST)
-    if with_session and "intra_op_num_threads" in nodes["session"].search:
+    if with_session:
         yield from _preferred((*preparation, "session"), {**begin, "session": ONE_THREAD}, LITTLE, LAST)
 
 

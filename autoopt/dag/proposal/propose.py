@@ -130,7 +130,12 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
 
 def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool) -> Places:
     """Preparation alone comes first where it gains what the runtime does not, else last; `tried` are the nodes left."""
-    places = Places("last", one_thread=inputs.inspection.parameters < SMALL_MODEL, late=late_nodes(inputs.inspection))
+    model = inputs.inspection
+    is_small = model.parameters < SMALL_MODEL
+    is_recurrent = not RECURRENT_OPS.isdisjoint(model.ops)
+    places = Places(
+        "last", one_thread=is_small, integers_on_one_thread=is_small and is_recurrent, late=late_nodes(model)
+    )
     if not has_floats:
         return replace(places, floats="")
     gain = ""
