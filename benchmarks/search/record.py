@@ -262,8 +262,7 @@ def _row(made: Made, measured: Mapping[str, Measured], names: Mapping[str, str])
 
 def _space(chain: Chain) -> ChainSpace:
     passes = tuple((node.id, node.pass_name) for node in chain.nodes)
-    sets_only_run = chain.nodes[-1].info.session_only
-    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late, sets_only_run)
+    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior, chain.is_late)
 
 
 def _say_progress(what: str, place: int, count: int) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 
 from autoopt.metrics import Objective
 from autoopt.model.inspection import Inspection
+from autoopt.registry import registry
 from autoopt.search import ChainSpace, Feedback
 from autoopt.search.transitions import Steps, steps_of
-from autoopt.space import NodeSpace, Point, SearchSpace, definition_from_json, definition_to_json
+from autoopt.space import NodeSpace, SearchSpace, definition_from_json, definition_to_json
 from benchmarks.search.costs import Measuring
 
 OBJECTIVE = Objective("latency", "minimize")
@@ -195,7 +196,7 @@ def save(table: Table, path: Path) -> None:
                 "passes": c.passes,
                 "nodes": {n: _node_json(s) for n, s in c.space.nodes.items()},
                 "cuts": c.space.cuts,
-                "start": [c.weight, c.prior, c.is_late, c.sets_only_run],
+                "start": [c.weight, c.prior, c.is_late],
             }
             for c in table.chains
         ],
@@ -209,24 +210,27 @@ def save(table: Table, path: Path) -> None:
 def load(path: Path) -> Table:
     raw = path.read_bytes()
     data = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-    chains = tuple(
-        ChainSpace(
-            c["id"],
-            tuple((node, name) for node, name in c["passes"]),
-            SearchSpace({n: _node(s) for n, s in c["nodes"].items()}, tuple(c["cuts"])),
-            *_start(c),
-        )
-        for c in data["chains"]
-    )
+    chains = tuple(map(_chain, data["chains"]))
     rows = tuple(tuple(_row(row) for row in rows) for rows in data["rows"])
     measuring = {artifact: Measuring.from_row(row) for artifact, row in data.get("measuring", {}).items()}
     return Table(data["name"], chains, rows, data["noise"], data["about"], measuring=measuring)
 
 
-def _start(chain: Mapping[str, Any]) -> tuple[float, tuple[Point, ...], bool, bool]:
-    """The weight of a chain, its first points, and if it is late and only sets how the model runs."""
-    weight, prior, is_late, sets_only_run = chain.get("start", (1.0, (), False, False))
-    return weight, tuple(prior), is_late, sets_only_run
+def _chain(data: Mapping[str, Any]) -> ChainSpace:
+    """A chain as a run has it: the registry says which passes prepare, and if the last one only sets how it runs."""
+    passes = tuple((node, name) for node, name in data["passes"])
+    space = SearchSpace({node: _node(values) for node, values in data["nodes"].items()}, tuple(data["cuts"]))
+    weight, prior, is_late = data.get("start", (1.0, (), False))[:3]
+    return ChainSpace(
+        data["id"],
+        passes,
+        space,
+        weight,
+        tuple(prior),
+        is_late,
+        sets_only_run=registry().info(passes[-1][1]).session_only,
+        preparation=frozenset(node for node, name in passes if registry().info(name).prepares),
+    )
 
 
 def _node_json(space: NodeSpace) -> dict[str, Any]:
