@@ -100,3 +100,13 @@ def test_the_other_converter_is_tried_and_a_failure_names_both(monkeypatch: pyte
 def test_local_functions_are_inlined_because_the_converter_drops_them() -> None:
     converted = at_least_opset(MODELS["local_function"](), 21)
     assert "twice" not in [node.op_type for node in converted.graph.node]
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "constant"])
+def test_a_value_of_pad_that_its_mode_does_not_use_is_left_out(mode: str, tmp_path: Path) -> None:
+    text = f'y = Pad <mode = "{mode}", pads = [0, 1, 0, 1], value = 0.5> (x)'
+    model = made(f"g (float[2, 4] x) => (float[2, 6] y) {{ {text} }}", opset=10)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    (before,) = outputs(model, tmp_path, {"x": x})
+    (after,) = outputs(convert_opset(model, 17), tmp_path, {"x": x})
+    np.testing.assert_array_equal(after, before)

@@ -32,6 +32,7 @@ class OpsetConversion(Pass):
     version.
     """
 
+    version = 2
     takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Refused
-from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, ORT_DOMAIN, is_standard, to_ir, walk_nodes
+from autoopt.passes.onnx_tools.graphs import (
+    DEFAULT_DOMAINS,
+    ORT_DOMAIN,
+    attribute_values,
+    is_standard,
+    replace_items,
+    to_ir,
+    walk_nodes,
+)
 from autoopt.passes.onnx_tools.large_models import call_without_weights, inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
 Converter: TypeAlias = Literal["onnxscript", "onnx"]
 RESIZING_OPS: Final = ("Resize", "Upsample")
@@ -73,13 +81,14 @@ def _convert_with(converter: Converter, model: ModelProto, version: int) -> Mode
 
 
 def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:
-    """Convert with onnx, whose adapters are wrong for the resizing operators of opsets before 11.
+    """Convert with onnx, whose adapters are wrong for Pad and the resizing operators of opsets before 11.
 
-    Those scale coordinates from the corner and round down. The adapter to opset 11 leaves the new defaults in place,
-    which do neither. It also knows no Resize before opset 10, which onnxruntime's optimizer makes of Upsample.
+    The resizing ones scale coordinates from the corner and round down. The adapter to opset 11 leaves the new defaults
+    in place, which do neither. It also knows no Resize before opset 10, which onnxruntime's optimizer makes of
+    Upsample, and leaves Pad the attribute `value` in the modes that do not use it.
     """
     convert = onnx.version_converter.convert_version
-    model = inline_functions(model)  # the converter drops them
+    model = _without_unused_values(inline_functions(model))  # the converter drops functions
     ops = {node.op_type for node in walk_nodes(model.graph) if is_standard(node)}
     if opset(model) < RESIZE_CHANGED <= version and not ops.isdisjoint(RESIZING_OPS):
         if opset(model) < RESIZE_CHANGED - 1:
@@ -91,6 +100,21 @@ def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:
                 node.attribute.append(onnx.helper.make_attribute("nearest_mode", "floor"))
     converted: ModelProto = convert(model, version)
     return converted
+
+
+def _without_unused_values(model: ModelProto) -> ModelProto:
+    """The model, or a copy, in which only a Pad with constants has the attribute `value`."""
+
+    def is_unused(node: NodeProto) -> bool:
+        attributes = attribute_values(node)
+        return node.op_type == "Pad" and "value" in attributes and attributes.get("mode") in (b"reflect", b"edge")
+
+    if not any(map(is_unused, walk_nodes(model.graph))):
+        return model
+    copy = deepcopy(model)
+    for node in filter(is_unused, walk_nodes(copy.graph)):
+        replace_items(node.attribute, [attribute for attribute in node.attribute if attribute.name != "value"])
+    return copy
 
 
 def _without_early_resize(model: ModelProto) -> ModelProto:
