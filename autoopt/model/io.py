@@ -18,7 +18,7 @@ from autoopt.model.split.graphs import is_split
 from autoopt.model.split.references import weight_at
 from autoopt.model.split.splitting import Draft, split
 from autoopt.model.tensors import copy_fields, packed_bytes, tensors, weight_bytes
-from autoopt.model.weight_files import Bytes, FileBytes
+from autoopt.model.weight_files import Bytes, FileBytes, Weight
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -191,10 +191,22 @@ def save_split(model: ModelProto, folder: Path) -> NewSplit | None:
     # Serializing the whole model would take its memory once more.
     graph = _refer_to_data(model, places).SerializeToString(deterministic=True)
     files: dict[str, Bytes] = {MODEL: graph, EXTERNAL_NAME: _ExternalData(model, places, folder)}
-    draft = split(files, folder, one_file=one_file)
+    draft = split(files, folder, one_file=one_file, stored=_stored_weights(model, places))
     if draft is None:
         return None
     return NewSplit(draft, *draft.described())
+
+
+def _stored_weights(model: ModelProto, places: Mapping[int, _Place]) -> dict[tuple[int, int], Weight]:
+    """The weights of split models that a model refers to, by their positions in the file of external data."""
+    weights: dict[tuple[int, int], Weight] = {}
+    for number, tensor in enumerate(tensors(model)):
+        if number in places and tensor.data_location == tensor.EXTERNAL:
+            offset, length = places[number]
+            digest = weight_at(_location(tensor))
+            if digest:
+                weights[offset, offset + length] = Weight(digest, length)
+    return weights
 
 
 class _ExternalData:

@@ -101,14 +101,14 @@ class WeightFiles:
         for chunk in chunks_of(data, start, stop):
             digest.update(chunk)
         weight = Weight(digest.hexdigest(), stop - start)
-        if replace or not self._renew(weight):
+        if replace or not self.renew(weight):
             path = self.path(weight.digest)
             path.parent.mkdir(parents=True, exist_ok=True)
             with _new_file(path) as file:
                 _write_part(data, start, stop, file)
         return weight
 
-    def _renew(self, weight: Weight) -> bool:
+    def renew(self, weight: Weight) -> bool:
         """Record that a weight is used; False if it does not exist."""
         path = self.path(weight.digest)
         try:

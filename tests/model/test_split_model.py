@@ -26,6 +26,7 @@ from autoopt.model.split.splitting import Draft, split_folder
 from autoopt.model.split.stored import digest_files, sizes_of, weights_of, write_files
 from autoopt.model.storage import size_of
 from autoopt.model.tensors import tensors
+from autoopt.model.weight_files import WeightFiles
 
 WIDTH = 64
 LAYERS = 4
@@ -225,6 +226,32 @@ def test_a_model_in_memory_is_split_as_its_file_would_be(
     assert digest_files(graph) == new.digest
     from_file = split(source, tmp_path / "other")
     assert graph.read_bytes() == from_file.read_bytes()
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_weights_that_a_model_refers_to_are_not_digested_again(
+    external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "source"
+    io.save(layers(), folder, external=external)
+    graph = split(folder, tmp_path)
+    outline = io.parse(graph)
+    outline.graph.name = "renamed"
+    digested: list[int] = []
+    add = WeightFiles.add
+
+    def recorded(files: WeightFiles, *args: object, **options: object) -> object:
+        digested.append(1)
+        return add(files, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(WeightFiles, "add", recorded)
+    new = io.save_split(outline, tmp_path / FOLDER)
+    assert new is not None
+    assert digested == []
+    expected = layers()
+    expected.graph.name = "renamed"
+    assert new.digest == digest_folder(io.save(expected, tmp_path / "whole").parent)
+    assert weights_of(new.draft.publish(new.digest)) == weights_of(graph)
 
 
 def test_a_split_model_is_measured_as_one_file(tmp_path: Path) -> None:

@@ -112,15 +112,23 @@ def split_folder(source: Path, folder: Path, *, replace: bool = False) -> Draft 
         return split(content, folder, replace=replace)
 
 
-def split(files: Mapping[str, Bytes], folder: Path, *, replace: bool = False, one_file: bool = False) -> Draft | None:
+def split(
+    files: Mapping[str, Bytes],
+    folder: Path,
+    *,
+    replace: bool = False,
+    one_file: bool = False,
+    stored: Mapping[tuple[int, int], Weight] | None = None,
+) -> Draft | None:
     """Split a model, given as the bytes of its files; see `split_folder`.
 
-    With `one_file`, the model stands for the one without external data.
+    With `one_file`, the model stands for the one without external data. `stored` has the weights that come from this
+    folder, by their positions in the file of external data: they are not read again.
     """
     graph = files[MODEL]
     external = {name: data for name, data in files.items() if name != MODEL}
     weights = WeightFiles(folder)
-    splitter = _Splitter(graph, external, weights, replace)
+    splitter = _Splitter(graph, external, weights, replace, stored or {})
     try:
         splitter.check_worthwhile()
         with held(folder.parent, fcntl.LOCK_SH):
@@ -157,6 +165,7 @@ class _Splitter:
     external: Mapping[str, Bytes]
     weights: WeightFiles
     replace: bool
+    stored: Mapping[tuple[int, int], Weight]
     sources: dict[str, _Part] = field(default_factory=dict)
     """The original position of each weight's bytes, by digest."""
     _ranges: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
@@ -203,9 +212,10 @@ class _Splitter:
         reference = self._moved(self.graph, raw[0].content, raw[0].stop)
         return [self.graph[start : raw[0].start], reference, self.graph[raw[0].stop : stop]]
 
-    def _moved(self, data: Bytes, start: int, stop: int) -> bytes:
-        """Store a weight; returns the reference to it."""
-        weight = self.weights.add(data, start, stop, replace=self.replace)
+    def _moved(self, data: Bytes, start: int, stop: int, weight: Weight | None = None) -> bytes:
+        """Store a weight, unless it is known as one that is stored; returns the reference to it."""
+        if weight is None or not self.weights.renew(weight):
+            weight = self.weights.add(data, start, stop, replace=self.replace)
         self.sources[weight.digest] = (data, start, stop)
         return reference_to(weight)
 
@@ -217,7 +227,8 @@ class _Splitter:
         self._ranges.setdefault(place.location, set()).add((place.start, place.stop))
         content: list[Piece]
         if place.stop - place.start >= LEAST_WEIGHT:
-            content = [self._moved(data, place.start, place.stop)]
+            weight = self.stored.get((place.start, place.stop))
+            content = [self._moved(data, place.start, place.stop, weight)]
         else:
             content = [header(RAW_DATA, place.stop - place.start), data[place.start : place.stop]]
         before: list[Piece] = []
