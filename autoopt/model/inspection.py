@@ -80,6 +80,16 @@ class Inspection:
         """The operators that occur, and the plain forms of integer operators and fused layers."""
         return frozenset(with_plain_forms(self.op_counts))
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """What else passes may need, in words: `local functions`, `int64 inputs`."""
+        traits = set()
+        if self.functions:
+            traits.add("local functions")
+        if any(spec.dtype == "int64" for spec in self.inputs):
+            traits.add("int64 inputs")
+        return frozenset(traits)
+
     def to_json(self) -> dict[str, JsonValue]:
         return json_codec.to_json(self)
 

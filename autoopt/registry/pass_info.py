@@ -126,7 +126,8 @@ class PassInfo:
     needs_data: bool = False
     """True if the pass reads the calibration data."""
     needs_ops: tuple[str, ...] = ()
-    """Operators that the pass works on: the model must have at least one of them; empty means any model."""
+    """Operators, or traits of a model (`local functions`, `int64 inputs`), that the pass works on: the model must have
+    at least one of them; empty means any model."""
     refuses_ops: tuple[str, ...] = ()
     """Operators that the pass cannot take: it refuses a model that has one of them."""
     session_only: bool = False

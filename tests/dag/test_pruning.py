@@ -17,7 +17,7 @@ from autoopt.dag.compiler.pruning import (
     prunes_idle,
     soft_reasons,
 )
-from autoopt.model.inspection import Inspection
+from autoopt.model.inspection import Inspection, ValueSpec
 from autoopt.registry import PassInfo
 from autoopt.target import Accelerator
 
@@ -66,6 +66,11 @@ def test_an_unknown_runtime_prunes_nothing() -> None:
 def test_a_pass_needs_one_of_its_operators_in_the_model() -> None:
     facts = Facts(inspection=MATMUL)
     assert check_model(info(needs_ops=("Conv", "MatMul")), facts) is None
+    functions = info(needs_ops=("local functions",))
+    assert check_model(functions, facts) == Reason("inspection", "needs local functions; the model has none")
+    with_traits = replace(MATMUL, functions=1, inputs=(ValueSpec("ids", "int64", (1,)),))
+    for needed in (functions, info(needs_ops=("int64 inputs",))):
+        assert check_model(needed, Facts(inspection=with_traits)) is None
     assert check_model(info(needs_ops=("Conv",)), Facts()) is None, "the model is unknown"
     one, several = (check_model(info(needs_ops=ops), facts) for ops in (("Conv",), ("Conv", "LSTM")))
     assert one == Reason("inspection", "needs Conv; the model has none")

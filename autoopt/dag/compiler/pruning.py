@@ -81,7 +81,7 @@ def check_runtime(facts: Facts) -> Reason | None:
 def check_model(info: PassInfo, facts: Facts) -> Reason | None:
     """The reason why the pass has nothing to do on this model, or None."""
     model = facts.inspection
-    if model is None or not info.needs_ops or set(info.needs_ops) & model.ops:
+    if model is None or not info.needs_ops or set(info.needs_ops) & (model.ops | model.traits):
         return None
     operators = ", ".join(info.needs_ops)
     if len(info.needs_ops) > 1:

@@ -85,6 +85,7 @@ class IrUpgrade(Pass):
 class InlineFunctions(Pass):
     """Replaces calls of the model's own functions with their bodies, so that other passes can optimize them."""
 
+    needs_ops = ("local functions",)
     takes = "outline"
     target_bound = False
     tolerance = "lossless"
@@ -140,6 +141,7 @@ class Int64InputsToInt32(Pass):
     Changes the signature: callers can no longer pass values beyond int32.
     """
 
+    needs_ops = ("int64 inputs",)
     target_bound = False
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
