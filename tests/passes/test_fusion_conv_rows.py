@@ -64,8 +64,10 @@ def test_images_with_one_column_are_turned(tmp_path: Path) -> None:
 
 
 BLOCK = """
-    p = Pad (x, pads)
-    c = Conv <pads = [PADS]> (p, w, b)
+    q = Abs (x)
+    o = Conv <pads = [PADS]> (q, first)
+    p = Pad (o, pads)
+    c = Conv (p, w, b)
     n = BatchNormalization (c, b, b, b, var)
     r = LeakyRelu (n)
     m = MaxPool <kernel_shape = [KERNEL], strides = [KERNEL]> (r)
@@ -74,19 +76,24 @@ BLOCK = """
     d = Conv (s, v)
     y = Concat <axis = 1> (d, d)
 """
-WEIGHTS = {"var": np.abs(normal(16, seed=3)), "two": np.float32([2]), "v": normal(8, 16, 3, seed=4)}
+WEIGHTS = {
+    "first": normal(8, 8, 3, seed=6),
+    "var": np.abs(normal(16, seed=3)),
+    "two": np.float32([2]),
+    "v": normal(8, 16, 3, seed=4),
+}
 
 
-def test_everything_between_convolutions_moves_with_them(tmp_path: Path) -> None:
+def test_everything_behind_convolutions_moves_with_them(tmp_path: Path) -> None:
     body = BLOCK.replace("PADS", "1, 0").replace("KERNEL", "2")
     before = _signal(body, pads=np.array([0, 0, 3, 0, 0, 1]), **WEIGHTS)
     after = ConvToRows()(before)
-    assert ops(after) == ["Reshape", *ops(before), "Reshape"]
+    assert ops(after) == ["Abs", "Reshape", *ops(before)[1:], "Reshape"]
     _same(before, after, tmp_path, 2, 8, 48)
     body = BLOCK.replace("PADS", "1, 0, 0, 0").replace("KERNEL", "2, 1")
     before = _column(body, pads=np.array([0, 0, 3, 0, 0, 0, 1, 0]), **WEIGHTS)
     after = ConvToRows()(before)
-    assert ops(after) == ["Reshape", *ops(before), "Reshape"]
+    assert ops(after) == ["Abs", "Reshape", *ops(before)[1:], "Reshape"]
     _same(before, after, tmp_path, 2, 8, 48, 1)
 
 

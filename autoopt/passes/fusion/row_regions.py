@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.model.lazy_imports import numpy_helper, onnx, shape_inference
@@ -44,7 +44,7 @@ class RowRegions:
         self.forms: dict[str, Form] = {}
         """Form by value."""
         self._add_forms(model)
-        movable = {node.output[0]: node for node in graph.node if self._can_move(node)}
+        movable = self._movable(graph.node)
         self.moved: set[str] = set()
         """The first output of each node that moves to rows."""
         for region in self._regions(movable):
@@ -77,6 +77,15 @@ class RowRegions:
             else:
                 continue
             self.lengths[value.name] = sizes[2]
+
+    def _movable(self, nodes: Iterable[NodeProto]) -> dict[str, NodeProto]:
+        """The nodes that can move, by their output: convolutions, and what follows them."""
+        movable: dict[str, NodeProto] = {}
+        for node in nodes:
+            follows = node.op_type == "Conv" or any(name in movable for name in node.input)
+            if follows and self._can_move(node):
+                movable[node.output[0]] = node
+        return movable
 
     def _can_move(self, node: NodeProto) -> bool:
         """Tell if a node computes the same in rows."""
