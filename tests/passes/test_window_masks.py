@@ -63,6 +63,20 @@ def test_attention_with_a_mask_for_each_window_computes_the_same(tmp_path: Path)
     np.testing.assert_allclose(outputs(fused, tmp_path, feed())[0], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_masks_that_are_added_one_by_one_count_all(tmp_path: Path) -> None:
+    """SwinV2 adds the same mask twice."""
+    model = shifted()
+    index = [node.output[0] for node in model.graph.node].index("masked")
+    model.graph.node[index].output[0] = "once"
+    model.graph.node.insert(index + 1, onnx.helper.make_node("Add", ["once", "mask"], ["masked"]))
+    arrays = feed()
+    arrays["mask"] = arrays["mask"] / 50
+    expected = outputs(model, tmp_path, arrays)[0]
+    fused, counts = fuse_plain_attention(model)
+    assert counts == {"Attention": 1}
+    np.testing.assert_allclose(outputs(fused, tmp_path, arrays)[0], expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "model", [shifted(mask="A, W"), shifted(items="open"), shifted(heads=1)], ids=["own masks", "open", "other axes"]
 )

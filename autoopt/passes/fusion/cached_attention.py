@@ -17,6 +17,7 @@ from autoopt.passes.fusion.attention_matcher import (
 )
 from autoopt.passes.fusion.finite_masks import FiniteMasks
 from autoopt.passes.fusion.flat_heads import has_flat_heads, part_heads
+from autoopt.passes.fusion.head_factors import move_head_factors
 from autoopt.passes.fusion.interleaved_rotary import fuse_interleaved_rotation
 from autoopt.passes.fusion.score_masks import join_score_masks
 from autoopt.passes.fusion.window_masks import find_window_masks, join_window_masks
@@ -80,7 +81,7 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
 
     if all(node.op_type != "Softmax" for node in model.graph.node):
         return model, {}
-    folded = join_score_masks(fold_known_sizes(skip_copies(model)))
+    folded = join_score_masks(move_head_factors(fold_known_sizes(skip_copies(model))))
     if not any(Matcher(folded).plain_attention()) and not find_window_masks(folded):
         return model, {}
     model = at_least_opset(folded, ATTENTION_OPSET)

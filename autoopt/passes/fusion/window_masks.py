@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autoopt.model.lazy_imports import helper, onnx
 from autoopt.passes.onnx_tools.graphs import producers, replace_items
-from autoopt.passes.onnx_tools.sizes import Size, SizeReader
+from autoopt.passes.onnx_tools.sizes import ONE, Size, SizeReader
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
@@ -26,8 +26,8 @@ class WindowMask:
     scores: str
     bias: str
     """(1, heads, queries, keys)."""
-    mask: str
-    """(1, windows, heads or 1, queries, keys)."""
+    masks: tuple[str, ...]
+    """Each (1, windows, heads or 1, queries, keys)."""
     split_target: str
     merge_target: str
     sizes: tuple[int, int, int]
@@ -40,9 +40,13 @@ class WindowMask:
 
     def nodes(self) -> list[NodeProto]:
         """Nodes that add one mask to the scores as they are; the last makes what the softmax should read."""
-        total, repeated = f"{self.whole}_window", f"{self.whole}_items"
+        repeated, total = f"{self.whole}_items", self.bias
+        sums: list[NodeProto] = []
+        for number, mask in enumerate(self.masks):
+            sums.append(helper.make_node("Add", [mask, total], [f"{self.whole}_window_{number}"]))
+            total = sums[-1].output[0]
         return [
-            helper.make_node("Add", [self.mask, self.bias], [total]),
+            *sums,
             helper.make_node("Expand", [total, self.split_target], [repeated]),
             helper.make_node("Reshape", [repeated, self.merge_target], [self.whole]),
             helper.make_node("Add", [self.scores, self.whole], [f"{self.whole}ed"]),
@@ -83,19 +87,27 @@ class _Finder:
     def masks(self) -> Iterator[WindowMask]:
         for softmax in self._nodes:
             merge = self._made_by(softmax.input[0], "Reshape") if softmax.op_type == "Softmax" else None
-            added = self._made_by(merge.input[0], "Add") if merge is not None else None
-            if merge is None or added is None:
+            split, masks = self._unmasked(merge.input[0]) if merge is not None else (None, [])
+            biased = self._made_by(split.input[0], "Add") if split is not None else None
+            if merge is None or split is None or biased is None or not masks:
                 continue
-            for value, mask in (added.input, reversed(added.input)):
-                split = self._made_by(value, "Reshape")
-                biased = self._made_by(split.input[0], "Add") if split is not None else None
-                if split is None or biased is None or not self._fits(split, merge, mask):
-                    continue
-                scores, bias = sorted(biased.input, key=lambda name: self._sizes(name)[:1] == (Size(1),))
-                if self._sizes(bias)[:1] == (Size(1),):
-                    heads, queries, keys = (size.number for size in self._sizes(merge.output[0])[1:] if size)
-                    sizes = heads, queries, keys
-                    yield WindowMask(softmax, scores, bias, mask, split.input[1], merge.input[1], sizes)
+            scores, bias = sorted(biased.input, key=lambda name: self._sizes(name)[:1] == (ONE,))
+            if self._sizes(bias)[:1] == (ONE,) and all(self._fits(split, merge, mask) for mask in masks):
+                heads, queries, keys = (size.number for size in self._sizes(merge.output[0])[1:] if size)
+                sizes = heads, queries, keys
+                yield WindowMask(softmax, scores, bias, tuple(masks), split.input[1], merge.input[1], sizes)
+
+    def _unmasked(self, value: str) -> tuple[NodeProto | None, list[str]]:
+        """The Reshape behind additions of masks, and the masks; SwinV2 adds the same one twice."""
+        split = self._made_by(value, "Reshape")
+        added = self._made_by(value, "Add")
+        if split is not None or added is None:
+            return split, []
+        for inner, mask in (added.input, reversed(added.input)):
+            split, masks = self._unmasked(inner)
+            if split is not None:
+                return split, [*masks, mask]
+        return None, []
 
     def _fits(self, split: NodeProto, merge: NodeProto, mask: str) -> bool:
         """Tell if reshaping touches only items and windows, and if all items have the same mask."""
