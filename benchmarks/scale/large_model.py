@@ -1,10 +1,10 @@
 """Bytes, CPU time and memory of passes on a large model, and the bytes that the store holds afterwards.
 
-    python -m benchmarks.scale.large_model [--megabytes 500] [--passes NAME,NAME]
+    python -m benchmarks.scale.large_model [--megabytes 500] [--passes NAME,NAME] [--decoder FOLDER]
 
-Makes a chain of matrix products of that size, stores it, and runs each pass on the model of the one before, as workers
-do. Prints for each pass what it read and wrote (of the page cache too), its CPU time and the peak memory, and for each
-model how many bytes it added to the store.
+Makes a chain of matrix products of that size, or takes the decoder that `benchmarks/language/make_random.py` wrote,
+stores it, and runs each pass on the model of the one before, as workers do. Prints for each pass what it read and wrote
+(of the page cache too), its CPU time and the peak memory, and for each model how many bytes it added to the store.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from autoopt.model.admit import admit_model
 from autoopt.model.io import save
 from autoopt.model.model_file import ModelFile
 from autoopt.passes.request import PassRequest, PassStep
@@ -85,11 +86,15 @@ def main() -> None:
     """Run the passes and print a line for each step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=500)
+    parser.add_argument("--decoder", type=Path)
     parser.add_argument("--passes", default="constant_folding,name_fix,simplify,dynamic_quantization")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, open_store(None, Path(name, "home")) as store:
         folder = Path(name)
-        save(layered_model(options.megabytes), folder / "source")
+        if options.decoder:
+            admit_model(options.decoder / "random_weights.onnx", folder / "source")
+        else:
+            save(layered_model(options.megabytes), folder / "source")
         digest = measured("store the source", partial(store.artifacts.put, folder / "source", consume=True))
         for number, pass_name in enumerate(options.passes.split(",")):
             before = artifact_bytes(store.home)

@@ -36,7 +36,7 @@ class OpsetConversion(Pass):
     takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
-    serialized_copies = 3.0
+    serialized_copies = 0.0
     libraries = ("onnx", "onnxscript")
     aliases = ("opset_convert", "OnnxOpVersionConversion")
 
@@ -87,6 +87,7 @@ class InlineFunctions(Pass):
 
     needs_ops = ("local functions",)
     takes = "outline"
+    serialized_copies = 0.0
     target_bound = False
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
@@ -110,6 +111,7 @@ class ExpandFunctions(Pass):
     """Replaces operators that ONNX defines by other operators (Celu, HardSwish, ...) with their definitions."""
 
     takes = "outline"
+    serialized_copies = 0.0
     target_bound = False
     needs_ops = ("Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual", "Gelu", "Mish", "ThresholdedRelu")
     conflicts = RUNTIME_BOUND

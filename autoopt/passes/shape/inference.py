@@ -35,6 +35,7 @@ class ShapeInference(RecordsTypes):
     """
 
     takes = "outline"
+    serialized_copies = 0.0
     data_prop: Annotated[bool, Boolean(), "also propagate the values that shapes are computed from"] = False
 
     def run(self, model: ModelProto) -> ModelProto | None:
