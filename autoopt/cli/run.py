@@ -202,6 +202,9 @@ def run(  # noqa: PLR0913  options of the command
                 observer=ObserverGroup(*observers),
                 out=out,
                 command=command,
+                began=began,
+                # What slowed down the imports slows down the end.
+                ending=time.monotonic() - began,
                 **asdict(repetition),
             )
             result = execute(request, chosen_engine(engine))

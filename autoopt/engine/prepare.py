@@ -43,7 +43,7 @@ def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
         InputError: whatever is wrong with what the user gave; one line.
         SystemFailure: other runs kept the machine busy for as long as this run may take.
     """
-    began = time.monotonic()
+    began = time.monotonic() if request.began is None else request.began
     with reading():
         request = request.read()
         spec = spec_of(request)

@@ -8,6 +8,7 @@ version of Python. Docker images and other machines are reached through Prefect 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,12 +34,15 @@ class CallLimits:
     """Limits of one call."""
 
     seconds: float | None = 60.0
+    """Time in which the call was not paused."""
     memory: int | None = None
     """Bytes; None for the worker pool's limit, 0 for none."""
     exclusive: bool = False
     """A remote host keeps other work of autoopt away from its machine. On this machine the caller holds the gate."""
     cores: tuple[int, ...] = ()
     """Cores that the call may use on this machine; empty for all."""
+    until: float = math.inf
+    """Time on `time.monotonic` at which the call ends on this machine, whether it was paused or not."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class PoolHost(FunctionHost):
         self.pool = pool
 
     def call(self, function: str, payload: dict[str, Any], limits: CallLimits) -> CallResult:
-        return self.pool.call(function, payload, limits.seconds, limits.memory, limits.cores)
+        return self.pool.call(function, payload, limits.seconds, limits.memory, limits.cores, until=limits.until)
 
     def describe(self, function: str, payload: dict[str, Any]) -> CallResult:
         return gated_call(self.pool, function, payload)

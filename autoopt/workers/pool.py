@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import logging
+import math
 import os
 import sys
 import threading
@@ -95,15 +96,17 @@ class WorkerPool:
         timeout: float | None = 60.0,
         memory: int | None = None,
         cores: Sequence[int] = (),
+        until: float = math.inf,
     ) -> CallResult:
         """Run a function in a worker, after waiting for a free one.
 
         Args:
             function: `module:function`; takes and returns JSON.
             payload: its argument.
-            timeout: limit in seconds from the moment a worker is free; enforced to within 5 s.
+            timeout: limit in seconds from the moment a worker is free, without pauses; enforced to within 5 s.
             memory: limit in bytes; None for the pool's, 0 for no limit.
             cores: those that the call may use; empty for all.
+            until: time on `time.monotonic` at which the call ends even if it was paused.
 
         Raises:
             Cancelled: the pool was closed.
@@ -120,12 +123,12 @@ class WorkerPool:
         logger.debug("call %s, time limit %s s, memory limit %s bytes", function, timeout, cap)
         try:
             with pausable(worker, self._has_room):
-                return worker.call(line, timeout, cap, self._is_closed)
+                return worker.call(line, timeout, cap, self._is_closed, until)
         except KilledAtStart:
             # Nothing of the call has run: whatever killed the process, the call is not to blame.
             worker = self._start()
             try:
-                return worker.call(line, timeout, cap, self._is_closed)
+                return worker.call(line, timeout, cap, self._is_closed, until)
             except KilledAtStart as error:
                 record = ErrorRecord("SystemFailure", str(error))
                 return CallResult(Outcome.CRASHED, message=str(error), error=record, transient=True)

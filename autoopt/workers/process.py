@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import math
 import os
 import select
 import shutil
@@ -137,7 +138,12 @@ class WorkerProcess:
         return not self._pid or sys.platform != "linux" or resident(self._pid) > 0
 
     def call(
-        self, request: bytes, timeout: float | None, memory: int | None, cancelled: Callable[[], bool]
+        self,
+        request: bytes,
+        timeout: float | None,
+        memory: int | None,
+        cancelled: Callable[[], bool],
+        until: float = math.inf,
     ) -> CallResult:
         """Send one encoded request and wait until it ends in any way.
 
@@ -145,9 +151,10 @@ class WorkerProcess:
 
         Args:
             request: an encoded `CallRequest`.
-            timeout: seconds; None for no limit.
+            timeout: seconds without pauses; None for no limit.
             memory: bytes that the worker may use; None for no limit.
             cancelled: asked several times a second.
+            until: time on `time.monotonic` at which the call ends even if it was paused.
 
         Raises:
             Cancelled: `cancelled()` became true; the worker was killed.
@@ -161,7 +168,7 @@ class WorkerProcess:
         started = time.monotonic()
         oom_kills = limits.oom_kills()
         try:
-            result = self._exchange(request, timeout, memory, cancelled)
+            result = self._exchange(request, timeout, memory, cancelled, until)
             if result is None:
                 return self._examine_death(time.monotonic() - started, memory, limits.oom_kills() > oom_kills)
         except BaseException:
@@ -174,7 +181,12 @@ class WorkerProcess:
         return result
 
     def _exchange(
-        self, request: bytes, timeout: float | None, memory: int | None, cancelled: Callable[[], bool]
+        self,
+        request: bytes,
+        timeout: float | None,
+        memory: int | None,
+        cancelled: Callable[[], bool],
+        until: float,
     ) -> CallResult | None:
         """The worker's reply, or the result of killing it; None when it died."""
         started = time.monotonic()
@@ -189,10 +201,12 @@ class WorkerProcess:
             result = self._next_reply()
             if result is not None or self._replies_closed:
                 return result
-            seconds = time.monotonic() - started - self._seconds_paused()
-            if timeout is not None and seconds >= timeout:
+            now = time.monotonic()
+            seconds = now - started - self._seconds_paused()
+            if (timeout is not None and seconds >= timeout) or now >= until:
                 busy = limits.MachineLoad.now(self._pid).disturbed_since(load)
-                stopped = self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {timeout:g} s", seconds)
+                limit = min(seconds, timeout or math.inf)
+                stopped = self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {limit:g} s", seconds)
                 return replace(stopped, transient=busy)
             if cancelled():
                 raise Cancelled("cancelled")

@@ -6,6 +6,7 @@ Everything above the pool is the real engine. `Simulation` builds a run's contex
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -119,6 +120,7 @@ class SimulatedPool(WorkerPool):
         timeout: float | None = 60.0,
         memory: int | None = None,
         cores: Sequence[int] = (),
+        until: float = math.inf,
     ) -> CallResult:
         self.limits.append(timeout)
         payload = json.loads(json.dumps(payload))
@@ -247,6 +249,7 @@ class ReadingPool(SimulatedPool):
         timeout: float | None = 60.0,
         memory: int | None = None,
         cores: Sequence[int] = (),
+        until: float = math.inf,
     ) -> CallResult:
         self.functions.append(function)
         if function == sources.ADMIT:
@@ -254,7 +257,7 @@ class ReadingPool(SimulatedPool):
             copy.write_bytes(Path(payload["source"]).read_bytes())
             return CallResult(Outcome.OK, {"digest": digest_folder(copy.parent)})
         if function not in self.answers:
-            return super().call(function, payload, timeout, memory, cores)
+            return super().call(function, payload, timeout, memory, cores, until)
         answer = self.answers[function]
         if isinstance(answer, CallResult):
             return answer

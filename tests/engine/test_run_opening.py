@@ -94,6 +94,12 @@ def test_the_deadline_follows_from_the_minutes(simulation: Simulation) -> None:
     assert make_attempt(request, simulation.inputs(), "run", began=100.0).deadline == float("inf")
 
 
+@pytest.mark.parametrize(("ending", "deadline"), [(5.0, 209.0), (60.0, 202.0)])
+def test_the_minutes_contain_the_end_of_the_process(simulation: Simulation, ending: float, deadline: float) -> None:
+    request = RunRequest(dag=simulation.plan.spec, ending=ending)
+    assert make_attempt(request, simulation.inputs(minutes=2), "run", began=100.0).deadline == deadline
+
+
 def test_the_time_of_interrupted_attempts_counts(simulation: Simulation) -> None:
     first = simulation.session(search={"minutes": 10})
     simulation.store.events.add(EventRecord(kind=TIME_SPENT, run=first.ctx.run, data={"seconds": 60.0}))

@@ -11,6 +11,7 @@ from autoopt.search import Feedback, Proposal, SearchConfig
 from autoopt.search.history import History
 from autoopt.search.samplers.base import SamplerInputs, Stop, Suggestion
 from autoopt.search.samplers.surrogate import SurrogateSampler
+from autoopt.search.transitions import FAILED
 
 
 def run(chains, outcome=measure, trials: int = 100, **options) -> tuple[list[Proposal], str]:
@@ -31,6 +32,12 @@ def test_every_point_gets_its_turn() -> None:
     asked, reason = run(SIX)
     assert len({repr((p.chain, p.point)) for p in asked}) == len(asked) == 24
     assert reason == "all 24 points tried"
+
+
+def test_points_that_share_a_failing_pass_are_not_said_to_be_tried() -> None:
+    asked, reason = run(SIX, lambda proposal: Feedback(failed=True, path=(FAILED,)))
+    assert len(asked) == 1
+    assert reason == "1 of 24 points tried: the others fail or repeat known models like them"
 
 
 def test_the_best_point_comes_early() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from children import HANG_SECONDS
 from test_shared_gate import enters, inside, is_closed
 
 from autoopt.errors import TimeUp
+from autoopt.outcome import Outcome
 from autoopt.workers import CallResult, Gate, WorkerPool, process
 from autoopt.workers.lock_files import is_suspended
 from autoopt.workers.pausing_gate import PausingGate
@@ -41,16 +43,22 @@ class Work:
         self._pool, self._file = pool, file
 
     @contextmanager
-    def under_way(self, gate: Gate, seconds: float = HANG_SECONDS) -> Iterator[Future[CallResult]]:
+    def under_way(
+        self, gate: Gate, seconds: float = HANG_SECONDS, until: float = math.inf
+    ) -> Iterator[Future[CallResult]]:
         def work() -> CallResult:
             with gate.working():
-                return self._pool.call("jobs:wait_for_file", {"gate": str(self._file)}, seconds)
+                return self._pool.call("jobs:wait_for_file", {"gate": str(self._file)}, seconds, until=until)
 
         with ThreadPoolExecutor(1) as threads:
             result = threads.submit(work)
-            with self._file.open("w", encoding="ascii") as pipe:  # opens once the worker is in its call
+            pipe = os.open(self._file, os.O_WRONLY)  # opens once the worker is in its call
+            try:
                 yield result
-                pipe.write("done")
+                with suppress(BrokenPipeError):  # the call was ended
+                    os.write(pipe, b"done")
+            finally:
+                os.close(pipe)
 
 
 def becomes_suspended(pid: int) -> bool:
@@ -125,3 +133,19 @@ def test_a_pause_does_not_count_as_time_of_the_call(
                 assert ticks.acquire(timeout=HANG_SECONDS)  # its time limit is checked
             assert not result.done()
     assert result.result(HANG_SECONDS).value == {"read": "done"}
+
+
+def test_a_call_ends_with_the_time_of_the_run_even_if_it_was_paused(
+    gate: PausingGate, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    class Clock:
+        def monotonic(self) -> float:
+            return now[0]
+
+    work = Work(pool, tmp_path / "fifo")
+    monkeypatch.setattr(process, "time", Clock())
+    with work.under_way(gate, seconds=60.0, until=100.0) as result, gate.measuring(soon()):
+        now[0] = 1000.0
+        assert result.result(HANG_SECONDS).outcome is Outcome.TIMEOUT

@@ -82,6 +82,10 @@ class RunRequest:
     """Id of the sweep that the run belongs to."""
     until: float = math.inf
     """End of the sweep on `time.monotonic`. A search that it cuts off continues with the next request for it."""
+    began: float | None = None
+    """Start of the command on `time.monotonic`, from which the minutes count; None for the start of `prepare`."""
+    ending: float = 0.0
+    """Seconds of the minutes that are left for writing the result and for the end of the process."""
     resume: str | None = None
     """Id of the interrupted run to continue."""
     target: str | None = None

@@ -41,6 +41,8 @@ CONTINUES = "continues"
 """The entry of a run's settings with the id of the finished run whose trials it takes over."""
 SHOWN_CHAINS = 100
 """Chains listed in the plan of a run's record."""
+ENDING_SHARE = 0.1
+"""Largest share of a run's minutes that is left for its end."""
 LAST_CALLS_SHARE = 0.05
 """Share of a run's minutes, up to `GRACE_SECONDS`, in which nothing new begins and calls under way may end."""
 
@@ -150,7 +152,7 @@ def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: f
     if inputs.search.minutes:
         seconds = inputs.search.minutes * 60
         grace = min(grace, LAST_CALLS_SHARE * seconds)
-        deadline = began + seconds - grace
+        deadline = began + seconds - grace - min(request.ending, ENDING_SHARE * seconds)
     if request.until < deadline:
         deadline, limit = request.until, SWEEP_LIMIT
     return Attempt(

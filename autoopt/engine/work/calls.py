@@ -137,7 +137,9 @@ def _gated_call(
         _report(attempt, terms, "waiting", waiting_since, began)
         seconds = attempt.call_seconds(terms.limit)
         cores = () if terms.exclusive else resources.pass_cores
-        reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive, cores))
+        # The end of the run's time holds for calls that were paused, too.
+        latest = began + max(1.0, attempt.remaining() + attempt.grace)
+        reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive, cores, latest))
         ended = time.monotonic()
         attempt.counts.add_seconds(terms.phase, ended - began)
         _report(attempt, terms, terms.phase, began, ended)
@@ -145,7 +147,7 @@ def _gated_call(
             # This process was suspended, and others worked meanwhile.
             reply = replace(reply, result=replace(reply.result, transient=True))
     _raise_if_disk_full(reply.result.message)
-    if reply.result.outcome is Outcome.TIMEOUT and seconds < terms.limit:
+    if reply.result.outcome is Outcome.TIMEOUT and (seconds < terms.limit or ended >= latest):
         raise TimeUp
     return reply
 

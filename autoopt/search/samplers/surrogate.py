@@ -98,7 +98,9 @@ class SurrogateSampler:
         trials.sort(key=lambda trial: trial.proposal.number)
         pool = self._pool(trials, history, rng)
         if not pool.points:
-            return exhausted(self._total)
+            return Stop(
+                f"{len(trials)} of {self._total} points tried: the others fail or repeat known models like them"
+            )
         single = single_losses(pool.trials, history.objectives)
         progress = SearchState.of(trials, single)
         view = _view(pool, single, history.objectives)
