@@ -147,12 +147,28 @@ def test_the_original_precision_is_left_out_if_another_one_is_required() -> None
     assert "names -> simplify -> fold" not in chains
 
 
-def test_models_that_generate_text_start_with_fused_attention_and_few_bits() -> None:
+def decoder(parameters: int = 1_000_000) -> Inspection:
     shapes = {"input_ids": ("N", "T"), "past_key_values.0.key": ("N", 2, "P", 4)}
     inputs = tuple(ValueSpec(name, "int64", shape) for name, shape in shapes.items())
     outputs = (ValueSpec("present.0.key", "float32", ("N", 2, "P + T", 4)),)
-    decoder = replace(model("MatMul", "Gather", "LayerNormalization"), inputs=inputs, outputs=outputs)
-    _, plan = proposed(decoder)
+    operators = model("MatMul", "Gather", "LayerNormalization", parameters=parameters)
+    return replace(operators, inputs=inputs, outputs=outputs)
+
+
+@pytest.mark.parametrize(("parameters", "begins_with_floats"), [(1_000_000, True), (1_000_000_000, False)])
+def test_large_decoders_begin_with_few_bits_before_fused_attention_alone(
+    parameters: int, begins_with_floats: bool
+) -> None:
+    _, plan = proposed(decoder(parameters))
+    weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
+    first_chain = max(weights, key=weights.__getitem__)
+    floats = {name for name in weights if not {"weights", "calibrated", "dynamic", "static"} & set(name.split(" -> "))}
+    assert (first_chain in floats) is begins_with_floats
+    assert weights["names -> simplify -> fuse -> weights -> residuals"] > 0
+
+
+def test_models_that_generate_text_start_with_fused_attention_and_few_bits() -> None:
+    _, plan = proposed(decoder())
     points = [point["weights"] for chain in plan.chains() for point in chain.prior if "weights" in point]
     names = ("bits", "embedding_bits", "head_bits")
     bits = [tuple(point[name] for name in names) for point in points]

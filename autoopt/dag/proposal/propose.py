@@ -17,6 +17,7 @@ from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.graph.priors import Prior
 from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions, effort_for
 from autoopt.dag.proposal.exclusions import (
+    LARGE_DECODER,
     SMALL_MODEL,
     ProposalInputs,
     conv_work_share,
@@ -139,7 +140,7 @@ def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool)
     if not has_floats:
         return replace(places, floats="")
     gain = ""
-    if inputs.generates_text and "fuse" in tried:
+    if inputs.generates_text and "fuse" in tried and model.parameters < LARGE_DECODER:
         gain = "fused attention with a cache gains"
     elif has_split_hard_sigmoids(inputs.inspection) and "activations" in tried:
         gain = "hard sigmoids as single operators gain"
