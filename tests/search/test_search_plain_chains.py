@@ -75,3 +75,11 @@ def test_the_same_values_are_tried() -> None:
 
 def test_a_candidate_that_breaks_a_constraint_is_not_repeated() -> None:
     assert _chains_tried(1.5, violation=1.0)[2] != "constants static"
+
+
+def test_a_search_chain_by_chain_knows_only_its_own() -> None:
+    study = create_study(
+        SearchConfig(trials=20, strategy="per-chain", sampler="surrogate", stop_early=False), CHAINS[:4], LATENCY
+    )
+    asked = drive(study, limit=16, outcome=lambda proposal: Feedback({"latency_p50": 1.0 + len(proposal.chain)}))
+    assert len(asked) == 16

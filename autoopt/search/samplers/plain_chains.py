@@ -21,13 +21,16 @@ class PlainChains:
 
     def __init__(self, chains: Sequence[ChainSpace]) -> None:
         """Group the chains by the nodes that they have besides preparation."""
+        self._own = {chain.id for chain in chains}
         self._groups: dict[Nodes, list[ChainSpace]] = {}
         for chain in chains:
             self._groups.setdefault(chain.essential, []).append(chain)
 
     def next(self, history: History) -> tuple[str, Point] | None:
         """Return the best point without preparation; None if that is tried, or enough other points were."""
-        trials = [trial for trial in history.trials if trial.proposal.upto is None]
+        whole = [trial for trial in history.trials if trial.proposal.upto is None]
+        # A sampler of one chain of many sees the trials of all.
+        trials = [trial for trial in whole if trial.proposal.chain in self._own]
         best = best_of(trials, history)
         if best is None:
             return None
