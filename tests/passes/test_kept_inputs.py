@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from bench import outputs
 from micro_models import made, normal
 from onnx import ModelProto
 
@@ -53,6 +55,17 @@ def test_an_open_dimension_that_broadcasts_stays_open(pass_: Pass, tmp_path: Any
         "g (float[B, S, 4] x) => (float[R, S, 1] y) { i = Identity (x)\n y = MatMul (i, w) }", w=normal(2, 4, 1)
     )
     assert inputs(pass_(model)) == inputs(model)
+
+
+def test_a_row_that_broadcasts_runs_after_the_pass(tmp_path: Path) -> None:
+    """Recorded sizes of inner values that hold for 4 rows only would break inferences of 1 row."""
+    text = "w = Where (c, x, one)\n r = Relu (w)\n n = Neg (x)\n e = Exp (n)\n i = Identity (e)\n z = Add (i, one)"
+    weights = {"c": np.ones((4, 6), bool), "one": np.float32(1)}
+    model = made(f"g (float[A, B] x) => (float[C, D] r, float[E, F] z) {{ {text} }}", **weights)
+    after = OnnxSlim()(model)
+    feeds = {"x": normal(1, 6)}
+    for one, other in zip(outputs(model, tmp_path, feeds), outputs(after, tmp_path, feeds), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("pass_", SIMPLIFIERS, ids=names)

@@ -138,9 +138,16 @@ def caller_inputs(model: ModelProto) -> list[ValueInfoProto]:
 def restore_inputs(inputs: list[ValueInfoProto], result: ModelProto) -> None:
     """Declare the inputs that callers know as before, in place.
 
-    Libraries drop unused inputs, fix their open dimensions, and rename those that are outputs too.
+    Libraries drop unused inputs, fix their open dimensions, and rename those that are outputs too. Where they fixed
+    dimensions, the sizes that they recorded for other values are forgotten: the runtime would rely on them.
     """
     graph, names = result.graph, names_of(inputs)
+    before = {value.name: _fixed_sizes(value) for value in inputs}
+    if any(_fixed_sizes(value) != before.get(value.name, _fixed_sizes(value)) for value in graph.input):
+        del graph.value_info[:]
+        for output in graph.output:
+            for dim in output.type.tensor_type.shape.dim:
+                dim.Clear()
     renamed: dict[str, str] = {}
     for node in graph.node:
         if node.op_type == "Identity" and node.output[0] in names:
@@ -162,6 +169,10 @@ def values_from_inputs(model: ModelProto) -> frozenset[str]:
         if depends and node.op_type not in ("Shape", "Size"):
             varying.update(filter(None, node.output))
     return frozenset(varying)
+
+
+def _fixed_sizes(value: ValueInfoProto) -> list[int]:
+    return [fixed_size(dim) for dim in value.type.tensor_type.shape.dim]
 
 
 def fixed_size(dim: TensorShapeProto.Dimension) -> int:
