@@ -36,6 +36,20 @@ def non_dominated(rows: Sequence[Sequence[float]]) -> list[int]:
     return sorted(front)
 
 
+def front_numbers(rows: Sequence[Sequence[float]]) -> list[int]:
+    """Number the front that each row of losses is on: 0 for `non_dominated`, 1 for that of the others, and so on."""
+    numbers = [0] * len(rows)
+    left = list(range(len(rows)))
+    number = 0
+    while left:
+        front = {left[index] for index in non_dominated([rows[row] for row in left])}
+        for row in front:
+            numbers[row] = number
+        left = [row for row in left if row not in front]
+        number += 1
+    return numbers
+
+
 def pareto_front(records: Sequence[Scored], objectives: Sequence[Objective]) -> list[Scored]:
     """Return the records that no other one dominates, best first by the objectives in order.
 

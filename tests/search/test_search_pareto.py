@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from autoopt.metrics import Objective
 from autoopt.search import Scored, non_dominated, pareto_front
-from autoopt.search.pareto import sort_by_losses
+from autoopt.search.pareto import front_numbers, sort_by_losses
 
 OBJECTIVES = [Objective("latency_p50", "minimize"), Objective("accuracy", "maximize")]
 COORDINATES = st.integers(0, 6)
@@ -29,6 +29,15 @@ def test_the_front_is_what_nothing_dominates_with_equals_once(rows: list[tuple[i
         dominated = any(dominates(other, row) for other in rows)
         repeated = row in rows[:index]
         assert (index in front) == (not dominated and not repeated)
+
+
+@given(ROWS)
+def test_each_row_is_on_the_front_of_what_is_left_without_the_fronts_before(rows: list[tuple[int, ...]]) -> None:
+    numbers = front_numbers(rows)
+    for number in set(numbers):
+        left = [index for index in range(len(rows)) if numbers[index] >= number]
+        front = [left[place] for place in non_dominated([rows[index] for index in left])]
+        assert [index for index in left if numbers[index] == number] == front
 
 
 def test_records_without_an_objective_are_not_on_the_front() -> None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
-from autoopt.search.losses import feasible, losses, rank_key
+from autoopt.search.losses import feasible, losses
 from autoopt.search.points import POOL, PointTable, sample, total_points
 from autoopt.search.samplers.base import STOPPED_EARLY, Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points, prior_points
 from autoopt.search.samplers.plain_chains import PlainChains
+from autoopt.search.samplers.ranking import best_first
 from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from autoopt.search.surrogates.models import Expected, LossView
 
 GOOD: Final = 10
-"""Best points that are mixed in spaces that are too large to enumerate."""
+"""Best points that are mixed in spaces that are too large to enumerate; with several objectives those of the front."""
 NEW_CHAIN: Final = 3
 """In such spaces, each trial whose number is a multiple of this is of a chain without any. What the settings of a chain
 can gain shows only after some trials, so tuned chains hide better ones."""
@@ -129,7 +130,7 @@ class SurrogateSampler:
     def _pool(self, trials: list[Trial], history: History, rng: Random) -> _Pool:
         """The points that may give a new candidate, and all that is known of others."""
         if self._total > POOL:
-            best = sorted(trials, key=lambda trial: rank_key(trial.feedback, history.objectives))[:GOOD]
+            best = best_first(trials, history.objectives)[:GOOD]
             new = sample(self._chains, history, list(map(_point_of, best)), rng)
             rows = self._features.rows([*new, *map(_point_of, trials)])
             return _Pool(new, rows[: len(new)], trials, rows[len(new) :])
