@@ -79,7 +79,7 @@ def test_a_candidate_that_breaks_a_constraint_is_not_repeated() -> None:
 
 def test_a_search_chain_by_chain_knows_only_its_own() -> None:
     study = create_study(
-        SearchConfig(trials=20, strategy="per-chain", sampler="surrogate", stop_early=False), CHAINS, LATENCY
+        SearchConfig(trials=20, strategy="per-chain", sampler="surrogate", stop_early=False), CHAINS[3:6], LATENCY
     )
     asked = drive(study, limit=16, outcome=lambda proposal: Feedback({"latency_p50": 1.0 + len(proposal.chain)}))
     assert len(asked) == 16
