@@ -107,6 +107,7 @@ MUCH: Final = 1.1
 LAST: Final = "last, because the runtime itself prepares models much like this"
 SHARED: Final = "last; recurrent layers in integers are too little work to be shared among threads"
 UNSIGNED: Final = "first, because products of unsigned activations are far faster where the model's are signed"
+FEW_BITS: Final = "first, because each token reads all weights"
 LEFT_OUT: Final = ("graph", "session")
 """Nodes that the first points do without, but for one that has the session options."""
 
@@ -123,6 +124,8 @@ class Places:
     """True if a single thread may be fastest, as for small models."""
     integers_on_one_thread: bool = False
     """True if a single thread is also tried with quantization at run time, as for small recurrent models."""
+    early: Mapping[str, str] = field(default_factory=dict)
+    """Lossy nodes to begin with, whatever other models teach, with the reason."""
     late: Mapping[str, str] = field(default_factory=dict)
     """Lossy nodes of which little is expected, with the reason."""
 
@@ -157,14 +160,21 @@ def first_points(
             searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
             prepared = {"simplify": GEMM} if node in STATIC and {"fuse", "simplify"} <= tried else {}
             chain = _chain(stages, nodes, node)
-            if node in places.late:
-                yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=places.late[node], origin="library")
+            yield from _placed(node, chain, places)
             for values in _distinct(lossy[node], searched):
                 yield Prior("prefer", Scope(chain=chain), {**prepared, node: values}, origin="library")
     if "dynamic" in tried and places.integers_on_one_thread and _has_threads(tried, nodes):
         chain = (*_chain(stages, nodes, "dynamic"), "session")
         for values in _distinct(lossy["dynamic"], nodes["dynamic"].search):
             yield from _preferred(chain, {"dynamic": values, "session": ONE_THREAD}, LITTLE, SHARED)
+
+
+def _placed(node: str, chain: tuple[str, ...], places: Places) -> Iterator[Prior]:
+    """The place of a lossy node's chain, if it comes before or after the others."""
+    if node in places.early:
+        yield Prior("prefer", Scope(chain=chain), weight=MUCH, reason=places.early[node], origin="library")
+    elif node in places.late:
+        yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=places.late[node], origin="library")
 
 
 def _distinct(points: Sequence[Mapping[str, Value]], searched: Collection[str]) -> list[dict[str, Value]]:

@@ -33,6 +33,7 @@ from autoopt.dag.proposal.exclusions import (
 )
 from autoopt.dag.proposal.first_points import (
     AS_QUANTIZERS_DO,
+    FEW_BITS,
     FIRST_VALUES,
     FOR_ATTENTION,
     FOR_BOTH,
@@ -134,13 +135,18 @@ def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool)
     model = inputs.inspection
     is_small = model.parameters < SMALL_MODEL
     is_recurrent = not RECURRENT_OPS.isdisjoint(model.ops)
+    is_large_decoder = inputs.generates_text and model.parameters >= LARGE_DECODER
     places = Places(
-        "last", one_thread=is_small, integers_on_one_thread=is_small and is_recurrent, late=late_nodes(model)
+        "last",
+        one_thread=is_small,
+        integers_on_one_thread=is_small and is_recurrent,
+        early={"weights": FEW_BITS} if is_large_decoder else {},
+        late=late_nodes(model),
     )
     if not has_floats:
         return replace(places, floats="")
     gain = ""
-    if inputs.generates_text and "fuse" in tried and model.parameters < LARGE_DECODER:
+    if inputs.generates_text and "fuse" in tried and not is_large_decoder:
         gain = "fused attention with a cache gains"
     elif has_split_hard_sigmoids(inputs.inspection) and "activations" in tried:
         gain = "hard sigmoids as single operators gain"
