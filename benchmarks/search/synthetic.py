@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from autoopt.search import ChainSpace, Feedback
 from autoopt.space import Boolean, Categorical, Integer, NodeSpace, Point, SearchSpace
+from benchmarks.search.descents import chain_terms
 from benchmarks.search.table import Row, Table
 
 NOISE: Final = 0.01
@@ -150,12 +151,10 @@ class Landscape:
 
     def row(self, chain: str, point: Point) -> Row:
         """The exact result of a point."""
-        nodes = self._by_id[chain].nodes
         values = [f"{node}.{name}={value}" for node, params in point.items() for name, value in params.items()]
-        log_latency = sum(0.35 * self._effect(node) for node in nodes)
-        log_latency += sum(0.12 * self._effect(value) for value in values)
-        log_latency += sum(0.10 * self._effect(*pair) for pair in itertools.combinations(nodes, 2))
-        log_latency += sum(0.05 * self._effect(*pair) for pair in itertools.combinations(values, 2))
+        log_latency = self._of_nodes(self._by_id[chain])
+        log_latency += sum(map(self._of_value, values))
+        log_latency += sum(itertools.starmap(self._of_values, itertools.combinations(values, 2)))
         return Row((math.exp(log_latency),))
 
     def measure(self, chain: str, point: Point, rng: Random) -> Feedback:
@@ -166,18 +165,22 @@ class Landscape:
     def best(self) -> float:
         """The lowest latency that descents along single nodes reach."""
         rng = Random(f"descents:{self._seed}")
-        return min(self._descended(chain, rng) for chain in self.chains for _ in range(STARTS))
+        return math.exp(min(self._lowest(chain, rng) for chain in self.chains))
 
-    def _descended(self, chain: ChainSpace, rng: Random) -> float:
-        """The latency that a random point reaches by changes of single nodes."""
-        point = chain.space.random_sample(rng)
-        latency = self.row(chain.id, point).value
-        while True:
-            near = [(self.row(chain.id, other).value, number) for number, other in enumerate(_near(chain, point))]
-            lowest, number = min(near, default=(math.inf, 0))
-            if lowest >= latency:
-                return latency
-            latency, point = lowest, next(itertools.islice(_near(chain, point), number, None))
+    def _lowest(self, chain: ChainSpace, rng: Random) -> float:
+        """The lowest log latency that descents in one chain reach."""
+        terms = chain_terms(chain, self._of_nodes(chain), self._of_value, self._of_values)
+        return min(terms.descend(terms.random_start(chain, rng)) for _ in range(STARTS))
+
+    def _of_nodes(self, chain: ChainSpace) -> float:
+        single = sum(0.35 * self._effect(node) for node in chain.nodes)
+        return single + sum(0.10 * self._effect(*pair) for pair in itertools.combinations(chain.nodes, 2))
+
+    def _of_value(self, value: str) -> float:
+        return 0.12 * self._effect(value)
+
+    def _of_values(self, first: str, second: str) -> float:
+        return 0.05 * self._effect(first, second)
 
     def _effect(self, *tokens: str) -> float:
         """The effect of a pass, a value or a pair, which does not depend on what was asked for before."""
@@ -185,11 +188,3 @@ class Landscape:
         if (first, second) not in self._effects:
             self._effects[first, second] = Random(f"{self._seed}:{first}&{second}").gauss(0, 1)
         return self._effects[first, second]
-
-
-def _near(chain: ChainSpace, point: Point) -> Iterator[Point]:
-    """The points that differ in one node."""
-    for node, space in chain.space.nodes.items():
-        for values in space.iterate():
-            if values != point.get(node):
-                yield {**point, node: values}
