@@ -175,3 +175,17 @@ def test_models_of_old_operator_sets_stay() -> None:
     before = _signal("y = Conv <pads = [15, 16]> (x, w)", w=normal(16, 8, 32))
     before.opset_import[0].version = 10
     assert ConvToRows()(before) is before
+
+
+def test_nodes_may_come_in_any_order(tmp_path: Path) -> None:
+    before = _signal("y = Conv (c, w2)\n c = Conv (x, w, b)", w2=normal(8, 16, 3, seed=2))
+    after = ConvToRows()(before)
+    assert ops(after) == ["Reshape", "Conv", "Conv", "Reshape"]
+    _same(before, after, tmp_path, 2, 8, 48)
+
+
+def test_kernels_that_callers_give_stay() -> None:
+    given = made("g (float[N, 8, 48] x, float[16, 8, 3] w) => (float[N, 16, 46] y) { y = Conv (x, w) }", w=KERNEL["w"])
+    assert ops(ConvToRows()(given)) == ["Conv"]
+    computed = made("g (float[16, 8, 3] k) => (float[1, 16, 46] y) { y = Conv (w, k) }", w=normal(1, 8, 48))
+    assert ops(ConvToRows()(computed)) == ["Conv"]

@@ -9,7 +9,14 @@ from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.row_regions import POOLING, Form, RowRegions, gains, is_depthwise, kernel_shape
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
-from autoopt.passes.onnx_tools.graphs import attribute_values, new_name, read_names, replace_items, value_names
+from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
+    new_name,
+    read_names,
+    replace_items,
+    sort_nodes,
+    value_names,
+)
 from autoopt.passes.onnx_tools.opsets import opset
 
 if TYPE_CHECKING:
@@ -32,6 +39,7 @@ class ConvToRows(Pass):
     onnxruntime has faster kernels for rows. Padding that many outputs reach into becomes an operator of its own.
     """
 
+    version = 2
     needs_ops = ("Conv",)
     accelerators = ("CPUExecutionProvider",)
     conflicts = FUSION_CONFLICTS
@@ -40,6 +48,7 @@ class ConvToRows(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         if opset(model) < LOWEST_OPSET:
             return None
+        model = sort_nodes(model)
         regions = RowRegions(model)
         if not regions.moved:
             return None

@@ -12,7 +12,7 @@ from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors,
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 Form: TypeAlias = Literal["signal", "column"]
 """[batch, channels, length], or [batch, channels, length, 1]."""
@@ -38,7 +38,7 @@ class RowRegions:
 
     def __init__(self, model: ModelProto) -> None:
         graph = model.graph
-        self.constants: Mapping[str, TensorProto] = constant_tensors(graph)
+        self.constants = _fixed_constants(graph)
         self.lengths: dict[str, int] = {}
         """Length by value; 0 where it is open."""
         self.forms: dict[str, Form] = {}
@@ -97,7 +97,7 @@ class RowRegions:
             return False
         match node.op_type:
             case "Conv" | "AveragePool" | "MaxPool":
-                return len(values) == 1 and self._is_along_one_axis(node, form)
+                return values == [node.input[0]] and self._is_along_one_axis(node, form)
             case "Pad":
                 return self._pads_in_place(node, form)
             case "Concat":
@@ -143,6 +143,12 @@ class RowRegions:
 
     def _shared(self, node: NodeProto) -> set[str]:
         return {name for name in (*node.input, *node.output) if name in self.forms}
+
+
+def _fixed_constants(graph: GraphProto) -> dict[str, TensorProto]:
+    """The constants of a graph without weights that callers may replace."""
+    inputs = names_of(graph.input)
+    return {name: tensor for name, tensor in constant_tensors(graph).items() if name not in inputs}
 
 
 def kernel_shape(node: NodeProto, constants: Mapping[str, TensorProto]) -> list[int]:
