@@ -110,6 +110,25 @@ def reshaped(sizes: list[int], offset: float) -> Any:
     return builders.model(nodes, [builders.tensor("x", [12])], [builders.tensor("y", sizes)], weights)
 
 
+def sparse(*numbers: float) -> Any:
+    """A product with a sparse matrix that has these numbers on its diagonal."""
+    made = builders.model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [builders.tensor("x", [1, 4])],
+        [builders.tensor("y", [1, 4])],
+        {},
+    )
+    values = numpy_helper.from_array(np.array(numbers, np.float32), "w")
+    places = numpy_helper.from_array(np.arange(len(numbers)) * 5, "w_places")
+    made.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [4, 4]))
+    return made
+
+
+def test_other_sparse_weights_are_another_graph(tmp_path: Path) -> None:
+    graph, source_graph = executed_graphs(request_for(tmp_path, sparse(1, 2, 3), sparse(1, 2, 4)))
+    assert "" != graph != source_graph
+
+
 def test_models_that_differ_in_the_values_of_weights_do_the_same_work(tmp_path: Path) -> None:
     works = [work_of(tmp_path / str(seed), builders.mlp(seed=seed)) for seed in (0, 1)]
     assert works[0] == works[1] != ""

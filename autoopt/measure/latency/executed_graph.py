@@ -112,6 +112,10 @@ def _graph_digest(graph: GraphProto, outer: Mapping[str, str], content: Callable
     for tensor in graph.initializer:
         values[tensor.name] = _digest(str(tensor.data_type), str(list(tensor.dims)), content(tensor))
         parts.append(values[tensor.name])
+    for sparse in graph.sparse_initializer:
+        elements = content(sparse.values), content(sparse.indices)
+        values[sparse.values.name] = _digest("sparse", str(sparse.values.data_type), str(list(sparse.dims)), *elements)
+        parts.append(values[sparse.values.name])
     for node in graph.node:
         digest = _node_digest(node, values, content)
         parts.append(digest)
