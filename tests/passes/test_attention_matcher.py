@@ -22,10 +22,23 @@ GUARDS = {
         most = ReduceMax <axes = [-1], keepdims = 1> (count)\n any = Cast <to = 9> (most)\n bad = Not (any)
         w = Where (bad, nothing, p)
     """,
+    "the least of the scores that are minus infinity": """
+        hidden = Equal (lowest, m)\n count = Cast <to = 6> (hidden)
+        least = ReduceMin <axes = [-1], keepdims = 1> (count)\n bad = Greater (least, none)
+        w = Where (bad, nothing, p)
+    """,
 }
 OTHERS = {
     "the mask, as in DeBERTa": "w = Where (given, nothing, p)",
     "a threshold of probabilities": "bad = Less (p, tenth)\n w = Where (bad, nothing, p)",
+    "all but a few probabilities": "few = Greater (p, tenth)\n bad = Not (few)\n w = Where (bad, nothing, p)",
+    "rows with a large probability": """
+        most = ReduceMax <axes = [-1], keepdims = 1> (p)\n bad = Greater (most, tenth)\n w = Where (bad, nothing, p)
+    """,
+    "any score is minus infinity": """
+        hidden = Equal (m, lowest)\n count = Cast <to = 6> (hidden)
+        most = ReduceMax <axes = [-1], keepdims = 1> (count)\n bad = Cast <to = 9> (most)\n w = Where (bad, nothing, p)
+    """,
     "ones": "bad = IsNaN (p)\n w = Where (bad, one, p)",
 }
 
@@ -39,6 +52,7 @@ def guarded(guard: str, softmax: str = LAST) -> onnx.ModelProto:
         f" kt = Transpose <perm = [0, 1, 3, 2]> (k)\n d = MatMul (q, kt)\n f = Where (given, lowest, nothing)"
         f" m = Add (d, f)\n p = {softmax} (m)\n {guard}\n y = MatMul (w, v) }}",
         nothing=np.float32(0),
+        none=np.int32(0),
         one=np.float32(1),
         tenth=np.float32(0.1),
         lowest=np.float32(-np.inf),
@@ -72,6 +86,23 @@ def test_probabilities_that_are_changed_for_another_reason_stay(guard: str) -> N
 @pytest.mark.parametrize("axis", [-2, 0, 1, 2])
 def test_probabilities_over_queries_heads_or_items_stay(axis: int) -> None:
     model = guarded("w = Identity (p)", f"Softmax <axis = {axis}>")
+    assert fuse_plain_attention(model) == (model, {})
+
+
+REPEATED = {
+    "queries": ("1, 4", "B, 4"),
+    "keys and values": ("B, 4", "1, 4"),
+    "the head of queries": ("B, 1", "B, 4"),
+}
+
+
+@pytest.mark.parametrize("repeated", list(REPEATED))
+def test_products_that_repeat_an_item_or_a_head_stay(repeated: str) -> None:
+    queries, keys = REPEATED[repeated]
+    model = made(
+        f"g (float[{queries}, S, 8] q, float[{keys}, T, 8] k, float[{keys}, T, 8] v) => (float[B, 4, S, 8] y) {{"
+        f" kt = Transpose <perm = [0, 1, 3, 2]> (k)\n d = MatMul (q, kt)\n p = {LAST} (d)\n y = MatMul (p, v) }}"
+    )
     assert fuse_plain_attention(model) == (model, {})
 
 

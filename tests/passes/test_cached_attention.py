@@ -158,6 +158,20 @@ def test_a_cache_that_is_no_output_stays() -> None:
     assert fuse_cached_attention(model) == (model, {})
 
 
+def test_a_mask_of_every_second_key_is_not_taken_whole(tmp_path: Path) -> None:
+    model = attention(1, "cut for each layer")
+    for name, number in {"end": 2**40, "step": 2}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([number]), name))
+    for node in model.graph.node:
+        if node.op_type == "Slice":
+            node.input[:] = [*node.input[:2], "end", "three", "step"]
+    arrays = {**feed(1), "mask": np.repeat(feed(1)["mask"], 2, axis=3)}
+    fused, counts = fuse_cached_attention(model)
+    assert counts == {"Attention": 1}
+    for new, old in zip(outputs(fused, tmp_path, arrays), outputs(model, tmp_path, arrays), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+
+
 def test_a_mask_made_from_the_keys_stays() -> None:
     model = attention(1, "additive")
     for node in model.graph.node:

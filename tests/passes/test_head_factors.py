@@ -59,3 +59,12 @@ def test_factors_of_queries_or_keys_stay(shape: tuple[int, ...]) -> None:
 def test_scores_that_are_read_without_the_factor_stay() -> None:
     model = cosine(FACTORS["(heads, 1, 1)"], extra="z = Neg (d)")
     assert move_head_factors(model) == model
+
+
+def test_products_of_other_ranks_stay() -> None:
+    model = made(
+        f"g (float[{SIZE}] q, float[{HEADS}, {SIZE}, {ITEMS}] k) => (float[{HEADS}, {HEADS}, {ITEMS}] y)"
+        " { d = MatMul (q, k)\n y = Mul (d, factor) }",
+        factor=FACTORS["(heads, 1, 1)"],
+    )
+    assert move_head_factors(model) == model

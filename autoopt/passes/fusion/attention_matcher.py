@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from math import isfinite, isinf, prod
+from math import inf, isfinite, prod
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import numpy_helper, shape_inference
@@ -27,8 +27,11 @@ REPETITION: Final = ("Unsqueeze", "Expand", "Reshape")
 """Operators that repeat the heads of keys and values for groups of queries."""
 REPEATED_AXIS: Final = 2
 """The axis that `REPETITION` inserts: each head is repeated for the queries of its group, which are neighbours."""
-GUARD_STEPS: Final = ("Not", "Cast", "Equal", "IsInf", "ReduceMax", "ReduceMin", "ReduceSum", "Greater")
-"""Operators between scores and the condition that a row of them is masked entirely."""
+HIDDEN, NOT, ANY, ALL, OTHER = "is minus infinity", "not", "any", "all", "something else"
+"""Steps between a condition and the scores of a row."""
+GUARDS: Final = ((HIDDEN,), (ALL, HIDDEN), (NOT, ANY, NOT, HIDDEN))
+"""Conditions that all scores of a row are minus infinity, from the condition back."""
+REDUCTIONS: Final = {"ReduceMax": ANY, "ReduceSum": ANY, "ReduceMin": ALL}
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,20 @@ class Matcher:
             transposed = self.producers.get(keys)
             if transposed is None or attribute_values(transposed).get("perm") not in TRANSPOSED_KEYS:
                 continue
-            if self._has_heads(query) and self._has_heads(node.input[1]):
+            have_heads = self._has_heads(query) and self._has_heads(node.input[1])
+            if have_heads and not self._repeats_items(query, keys):
                 scale *= key_factor * factor
                 yield PlainAttention(query, transposed.input[0], transposed, node.input[1], mask, scale, node)
+
+    def _repeats_items(self, query: str, keys: str) -> bool:
+        """Tell if a product takes one item of a batch for several, or one head of queries: the operator does not.
+
+        Queries are (batch, heads, items, head size), keys (batch, heads, head size, items).
+        """
+        queries, others = self._sizes.get(query, []), self._sizes.get(keys, [])
+        if len(queries) != 4 or len(others) != 4:
+            return False
+        return (queries[0] != others[0] and 1 in (queries[0], others[0])) or queries[1] == 1 != others[1]
 
     def cached_products(self) -> Iterator[Product]:
         """The products with keys or values that are appended to a cache, which the model returns."""
@@ -182,8 +196,7 @@ class Matcher:
         """Tell if a node is part of the repetition of heads, each for neighbouring queries."""
         if node.op_type != "Unsqueeze":
             return node.op_type in REPETITION
-        axes = attribute_values(node).get("axes") or [self.scalars.get(name) for name in node.input[1:]]
-        return axes in ([REPEATED_AXIS], [REPEATED_AXIS - 5])
+        return self._axes(node) in ([REPEATED_AXIS], [REPEATED_AXIS - 5])
 
     def _only_reader(self, value: str) -> NodeProto | None:
         """The node that alone reads the elements of a value; others may read its shape."""
@@ -212,7 +225,7 @@ class Matcher:
         node = self.producers.get(probabilities)
         if node is not None and node.op_type == "Where" and self._scalar(node.input[1]) == 0:
             softmax = self.producers.get(node.input[2])
-            if softmax is None or not self._is_of_masked_rows(node.input[0], {softmax.input[0], softmax.output[0]}):
+            if softmax is None or not self._is_of_masked_rows(node.input[0], softmax):
                 return None
             node = softmax
         if node is None or node.op_type != "Softmax" or attribute_values(node).get("axis", -1) not in (-1, 3):
@@ -229,18 +242,39 @@ class Matcher:
             return 0.0 if filled is None else float(numpy_helper.to_array(filled).item())
         return self.scalars.get(value)
 
-    def _is_of_masked_rows(self, condition: str, sources: set[str]) -> bool:
+    def _is_of_masked_rows(self, condition: str, softmax: NodeProto) -> bool:
         """Tell if a condition is that probabilities are no numbers, or that all scores of a row are minus infinity."""
         node = self.producers.get(condition)
         if node is not None and node.op_type == "IsNaN":
-            return node.input[0] in sources
-        while node is not None and node.op_type in GUARD_STEPS:
-            if node.op_type == "Equal" and not any(isinf(self.scalars.get(name, 0)) for name in node.input):
-                return False
-            if not sources.isdisjoint(node.input):
-                return True
-            node = self.producers.get(node.input[0])
-        return False
+            return node.input[0] in (softmax.input[0], softmax.output[0])
+        return tuple(self._steps(condition, softmax.input[0])) in GUARDS
+
+    def _steps(self, value: str, scores: str) -> Iterator[str]:
+        """The steps from a condition back to the scores; the last one is `OTHER` if it does not come from them."""
+        while value != scores:
+            node = self.producers.get(value)
+            step = OTHER if node is None else self._step(node)
+            if step:
+                yield step
+            if node is None or step == OTHER:
+                return
+            value = next((name for name in node.input if name not in self.scalars), "")
+
+    def _step(self, node: NodeProto) -> str:
+        """What a node does on the way from scores to a condition; empty if it only changes the type."""
+        is_hidden = node.op_type == "Equal" and any(self.scalars.get(name) == -inf for name in node.input)
+        is_positive = node.op_type == "Greater" and self.scalars.get(node.input[1]) == 0  # as Cast to bool
+        if is_hidden or node.op_type == "IsInf":
+            return HIDDEN
+        if is_positive or node.op_type == "Cast":
+            return ""
+        if node.op_type in REDUCTIONS and self._axes(node) in ([-1], [3]):
+            return REDUCTIONS[node.op_type]
+        return NOT if node.op_type == "Not" else OTHER
+
+    def _axes(self, node: NodeProto) -> list[float | None]:
+        """The axes of a node that takes them as an attribute or, from another opset on, as its second input."""
+        return attribute_values(node).get("axes") or [self.scalars.get(name) for name in node.input[1:]]
 
     def _plain(self, mask: str) -> tuple[str, NodeProto | None]:
         """The mask before a layer makes it additive and cuts it to the number of keys, which it has anyway.
@@ -270,9 +304,9 @@ class Matcher:
         """
         if node.op_type != "Slice" or len(node.input) < 4:
             return False
-        start, axis = self.scalars.get(node.input[1]), self.scalars.get(node.input[3])
+        start, _, axis, *step = map(self.scalars.get, node.input[1:])
         is_stated = any(self._sizes.get(node.input[0], ())[-1:])
-        return start == 0 and axis in (3, -1) and not is_stated
+        return start == 0 and axis in (3, -1) and step in ([], [1]) and not is_stated
 
     def unscaled(self, value: str) -> tuple[str, float]:
         """The value before multiplications by constants, and their product."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autoopt.model.lazy_imports import helper, onnx
-from autoopt.passes.onnx_tools.graphs import constant_tensors, consumers, producers, replace_items
+from autoopt.passes.fusion.attention_matcher import TRANSPOSED_KEYS
+from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, consumers, producers, replace_items
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -21,9 +22,11 @@ def move_head_factors(model: ModelProto) -> ModelProto:
             continue
         for scores, factor in (node.input, reversed(node.input)):
             product = computed.get(scores)
-            is_only_read = len(readers.get(scores, [])) == 1
-            is_product = product is not None and product.op_type == "MatMul" and is_only_read
-            if product is not None and is_product and _is_for_heads(constants.get(factor)):
+            if product is None or product.op_type != "MatMul" or len(readers.get(scores, [])) != 1:
+                continue
+            keys = computed.get(product.input[1])
+            are_keys = keys is not None and attribute_values(keys).get("perm") in TRANSPOSED_KEYS
+            if are_keys and _is_for_heads(constants.get(factor)):
                 found[node.output[0]] = product, factor
     if not found:
         return model

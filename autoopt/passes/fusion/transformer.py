@@ -67,7 +67,7 @@ class TransformerFusion(Pass):
     onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper, in branches of If as well.
     """
 
-    version = 18
+    version = 19
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
