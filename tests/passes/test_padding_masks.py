@@ -52,6 +52,13 @@ def test_an_unknown_number_is_refused(numbers: tuple[float, ...]) -> None:
         state_padding_value(fused(), source(*numbers))
 
 
+def test_a_number_counts_whatever_its_rank() -> None:
+    model = source(LOWEST)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.full((1, 1, 1, 1), -1e4, np.float32), "hidden"))
+    with pytest.raises(Refused, match="unknown"):
+        state_padding_value(fused(), model)
+
+
 def test_causal_attention_with_padding_is_refused() -> None:
     """It gives an item behind nothing but padding its own value; models give it the mean of others."""
     with pytest.raises(Refused, match="causal"):

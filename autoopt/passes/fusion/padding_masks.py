@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, numpy_helper
@@ -49,7 +50,7 @@ def _has_padding_mask(node: NodeProto) -> bool:
 def _mask_values(graph: GraphProto) -> Iterator[float]:
     """The numbers of a graph that are low enough to hide scores."""
     for tensor in constant_tensors(graph).values():
-        if list(tensor.dims) not in ([], [1]):
+        if prod(tensor.dims) != 1:
             continue
         array = numpy_helper.to_array(tensor)
         if array.dtype.kind == "f" and array.item() <= HIGHEST:
