@@ -178,7 +178,7 @@ def test_options_are_those_of_a_request() -> None:
     fields = {field.name for field in dataclasses.fields(RunRequest)}
     own = {*api.SEARCH_OPTIONS, *api.GOAL_OPTIONS, *api.COLUMN_OPTIONS}
     arguments = {"dag", "model", "data", "out"}
-    set_by_autoopt = {"command", "dag_file", "data_is_generated", "name", "resume", "sweep", "until"}
+    set_by_autoopt = {"began", "command", "dag_file", "data_is_generated", "ending", "name", "resume", "sweep", "until"}
     assert set(api.RunOptions.__annotations__) - own == fields - arguments - set_by_autoopt
 
 

@@ -97,6 +97,7 @@ def test_goal_proposal_search_and_calibration_are_options() -> None:
         {"dag": "m.onnx", "data": {"path": "d", "load_dataset": {"type": "images", "params": {"limit": 3}}}},
         {"dag": "m.onnx", "measurement": {"rounds": 2}},
         {"dag": "m.onnx", "data": "e.npz", "calibration": {"path": "c.csv", "label_col": "y"}},
+        {"dag": "m.onnx", "goal": {"objectives": [{"metric": "size", "goal": "minimize"}]}},
     ],
 )
 def test_what_no_option_says_has_no_command(request_: dict[str, Any]) -> None:

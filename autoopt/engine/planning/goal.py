@@ -85,7 +85,7 @@ class GoalOptions:
     """The quality metric that is limited."""
     max_drop: float | None = None
     """The drop in it that is accepted."""
-    objectives: tuple[Objective, ...] = ()
+    objectives: tuple[Objective, ...] | None = None
     constraints: tuple[Constraint, ...] | None = None
 
     def apply(self, request: GoalRequest, data: DataDescription | None) -> GoalRequest:
@@ -94,7 +94,7 @@ class GoalOptions:
         Raises:
             InputError: the metric is unknown or not one of quality, or there are no labels to measure a drop on.
         """
-        if self.objectives:
+        if self.objectives is not None:
             request = replace(request, objectives=self.objectives)
         if self.constraints is not None:
             request = replace(request, constraints=self.constraints)

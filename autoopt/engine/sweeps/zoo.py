@@ -148,7 +148,10 @@ def _bare_model(zoo: ZooSpec, model: ZooModel) -> BareModel:
         data = _overridden(data, zoo, owner.data or DataSpec())
     if data["latency"] is not None:
         raise zoo.error((), "data for latency need a DAG", "write dag: in the file, or give --dag")
-    objectives = tuple(objective.objective() for objective in model.objectives or zoo.objectives or ())
+    objectives = None
+    stated_objectives = model.objectives or zoo.objectives
+    if stated_objectives:
+        objectives = tuple(objective.objective() for objective in stated_objectives)
     stated = zoo.constraints if model.constraints is None else model.constraints
     constraints = None
     if stated is not None:

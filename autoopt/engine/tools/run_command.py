@@ -59,6 +59,8 @@ def _options(request: Json) -> Iterator[str]:
     """The options for the goal, the proposed graph and the search."""
     for section in ("goal", "wish"):
         for name, value in (request.get(section) or {}).items():
+            if name in ("objectives", "constraints"):  # of a zoo
+                raise _NoOption
             yield from _option(name, value)
     for name, value in (request.get("search") or {}).items():
         if name in _SEARCH_OPTIONS:
