@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from autoopt.json_codec import JsonValue
+
+VERSION: Final = 2
+"""Version of what descriptions hold. Stored ones of another version are made anew."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,10 @@ class DataDescription:
     """The component that loaded the data, such as `images`."""
     reading: str = ""
     """The assumptions under which files became the items, in words."""
+    state: Mapping[str, str] = field(default_factory=dict)
+    """Output of the model -> input that takes it with the next item, as the items show; empty if they do not."""
+    reset_every: int | None = None
+    """Items after which such state starts again from zero; None: never."""
     made_up: bool = False
     """True if the items were made from the model, so that their values and sizes say nothing about its use."""
     assumed: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from autoopt.data.config import DataConfig
 from autoopt.data.dataset import MIN_ITEMS, Array, DataSet, may_be_constant, plain_labels
 from autoopt.data.description import Column, DataDescription
 from autoopt.data.opening import loader_of, next_tokens, open_data
+from autoopt.data.sources.recurrence import find_recurrence
 from autoopt.data.sources.synthetic import assumed_sizes
 from autoopt.json_codec import JsonValue, to_json
 
@@ -36,6 +37,10 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     description = DataDescription(len(data), columns, made_up=made_up, loader=loader_of(config), reading=data.reading)
     if made_up and model is not None:
         description = replace(description, assumed=assumed_sizes(str(model), data.uneven))
+    if model and not made_up and not config.state:
+        recurrence = find_recurrence(str(model), data)
+        if recurrence is not None:
+            description = replace(description, state=recurrence.state, reset_every=recurrence.reset_every)
     if data.labels is not None:
         kind, text = _label_kind(data, data.labels), _label_text(data.labels)
         broken = _broken_labels(data.labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +13,7 @@ from autoopt.dag import Facts, Plan, compile_plan, pass_infos, read_dag
 from autoopt.data.config import map_texts
 from autoopt.data.decoder import decoder_of, decodes
 from autoopt.data.description import DataDescription
+from autoopt.engine.inputs.own_state import with_own_state
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.sources import (
     admit,
@@ -194,7 +196,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         problem=problem,
         search=search,
         runtimes=resources.hosts.runtimes_of(spec),
-        notes=[*plan.warnings, *dict.fromkeys(facts.notes), *explanations(plan), *goal_notes],
+        notes=[*plan.warnings, *sources.notes, *dict.fromkeys(facts.notes), *explanations(plan), *goal_notes],
     )
 
 
@@ -277,6 +279,7 @@ class _Sources:
     accelerator: Accelerator
     runtime: Runtime
     """Runtime on the target's host; empty for this interpreter."""
+    notes: Sequence[str] = ()
 
 
 def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, model: str) -> _Sources:
@@ -291,9 +294,11 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
         evaluation = spec.data_json("evaluation")
     if calibration is None:
         calibration = spec.data_json("calibration")
-    evaluation_source = data_source(evaluation, cache)
-    calibration_source = data_source(calibration, cache) or evaluation_source
-    data = DataSets(evaluation_source, calibration_source, data_source(spec.data_json("latency"), cache))
+    source = data_source(evaluation, cache)
+    data = DataSets(source, data_source(calibration, cache) or source, data_source(spec.data_json("latency"), cache))
+    notes: list[str] = []
+    if names_model(request.dag) and not request.measurement.get("state"):
+        data, notes = with_own_state(data, candidate.artifact, resources)
     script = None
     if spec.script_path is not None:
         check_allowed(spec.script_path)
@@ -303,7 +308,7 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
     user_script = UserScript()
     if script is not None:
         user_script = UserScript(str(script), digest_script(script), described.source_digest, described.imports)
-    return _Sources(candidate, inspection, data, user_script, described, accelerator, runtime)
+    return _Sources(candidate, inspection, data, user_script, described, accelerator, runtime, notes)
 
 
 def _plan(
@@ -365,6 +370,9 @@ def _check_data(sources: _Sources, spec_file: str, measurement: Mapping[str, Any
         config: Mapping[str, Any] = source.config or {}
         states = measured_states.union(config.get("state", {}).values())
         place = str(config.get("path") or spec_file)
+        if description.state and not states:
+            text = json.dumps(dict(description.state))
+            notes.append(f"{place}: items follow each other; with data state: {text}, each model gets its own state")
         named = "post_process" in config or sources.script.path is not None
         notes += check_data(description, sources.inspection, place, fed_back=states, named=named)
         fed_back |= states

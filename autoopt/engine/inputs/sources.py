@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.data import DataConfig
-from autoopt.data.description import DataDescription
+from autoopt.data.description import VERSION, DataDescription
 from autoopt.data.digest import digest as digest_data
 from autoopt.engine.work.calls import first_call
 from autoopt.engine.work.environment import versions
@@ -169,7 +169,7 @@ def describe_data(resources: Resources, data: DataSource, model: Path, artifact:
         return ask_worker(resources.pool, DESCRIBE_DATA, payload, data.place)
 
     if artifact and is_read_from_files(data.config):
-        content = [DESCRIBE_DATA, data.config, data.digest, artifact, versions()]
+        content = [DESCRIBE_DATA, VERSION, data.config, data.digest, artifact, versions()]
         _, reply = read_once(resources.store.home, content, lambda _: ask())
     else:
         reply = ask()
