@@ -163,21 +163,29 @@ def _proposal(plan: Plan, listed_cuts: Sequence[tuple[str, CutValue]]) -> Iterat
     for preference in plan.preferences:
         yield f"order: {preference.scope}: {preference.reason}"
     yield from _learned(plan)
-    cuts: dict[str, None] = {}
+    values: dict[tuple[str, str], list[str]] = {}
     for _, cut in listed_cuts:
-        cuts[f"cut: {cut.node}.{cut.param}={cut.value!r}: {cut.reason}"] = None
-    yield from cuts
+        cut_values = values.setdefault((f"{cut.node}.{cut.param}", f"{_beside(cut)}: {cut.reason}"), [])
+        if repr(cut.value) not in cut_values:
+            cut_values.append(repr(cut.value))
+    for (parameter, rest), cut_values in values.items():
+        yield f"cut: {parameter}={' or '.join(cut_values)}{rest}"
     for reason, count in plan.pruned_by_reason.items():
         yield f"pruned: {_number(count, 'chain')}: {reason.text} [{reason.rule}]"
 
 
 def _cuts(listed_cuts: Sequence[tuple[str, CutValue]]) -> Iterator[str]:
     for chain, cut in listed_cuts:
-        beside = ""
-        for node, values in cut.beside.items():
-            for name, value in values.items():
-                beside += f" with {node}.{name}={value!r}"
-        yield f"cut: {chain}: {cut.node}.{cut.param}={cut.value!r}{beside}: {cut.reason}"
+        yield f"cut: {chain}: {cut.node}.{cut.param}={cut.value!r}{_beside(cut)}: {cut.reason}"
+
+
+def _beside(cut: CutValue) -> str:
+    """The values beside which a value is cut; empty if it always is."""
+    beside = ""
+    for node, values in cut.beside.items():
+        for name, value in values.items():
+            beside += f" with {node}.{name}={value!r}"
+    return beside
 
 
 def _pruned(plan: Plan, limit: int | None) -> Iterator[str]:
