@@ -171,5 +171,5 @@ def _effects_table(effects: tuple[KnownEffect, ...]) -> Table:
         rows.append(
             (effect.pass_name, setting, ratio, quality, str(effect.models), str(effect.trials), str(effect.rejected))
         )
-    columns = ("pass", "value", "factor on latency (95 %)", "change of quality", "models", "trials", "rejected")
+    columns = ("pass", "value", "factor on latency (95 %)", "change of quality", "models", "measured", "rejected")
     return Table(columns, tuple(rows), right=frozenset((4, 5, 6)))

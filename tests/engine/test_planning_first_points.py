@@ -113,7 +113,7 @@ def test_the_evidence_is_the_range_of_the_most_similar_models_and_what_failed(mo
     learned = taught(plan(), [*lessons, lesson(*others, number=9)], monkeypatch).learned
     (evidence,) = [point.evidence for point in learned if "static" in point.chain]
     assert "gave 0.40 to 0.70 of the source's latency_p50 on the 4 most similar of 5 models (built in)" in evidence
-    assert evidence.endswith("; failed or broke a limit on 1 of them")
+    assert evidence.endswith("; failed or broke a limit on 1 of these 4")
 
 
 def test_prior_points_are_ordered_and_no_others_are_added(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -341,7 +341,7 @@ def _evidence(chain: Chain, point: Point, configuration: Configuration, sources:
         text += f" on {plural(len(models), 'model')} ({names})"
     rejected = sum(tried.rejected for _, tried in shown)
     if rejected:
-        text += f"; failed or broke a limit on {rejected} of them"
+        text += f"; failed or broke a limit on {rejected} of these {len(shown)}"
     return text
 
 
