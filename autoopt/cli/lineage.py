@@ -116,7 +116,7 @@ def resolve(store: Store, what: str, target: str | None) -> Candidate | str:
         return _of_file(store, Path(what))
     if what == "latest" or store.runs.exists(what):
         return best_of(store, what)
-    if not any(artifact.digest.startswith(what) for artifact in store.artifacts.all()):
+    if not store.artifacts.exists(what):
         raise InputError("no run or artifact of this store, and no file, has this name", where=what, remedy=RUNS)
     return what
 
@@ -131,7 +131,7 @@ def _of_file(store: Store, path: Path) -> Candidate | str:
 
     digest = digest_file(path)
     recipe = read_object(path.with_name("recipe.json"))
-    is_stored = any(artifact.digest == digest for artifact in store.artifacts.all())
+    is_stored = store.artifacts.exists(digest)
     options = recipe.get("session_options") or {}
     belongs = recipe.get("result") == digest or not is_stored
     if recipe and belongs and isinstance(options, dict):

@@ -82,7 +82,7 @@ class Inspection:
 
     @property
     def traits(self) -> frozenset[str]:
-        """What else passes may need, in words: `local functions`, `int64 inputs`."""
+        """Properties that passes may need besides operators: `local functions`, `int64 inputs`."""
         traits = set()
         if self.functions:
             traits.add("local functions")

@@ -113,6 +113,10 @@ class ArtifactStore(ABC):
         """
 
     @abstractmethod
+    def exists(self, prefix: str) -> bool:
+        """True if the digest of any artifact begins with `prefix`, present or not."""
+
+    @abstractmethod
     def readable(self, digest: str) -> Path:
         """Like `path`, but of a split artifact the graph or the description, which share weights with others.
 

@@ -31,7 +31,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Measuring:
-    """What it takes to measure one candidate, in seconds of CPU."""
+    """Seconds of CPU in which one candidate is measured, by part."""
 
     quality: float
     latency: float = 0.0

@@ -35,7 +35,7 @@ LEAST_ERROR: Final = 0.005
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a search measures latencies."""
+    """A way of measuring the latencies of a search."""
 
     is_random: bool = False
     batch: int = 1

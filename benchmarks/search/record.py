@@ -227,7 +227,7 @@ def _latency_options(occasion: str, settings: Mapping[str, JsonValue]) -> Evalua
 
 
 def _measuring(key: str, measured: Mapping[str, Measured]) -> Measuring:
-    """What it takes to measure a candidate; one that shares the latency of another has that one's looks and time."""
+    """The costs of a candidate; one that shares the latency of another has that one's looks and time."""
     known = measured[key]
     source = known
     if not known.latency_seconds and known.measured_as in measured:

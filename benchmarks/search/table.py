@@ -64,7 +64,7 @@ class Table:
     share: float = 0.0
     """At least so large a share of the points counts as good, whatever the tolerance."""
     measuring: Mapping[str, Measuring] = field(default_factory=dict)
-    """What it takes to measure each candidate, by its artifact; empty in tables that were recorded without looks."""
+    """The costs of each candidate, by its artifact; empty in tables that were recorded without looks."""
 
     @property
     def inspection(self) -> Inspection:

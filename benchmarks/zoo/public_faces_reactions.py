@@ -106,7 +106,7 @@ def pages(packages: Packages, model: Path, random: Generator, count: int) -> Arr
 
 
 def page_features(packages: Packages, model: Path, random: Generator, count: int) -> Arrays:
-    """What the detector of characters tells its refiner."""
+    """The outputs of the detector of characters, which its refiner takes."""
     session = packages.open("craftnet.onnx")
     images = pages(packages, model, random, count)["image"]
     outputs = [session.run(["y", "feature"], {"image": image[None]}) for image in images]

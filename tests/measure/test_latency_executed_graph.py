@@ -205,7 +205,7 @@ def test_work_is_not_known_if_the_sizes_of_regions_are_computed(tmp_path: Path) 
 
 
 def lstm(length: int) -> Any:
-    """A quantized LSTM over so many of 20 steps."""
+    """A quantized LSTM over the first `length` of 20 steps."""
     names = ["x", "w", "r", "b", "lengths", "", "", "", "scale", "zero", "scale", "zero"]
     nodes = [helper.make_node("DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft", hidden_size=8)]
     weights = {
@@ -221,7 +221,7 @@ def lstm(length: int) -> Any:
 
 
 def attention(rows: int) -> Any:
-    """A quantized attention to so many rows of 16."""
+    """A quantized attention to the first `rows` of 16."""
     names = ["x", "w", "b", "scale", "scale", "rows", "zero", "weight zero"]
     nodes = [helper.make_node("QAttention", names, ["y"], domain="com.microsoft", num_heads=2)]
     weights = {

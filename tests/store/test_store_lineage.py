@@ -108,3 +108,11 @@ def _copy_pass_run(connection: Connection, copies: int) -> None:
 def _query_plan(connection: Connection, statement: str, parameters: Any) -> str:
     command = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
     return str(connection.exec_driver_sql(f"{command} {statement}", parameters).all())
+
+
+def test_an_artifact_exists_by_the_beginning_of_its_digest(store: Store) -> None:
+    digest = put(store, b"model")
+    assert store.artifacts.exists(digest)
+    assert store.artifacts.exists(digest[:8])
+    assert not store.artifacts.exists(f"{digest[:8]}x")
+    assert not store.artifacts.exists("%")

@@ -26,7 +26,7 @@ TOLERANCE: Final = 1e-3
 
 @dataclass(frozen=True)
 class Recurrence:
-    """How items of data follow each other."""
+    """The recurrent state that items of data show."""
 
     state: Mapping[str, str]
     """Output of the model -> input that takes it with the next item; zero at first."""

@@ -13,7 +13,7 @@ from autoopt.dag import Facts, Plan, compile_plan, pass_infos, read_dag
 from autoopt.data.config import map_texts
 from autoopt.data.decoder import decoder_of, decodes
 from autoopt.data.description import DataDescription
-from autoopt.engine.inputs.own_state import with_own_state
+from autoopt.engine.inputs.described_data import DescribedData, describe_sets
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.sources import (
     admit,
@@ -33,7 +33,7 @@ from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.hosts import Runtime
 from autoopt.engine.work.keys import run_identity
-from autoopt.engine.work.problem import DataSets, DataSource, Goal, Limits, Problem, UserScript
+from autoopt.engine.work.problem import DataSets, Goal, Limits, Problem, UserScript
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
@@ -162,7 +162,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
     measurement = {**spec.measurement, **request.measurement}
     settings = MeasurementSettings.parse(measurement)
     sources = _read_sources(request, spec, resources, model)
-    facts = _check_data(sources, spec.source.file, measurement, resources)
+    sources, facts = _describe_data(request, spec, sources, measurement, resources)
     if request.data_is_generated:
         facts = replace(facts, evaluation=None)
     unverified = _is_unverified(request, facts)
@@ -196,7 +196,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         problem=problem,
         search=search,
         runtimes=resources.hosts.runtimes_of(spec),
-        notes=[*plan.warnings, *sources.notes, *dict.fromkeys(facts.notes), *explanations(plan), *goal_notes],
+        notes=[*plan.warnings, *dict.fromkeys(facts.notes), *explanations(plan), *goal_notes],
     )
 
 
@@ -279,7 +279,6 @@ class _Sources:
     accelerator: Accelerator
     runtime: Runtime
     """Runtime on the target's host; empty for this interpreter."""
-    notes: Sequence[str] = ()
 
 
 def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, model: str) -> _Sources:
@@ -296,9 +295,6 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
         calibration = spec.data_json("calibration")
     source = data_source(evaluation, cache)
     data = DataSets(source, data_source(calibration, cache) or source, data_source(spec.data_json("latency"), cache))
-    notes: list[str] = []
-    if names_model(request.dag) and not request.measurement.get("state"):
-        data, notes = with_own_state(data, candidate.artifact, resources)
     script = None
     if spec.script_path is not None:
         check_allowed(spec.script_path)
@@ -308,7 +304,7 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
     user_script = UserScript()
     if script is not None:
         user_script = UserScript(str(script), digest_script(script), described.source_digest, described.imports)
-    return _Sources(candidate, inspection, data, user_script, described, accelerator, runtime, notes)
+    return _Sources(candidate, inspection, data, user_script, described, accelerator, runtime)
 
 
 def _plan(
@@ -344,6 +340,16 @@ def _plan(
     return proposal.spec, proposal.plan(infos), custom
 
 
+def _describe_data(
+    request: RunRequest, spec: DagSpec, sources: _Sources, measurement: Mapping[str, Any], resources: Resources
+) -> tuple[_Sources, _DataFacts]:
+    """Describe and check the data sets. Of bare models, items that follow each other get each model's own state."""
+    data = describe_sets(sources.data, sources.model.artifact, resources)
+    if names_model(request.dag) and not measurement.get("state"):
+        data = data.with_own_state(resources)
+    return replace(sources, data=data.sets), _check_data(sources, data, spec.source.file, measurement)
+
+
 @dataclass(frozen=True)
 class _DataFacts:
     """The data sets of a run, described and checked against the model."""
@@ -359,41 +365,22 @@ class _DataFacts:
     notes: Sequence[str]
 
 
-def _check_data(sources: _Sources, spec_file: str, measurement: Mapping[str, Any], resources: Resources) -> _DataFacts:
+def _check_data(sources: _Sources, data: DescribedData, spec_file: str, measurement: Mapping[str, Any]) -> _DataFacts:
     """Check all data sets against the model."""
-    described = _describe_data(sources, resources)
-    notes: list[str] = []
+    notes = list(data.notes)
     measured_states = frozenset((measurement.get("state") or {}).values())
     fed_back = measured_states
     batch_size = int(measurement.get("batch_size") or 0)
-    for source, description in described:
+    for source, description in data.descriptions:
         config: Mapping[str, Any] = source.config or {}
         states = measured_states.union(config.get("state", {}).values())
         place = str(config.get("path") or spec_file)
         if description.state and not states:
             text = json.dumps(dict(description.state))
-            notes.append(f"{place}: items follow each other; with data state: {text}, each model gets its own state")
+            notes.append(f"{place}: items follow each other; state: {text} in the data gives each model its own state")
         named = "post_process" in config or sources.script.path is not None
         notes += check_data(description, sources.inspection, place, fed_back=states, named=named)
         fed_back |= states
         batch_size = max(batch_size, int(config.get("batch_size", 0)))
-    evaluation = next((description for source, description in described if source is sources.data.evaluation), None)
-    return _DataFacts(evaluation, [description for _, description in described], fed_back, batch_size, notes)
-
-
-def _describe_data(sources: _Sources, resources: Resources) -> list[tuple[DataSource, DataDescription]]:
-    """Describe the data sets that there are, each once, the evaluation data first."""
-    data = sources.data
-    model_file = resources.store.artifacts.readable(sources.model.artifact)
-    described: list[tuple[DataSource, DataDescription]] = []
-    artifact = sources.model.artifact
-    evaluation = describe_data(resources, data.evaluation, model_file, artifact)
-    if evaluation is not None:
-        described.append((data.evaluation, evaluation))
-    for other in (data.calibration, data.latency):
-        if other != data.evaluation:
-            description = describe_data(resources, other, model_file, artifact)
-            if description is not None:
-                # Only the labels of the evaluation data are used; those of other data may be anything.
-                described.append((other, replace(description, label_text=None)))
-    return described
+    descriptions = [description for _, description in data.descriptions]
+    return _DataFacts(data.evaluation, descriptions, fed_back, batch_size, notes)

@@ -51,7 +51,7 @@ class ZooItem:
 
 @dataclass(frozen=True)
 class BareModel:
-    """What a zoo says of models without a DAG: one is proposed for each of them."""
+    """The data and the goal of a model without a DAG, for which one is proposed."""
 
     data: dict[str, JsonValue]
     """Configurations of the data by their use; None for those that are not stated."""

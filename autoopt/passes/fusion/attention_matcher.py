@@ -261,7 +261,7 @@ class Matcher:
             value = next((name for name in node.input if name not in self.scalars), "")
 
     def _step(self, node: NodeProto) -> str:
-        """What a node does on the way from scores to a condition; empty if it only changes the type."""
+        """The operation of a node between scores and a condition; empty if it only changes the type."""
         is_hidden = node.op_type == "Equal" and any(self.scalars.get(name) == -inf for name in node.input)
         is_positive = node.op_type == "Greater" and self.scalars.get(node.input[1]) == 0  # as Cast to bool
         if is_hidden or node.op_type == "IsInf":

@@ -123,6 +123,10 @@ class SqlArtifacts(ArtifactStore):
     def get(self, digest: str) -> ArtifactRecord:
         return _artifact(_LOOKUP.find(self._database, digest))
 
+    def exists(self, prefix: str) -> bool:
+        query = select(_T.digest).where(_T.digest.startswith(prefix, autoescape=True)).limit(1)
+        return bool(fetch_all(self._database, query))
+
     def all(self) -> tuple[ArtifactRecord, ...]:
         query = select(tables.artifact).order_by(_T.created, _T.digest)
         return tuple(map(_artifact, fetch_all(self._database, query)))

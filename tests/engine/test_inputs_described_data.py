@@ -65,3 +65,10 @@ def test_a_dag_keeps_what_it_says(simulation: Simulation, model: str, options: d
     assert "state" not in inputs.problem.data.evaluation.config
     advice = [note for note in inputs.notes if f"state: {json.dumps(STATE)}" in note]
     assert bool(advice) is not bool(options)
+
+
+def test_data_are_described_once(simulation: Simulation, model: str) -> None:
+    resolve(simulation, dag=model, data="evaluation")
+    pool = simulation.resources.pool
+    assert isinstance(pool, ReadingPool)
+    assert pool.functions.count(sources.DESCRIBE_DATA) == 1
