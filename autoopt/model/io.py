@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.errors import InputError
 from autoopt.model.files import MODEL
@@ -31,6 +31,7 @@ SMALL = 1024
 """Tensors of fewer bytes stay in the graph: shapes and scales are needed to read it."""
 PAGE = 4096
 """External tensors begin at multiples of this, so that runtimes can map them."""
+AGAIN: Final = "download or export the model again"
 
 
 class Unreadable(InputError):
@@ -52,13 +53,13 @@ def parse(path: str | os.PathLike[str]) -> ModelProto:
 
     where = str(path)
     if os.stat(path).st_size == 0:
-        raise Unreadable("the file is empty", where=where, remedy="download or export the model again")
+        raise Unreadable("the file is empty", where=where, remedy=AGAIN)
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"not an ONNX model ({error})", where=where) from error
+        raise Unreadable(f"not an ONNX model, or cut off ({error})", where=where, remedy=AGAIN) from error
     if not model.HasField("graph"):
-        raise Unreadable("not an ONNX model (it has no graph)", where=where)
+        raise Unreadable("not an ONNX model (it has no graph)", where=where, remedy=AGAIN)
     if is_split(path):
         _load_attributes(model, Path(path).parent)
     return model
