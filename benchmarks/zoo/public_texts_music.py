@@ -64,6 +64,14 @@ class Packages:
         """The content of the first file with an ending."""
         return self._contents[self.names(ending)[0]]()
 
+    def extract(self, package: str, folder: Path) -> None:
+        """Write the files of an importable package into a folder."""
+        for name, read in self._contents.items():
+            if name.startswith(f"{package}/") and not name.endswith("/"):
+                file = folder / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(read())
+
     def open(self, ending: str) -> onnxruntime.InferenceSession:
         """A session of the model with an ending."""
         return onnxruntime.InferenceSession(self.read(ending))
