@@ -120,6 +120,13 @@ class SearchLoop:
             self.stopped = self.study.finished or "nothing left to try"
         return self.completed
 
+    def extend(self, until: float) -> bool:
+        """Set a later end for a search that the time limit ended; false if no trial fits before it."""
+        if self.stopped != self.ctx.attempt.limit or self.study.finished:
+            return False
+        self.until, self.stopped = until, ""
+        return not self._is_over()
+
     def _fill(self, window: deque[tuple[Proposal, Future[TrialResult]]], executor: Executor, most: int) -> None:
         """Submit trials until there are this many, or the search is over."""
         while len(window) < most and not self._is_over():

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import mean
 from typing import Any
 
 from autoopt.engine.inputs.request import Remeasure
@@ -22,7 +23,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.meter_runs import EvaluationOptions
-from autoopt.engine.work.problem import Goal, Problem
+from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp
 from autoopt.measure.meters import SCREENING_WIDTH
@@ -69,6 +70,9 @@ class Race:
     """The reason why the race did not decide; empty if it did."""
     _measured: set[str] = field(default_factory=set, init=False)
     """Keys of the candidates that this race measured."""
+    _round_seconds: list[float] = field(default_factory=list, init=False)
+    """Duration of each round."""
+    _is_announced: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         if self.ranking.evidence is not None:
@@ -82,8 +86,10 @@ class Race:
         """Measure until the race is decided or its rounds are used up.
 
         Trials of measured candidates get the pooled figures, and their constraints are judged again. `remeasure` says
-        which feasible candidates to measure once more first: all, or those whose ratio is not known well.
+        which feasible candidates to measure once more first: all, or those whose ratio is not known well. A race that
+        is run again with further trials goes on with what it measured.
         """
+        self._is_announced = False
         if not self.evidence.rounds.metrics or not self.ctx.problem.measurement_settings.rounds:
             return
         feasible = self.ranking.few_best(trials, MOST_POOLED)
@@ -132,7 +138,8 @@ class Race:
         remaining = min(attempt.remaining(), self.until - attempt.clock())
         if remaining <= 0:
             return False
-        if not self._measured:
+        if not self._is_announced:
+            self._is_announced = True
             lossy = "lossy " if self.ranking.lossy else ""
             attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
             self.before_measuring()
@@ -140,11 +147,19 @@ class Race:
         self._measured.update(candidate.key for candidate in candidates)
         settings = round_settings(self.evidence, candidates, number, is_certain=self.ranking.gains(trials[0]))
         settings["seconds"] = min(settings["seconds"], remaining)
+        began = attempt.clock()
         try:
             self.evidence.measure(candidates, settings)
         except TimeUp:
             return False
+        self._round_seconds.append(attempt.clock() - began)
         return True
+
+    def seconds_of_rounds(self, least: int) -> float | None:
+        """The time of as many rounds as this race had, but of at least `least`; None without any."""
+        if not self._round_seconds:
+            return None
+        return mean(self._round_seconds) * max(least, len(self._round_seconds))
 
     def _update(self, trials: Sequence[CompletedTrial]) -> None:
         """Give the trials of candidates that were measured in rounds the pooled figures."""
@@ -265,12 +280,6 @@ def latency_metrics(goal: Goal) -> list[str]:
     if not any(goal.metric(name).kind == "latency" for name in targets):
         return []
     return [metric.name for metric in goal.metrics if metric.kind == "latency"]
-
-
-def race_seconds(problem: Problem) -> float:
-    """The time that a race usually takes at most."""
-    settings = problem.measurement_settings
-    return settings.rounds * settings.seconds * SECONDS_SHARE * (MOST_RIVALS + 1)
 
 
 def round_settings(

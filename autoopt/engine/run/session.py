@@ -14,12 +14,13 @@ from typing import Any
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.inputs.request import Remeasure
+from autoopt.engine.run.decision import Decision, search_deadline
 from autoopt.engine.run.early_warnings import script_bug, source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import export_best
 from autoopt.engine.run.interim_package import InterimPackage
 from autoopt.engine.run.loop import Confirmation, MeasuredSource, SearchLoop
-from autoopt.engine.run.race import Race, measure_exactly, race_seconds
+from autoopt.engine.run.race import measure_exactly
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.recipe_file import SPECIALIZE
 from autoopt.engine.run.select import (
@@ -52,8 +53,6 @@ FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 """Outcomes of the source model that end the run."""
 FAILED_REPAIRS = 8
 """The number of candidates that may fail in a row if the source does not run either."""
-CONFIRM_SHARE = 0.25
-"""Largest share of the run's time that is set aside for deciding between the best candidates."""
 
 RECORD_SECONDS, RECORD_SHARE = 1.0, 0.02
 """Shortest time between two records of the interim result, and largest share of the time that they take."""
@@ -84,8 +83,7 @@ class Session:
     closing: ExitStack = field(default_factory=ExitStack)
     """Contexts that end with the session; the run's lease is the first."""
     _baseline: Measurements | None = field(default=None, init=False)
-    _race: Race | None = field(default=None, init=False)
-    _lossy_race: Race | None = field(default=None, init=False)
+    _decision: Decision | None = field(default=None, init=False)
     _next_record: float = field(default=0.0, init=False)
     """Time on the attempt's clock from which the interim result is recorded again."""
 
@@ -173,7 +171,8 @@ class Session:
             return self.conclude(self.completed_trials(), stopped)
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
         trials_planned = min(self.search_config.trials or problem.plan.point_count, problem.plan.point_count)
-        seconds = self._search_deadline() - self.ctx.attempt.clock()
+        until = search_deadline(self.ctx)
+        seconds = until - self.ctx.attempt.clock()
         observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned, seconds)
         confirmation = None
         if self.search_config.stop_early and self.search_config.sampler != "exhaustive":
@@ -183,19 +182,28 @@ class Session:
             self.study,
             self.chains,
             self._measure_source,
-            self._search_deadline(),
+            until,
             confirmation,
             after_trial=self._record_often,
         )
+        trials = self._search_on(loop, executor)
+        self._decide(trials)
+        while self._decision is not None and loop.extend(self._decision.next_deadline()):
+            observer.on_phase("searching on, because the decision took less time than was set aside")
+            trials = self._search_on(loop, executor)
+            self._decide(trials)
+        return self._finish(trials, loop.stopped)
+
+    def _search_on(self, loop: SearchLoop, executor: Executor) -> list[CompletedTrial]:
+        """Search until the loop's end; an error leaves the interim result in the store."""
         with self.ctx.attempt.counts.timing("search"):
             try:
-                trials = loop.run(executor)
+                return loop.run(executor)
             except BaseException:
                 if self._baseline is not None:
                     with suppress(SystemFailure):  # the error that ended the search says more
                         self._record_interim(loop.completed)
                 raise
-        return self.conclude(trials, loop.stopped)
 
     def _measure_source(self) -> MeasuredSource:
         baseline = self.baseline()
@@ -207,9 +215,12 @@ class Session:
 
         Trials of candidates that are measured again get the pooled figures. `stopped` says why the search ended.
         """
+        self._decide(trials)
+        return self._finish(trials, stopped)
+
+    def _finish(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
+        """Record the result of decided trials."""
         baseline = self.baseline()
-        with self.ctx.attempt.counts.timing("confirm"):
-            self._decide(trials)
         repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
         if not baseline.outcome.good and not baseline.transient and trials and not repaired:
             failure = source_failure(self.ctx.problem, baseline.message)
@@ -272,14 +283,6 @@ class Session:
         """The run as the store has it."""
         return self.ctx.store.runs.get(self.ctx.run)
 
-    def _search_deadline(self) -> float:
-        """End of the search, which leaves time to decide between the best candidates."""
-        attempt = self.ctx.attempt
-        reserve = CONFIRM_SHARE * (attempt.deadline - attempt.began)
-        # Without data, the lossy candidates race among themselves: they are shown beside the lossless answer.
-        races = 2 if self.ctx.problem.unverified else 1
-        return attempt.deadline - min(reserve, races * race_seconds(self.ctx.problem))
-
     def _record_often(self, trials: Sequence[CompletedTrial]) -> None:
         """Record the interim result after new work, unless that would take a noticeable share of the time."""
         began = self.ctx.attempt.clock()
@@ -304,17 +307,11 @@ class Session:
         if not self.baseline().metrics:
             return
         before = distinct_feasible(trials, self.ctx.problem.source)
-        attempt = self.ctx.attempt
-        races = 1
-        if self.ctx.problem.unverified and any(trial.chain.lossy for trial in before):
-            races = 2
-        until = attempt.clock() + attempt.remaining() / races
-        self._race = Race(self.ctx, self._verified_ranking, until, partial(self._keep_best, trials))
-        self._race.run(trials, remeasure=self.remeasure)
-        if self.ctx.problem.unverified:
-            # It continues with the evidence of the first race.
-            self._lossy_race = Race(self.ctx, replace(self._race.ranking, lossy=True))
-            self._lossy_race.run(trials, remeasure=self.remeasure)
+        if self._decision is None:
+            keep_best = partial(self._keep_best, trials)
+            self._decision = Decision(self.ctx, self._verified_ranking, self.remeasure, keep_best)
+        with self.ctx.attempt.counts.timing("confirm"):
+            self._decision.run(trials)
         broken = [trial for trial in before if not trial.result.feasible]
         if broken:
             reason = broken[0].result.explanation
@@ -345,8 +342,8 @@ class Session:
         if not self.ctx.problem.unverified:
             return None
         lossy = replace(ranking, lossy=True)
-        if self._lossy_race is not None:
-            lossy = self._lossy_race.ranking
+        if self._decision is not None and self._decision.lossy_race is not None:
+            lossy = self._decision.lossy_race.ranking
         best = lossy.best(trials)
         if best is None or best.is_source:
             return None
@@ -355,8 +352,8 @@ class Session:
     def _result(self, trials: Sequence[CompletedTrial], stopped: str) -> RunResult:
         attempt, goal = self.ctx.attempt, self.ctx.problem.goal
         ranking, undecided = self._verified_ranking, ""
-        if self._race is not None:
-            ranking, undecided = self._race.ranking, self._race.undecided
+        if self._decision is not None:
+            ranking, undecided = self._decision.race.ranking, self._decision.race.undecided
         best = ranking.best(trials)
         source = source_model(self.ctx, self.baseline())
         status, notes = "finished", [*explain_untried(trials), *self.notes, *explain_repeats(trials)]
