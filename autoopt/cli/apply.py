@@ -37,6 +37,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     user_script: Annotated[
         str | None, typer.Option(metavar="PATH", help="Python file or URL that registers passes.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
     device: TargetDevice = None,
     ep: TargetProvider = None,
     as_json: AsJson = False,
@@ -48,7 +49,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     """
     from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, check_out, copy_out, write_session
 
-    check_out(out)
+    check_out(out, force=force)
     accelerator = accelerator_of(device, ep)
     with working_folder() as folder:
         try:
@@ -57,7 +58,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
         except PassFailed as error:
             sys.stderr.write(one_line(str(error)) + "\n")
             raise typer.Exit(1) from error
-        files = copy_out(applied.model, out)
+        files = copy_out(applied.model, out, force=force)
         if applied.step.session_options:
             files.append(write_session(out, applied.step.session_options, accelerator))
     if as_json:

@@ -88,14 +88,18 @@ def _document(store: Store, model: Candidate | str) -> dict[str, Any]:
 
 
 def _add_measurements(store: Store, document: dict[str, Any]) -> None:
-    """Add the last measured metrics and ratios to the source of each step's result, where there are any."""
+    """Add the metrics of each step's result and its ratios to the source, from its first measurement, if there is one.
+
+    Rounds of races count in the results of runs, pooled.
+    """
+    from autoopt.engine.work.rounds import MEASUREMENT
     from autoopt.model.candidate import Candidate
 
     for step in document.get("steps") or ():
         ratios: dict[str, float] = {}
         metrics: dict[str, float] = {}
         for evaluation in store.results.evaluations_of(Candidate(step["output"], step.get("session_options") or {})):
-            if evaluation.outcome.good:
+            if evaluation.outcome.good and MEASUREMENT not in evaluation.details:
                 ratios.update({name: ratio.value for name, ratio in evaluation.ratios.items()})
                 metrics.update({name: metric.value for name, metric in evaluation.metrics.items()})
         if ratios:

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from autoopt.metrics import Constraint, Direction, Estimate, Metric, significant
 
 Status: TypeAlias = Literal["holds", "fails", "uncertain"]
+MOST_DIGITS: Final = 9
 _Z: Final = NormalDist().inv_cdf(0.975)
 _WORDS: Final = {"holds": "holds", "fails": "does not hold", "uncertain": "is not certain"}
 
@@ -93,10 +94,16 @@ class _Bound:
 
     def _number(self, value: float) -> str:
         if not self.is_drop:
-            return significant(value, 4)
+            return self._digits(value, 4)
         if value == 0:
             return "unchanged"
-        return f"{'worse' if value > 0 else 'better'} by {significant(abs(value), 3)}"
+        return f"{'worse' if value > 0 else 'better'} by {self._digits(abs(value), 3)}"
+
+    def _digits(self, value: float, digits: int) -> str:
+        """A value with this number of digits, or with more if it would look equal to the limit that it differs from."""
+        while digits < MOST_DIGITS and value != self.limit and float(f"{value:.{digits}g}") == self.limit:
+            digits += 1
+        return significant(value, digits)
 
     @property
     def excess(self) -> Estimate:

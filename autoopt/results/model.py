@@ -40,6 +40,7 @@ class ModelResult:
     """Full configuration of each node."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     ratios: Mapping[str, Estimate] = field(default_factory=dict)
+    """candidate / source, by metric, from all measurements of the model."""
     point: Point = field(default_factory=dict)
     """The searched parameters of each node."""
     flags: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ class TrialResult:
     candidate: Candidate | None = None
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
     ratios: Mapping[str, Estimate] = field(default_factory=dict)
-    """candidate / source, by metric."""
+    """candidate / source, by metric, from the first measurement of the candidate."""
     violation: float = 0.0
     """Distance to the worst violated constraint, in that constraint's unit; feasible if <= 0."""
     reasons: tuple[str, ...] = ()

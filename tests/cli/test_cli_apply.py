@@ -40,6 +40,15 @@ def test_the_output_is_checked_before_anything_runs(call: Callable[..., Any], tm
     assert (code, err) == (2, f"{out}: must be a file in a folder that exists\n")
 
 
+def test_an_existing_file_is_overwritten_only_by_force(model: str, call: Callable[..., Any]) -> None:
+    before = Path(model).read_bytes()
+    code, _, err = call("apply", "identity_elimination", model, "-o", model)
+    assert (code, err) == (2, f"{model}: already exists; use --force to overwrite it\n")
+    assert Path(model).read_bytes() == before
+    assert call("apply", "identity_elimination", model, "-o", model, "--force")[0] == 0
+    assert [node.op_type for node in onnx.load(model).graph.node] == ["Relu"]
+
+
 def test_a_pass_of_a_script_behind_a_url(model: str, call: Callable[..., Any], tmp_path: Path) -> None:
     script = b"from autoopt import register\n\n@register('mine')\ndef mine(model):\n    return model\n"
     fsspec.filesystem("memory").pipe("/scripts/own.py", script)

@@ -79,6 +79,16 @@ def evaluation_count(folder: Path) -> int:
         return stats(store).rows["evaluation"]
 
 
+def test_a_folder_with_the_report_of_another_zoo_is_refused_before_anything_starts(folder: Path) -> None:
+    out = folder / "out"
+    out.mkdir()
+    (out / "sweep.json").write_text('{"name": "other"}')
+    with pytest.raises(InputError, match="has the report and models of the zoo 'other'; name another folder"):
+        sweep(folder, out=out)
+    assert not (folder / "home").exists()
+    assert (out / "sweep.json").read_text() == '{"name": "other"}'
+
+
 def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
     first = sweep(folder, out=folder / "out")
     found = models(first)

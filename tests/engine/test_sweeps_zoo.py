@@ -219,3 +219,30 @@ def test_a_dag_in_place_of_a_model_keeps_its_own_fields(folder: Path) -> None:
 def test_a_wrong_dag_in_place_of_a_model_is_named(folder: Path, line: object, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         check_zoo(zoo_of(folder, [line]))
+
+
+@pytest.mark.parametrize("with_dag", [True, False])
+def test_unknown_metrics_are_told_with_their_lines_before_anything_starts(folder: Path, *, with_dag: bool) -> None:
+    dag = "dag: dag.yaml\n" if with_dag else ""
+    lines = [
+        f"name: z\n{dag}constraints:",
+        "  - {metric: acuracy, max_drop: 0.01}",
+        "models:",
+        "  - path: one/model.onnx",
+        "  - path: two/model.onnx",
+        "    objectives: [latency_p5]",
+    ]
+    (folder / "zoo.yaml").write_text("\n".join(lines))
+    with pytest.raises(ConfigError) as caught:
+        check_zoo(folder / "zoo.yaml")
+    first = 4 if with_dag else 3
+    told = [str(error) for error in (caught.value, *caught.value.others)]
+    assert len(told) == 2
+    assert f"zoo.yaml:{first}: constraints[0].metric: unknown metric 'acuracy'; did you mean 'accuracy'?" in told[0]
+    assert f"zoo.yaml:{first + 4}: models[1].objectives[0].metric: unknown metric 'latency_p5'" in told[1]
+
+
+def test_metrics_of_a_user_script_are_left_to_planning(folder: Path) -> None:
+    (folder / "script.py").write_text("")
+    (folder / "dag.yaml").write_text(f"{DAG}user_script: script.py\n")
+    check_zoo(zoo_of(folder, [{"path": "one/model.onnx"}], objectives=["cost"]))

@@ -37,7 +37,7 @@ def variant(data: dict[str, Any], **changes: Any) -> RunResult:
 
 def test_the_table_has_a_header_and_short_aligned_rows(result: RunResult) -> None:
     assert shown(result)[:4] == [
-        "model      latency  change                         size  accuracy  passes",
+        "model      latency  change, all measurements       size  accuracy  passes",
         "source   0.1780 ms                               409 kB    99.5 %",
         "best     0.0500 ms  3.3x faster (3.2 to 3.4)     123 kB    99.5 %  fold -> static(per_channel)",
         "smaller  0.0500 ms  same speed (1.00x to 1.08x)   80 kB    99.5 %  fold -> weights",
@@ -53,7 +53,7 @@ def test_several_models_have_a_row_each_and_a_table_together(result: RunResult) 
         "encoder  40 %  3.3x faster (3.2 to 3.4), 3.3x smaller, accuracy 99.5 % (was 99.5 %)  fold -> static",
         "decoder  60 %                                                                        source",
         "together",
-        "model      latency  change                         size  accuracy",
+        "model      latency  change, all measurements       size  accuracy",
         "source   0.1780 ms                               409 kB    99.5 %",
     ]
 

@@ -78,17 +78,23 @@ def test_counts_and_seconds() -> None:
         counts_text({"total": 3, "ok": 2, "refused": 1, "infeasible": 1}) == "3: 1 ok, 1 refused, 1 breaks a constraint"
     )
     assert counts_text({"total": 0}) == "0"
-    assert seconds_text({"total": 41.25, "search": 30.0, "idle": 0.0}) == "41.2 s (search 30.0)"
+    assert seconds_text({"total": 41.25, "search": 30.0, "idle": 0.0}) == "41.2 s (search 30.0, other 11.2)"
 
 
 def test_stages_are_named_for_people_in_their_order() -> None:
     seconds = {"total": 50.0, "confirm": 9.0, "prefect start": 24.3, "prefect start waited for": 21.4}
-    assert seconds_text(seconds) == "50.0 s (Prefect start-up 24.3, deciding 9.0)"
+    assert seconds_text(seconds) == "50.0 s (Prefect start-up 24.3, deciding 9.0, other 16.7)"
+
+
+def test_stages_add_up_to_the_total_although_the_search_measures_the_source() -> None:
+    seconds = {"total": 41.8, "baseline": 10.3, "search": 32.8, "confirm": 2.8}
+    assert seconds_text(seconds) == "41.8 s (baseline 10.3, search 22.5, deciding 2.8, other 6.2)"
+    assert seconds_text({"total": 5.0, "search": 5.0}) == "5.0 s (search 5.0)"
 
 
 def test_the_time_of_workers_is_separate_because_it_overlaps() -> None:
     seconds = {"total": 50.0, "search": 30.0, "passes": 12.0, "measuring": 40.0}
-    assert seconds_text(seconds) == "50.0 s (search 30.0; in workers: measuring 40.0, passes 12.0)"
+    assert seconds_text(seconds) == "50.0 s (search 30.0, other 20.0; in workers: measuring 40.0, passes 12.0)"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (16.9, "0:16"), (70, "1:10"), (3723, "1:02:03")])

@@ -33,7 +33,7 @@ def single_of(model: dict[str, Any], how: str = "geometric mean of the ratios") 
 
 def test_the_table_has_source_best_and_front_with_their_changes(result: RunResult) -> None:
     table = run_table(result)
-    assert table.columns == ("model", "latency", "change", "size", "accuracy", "passes")
+    assert table.columns == ("model", "latency", "change, all measurements", "size", "accuracy", "passes")
     assert table.rows[0] == ("source", "0.1780 ms", "", "409 kB", "99.50 %", "")
     gain = "3.3x faster (3.2 to 3.4)"
     chain = "fold -> static(per_channel)"
@@ -57,7 +57,7 @@ def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> N
     assert "* front bbbbbbbb: accuracy is not certain" in lines
     assert "note: no quality constraint given" in lines
     assert "3 trials: 2 ok, 1 refused (16 trials)" in lines
-    assert "time 41.2 s (Prefect start-up 9.8, search 30.0)" in lines
+    assert "time 41.2 s (Prefect start-up 9.8, search 30.0, other 1.5)" in lines
     assert not any("executed" in line for line in lines)
 
 

@@ -29,7 +29,7 @@ from autoopt.errors import TimeUp
 from autoopt.measure.meters import SCREENING_WIDTH
 from autoopt.metrics import STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate
-from autoopt.report.words.formatting import plural
+from autoopt.report.words.formatting import ALL_MEASUREMENTS, FIRST_MEASUREMENT, plural
 
 WORTHWHILE = 0.01
 """Expected relative gain, on the leader or on the source, up to which a candidate is not worth more rounds."""
@@ -141,7 +141,8 @@ class Race:
         if not self._is_announced:
             self._is_announced = True
             lossy = "lossy " if self.ranking.lossy else ""
-            attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
+            origin = f"trials show the {FIRST_MEASUREMENT} of each, the result {ALL_MEASUREMENTS}"
+            attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other; {origin}")
             self.before_measuring()
         candidates = [trial.candidate for trial in trials]
         self._measured.update(candidate.key for candidate in candidates)

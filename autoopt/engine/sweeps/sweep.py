@@ -21,8 +21,9 @@ from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights
 from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
-from autoopt.engine.sweeps.zoo import BareModel, ZooItem, check_data, dag_of, items
-from autoopt.errors import SystemFailure, writing
+from autoopt.engine.sweeps.zoo import BareModel, ZooItem, check_data, check_metrics, dag_of, items
+from autoopt.errors import InputError, SystemFailure, one_line, writing
+from autoopt.json_codec import read_object
 from autoopt.report.elements.html import write_page
 from autoopt.report.nights.lasting import lasting_regression
 from autoopt.report.nights.night_history import entries_by_model
@@ -36,6 +37,7 @@ from autoopt.store import EventRecord, Store, SweepRecord, open_store
 from autoopt.store.leases import renewed_claim
 from autoopt.store.records import RunStatus
 
+REPORT = "sweep.json"
 MODEL_EVENT = "sweep model"
 """Kind of the events that hold the entries of finished models, for a resumed sweep."""
 
@@ -44,13 +46,15 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
     """Execute a sweep and store its result.
 
     Raises:
-        InputError: the zoo file or a DAG is wrong, there is nothing to resume, another process executes the sweep, or
-            it is that of a flow run while an earlier night is in progress.
+        InputError: the zoo file or a DAG is wrong, the output folder has the report of another zoo, there is nothing to
+            resume, another process executes the sweep, or it is that of a flow run while an earlier night is in
+            progress.
             A model that does not exist or cannot be read is listed, not raised.
     """
     began = time.monotonic()
     zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
     check_data(zoo)
+    refuse_other_zoo(request.out, zoo.name)
     home = request.home or settings().home
     with open_store(request.db_url, home) as store:
         history = SweepHistory(zoo, store)
@@ -59,6 +63,7 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
             request = request.resuming(record)
         models = items(zoo, home, request.only)
         dags = {item.name: dag_of(zoo, item, request.dag) for item in models}
+        check_metrics(zoo, [(item.entry.spec, dags[item.name]) for item in models])
         for spec in dags.values():
             if isinstance(spec, DagSpec):
                 spec.check_files(model=False)
@@ -261,13 +266,27 @@ def _environment_changes(before: SweepEntry | None, after: SweepEntry) -> list[s
     return [change for change in differences(before.environment, after.environment) if not change.startswith("hosts.")]
 
 
+def refuse_other_zoo(out: Path | None, name: str) -> None:
+    """Refuse a folder with the report and models of another zoo than this one.
+
+    Raises:
+        InputError: it has them.
+    """
+    if out is None:
+        return
+    other = read_object(out / REPORT).get("name")
+    if isinstance(other, str) and other != name:
+        message = f"has the report and models of the zoo {one_line(other)!r}"
+        raise InputError(message, where=str(out), remedy=f"name another folder for {name!r}: --out DIR")
+
+
 def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None) -> None:
     """Write `sweep.json` and `sweep.html`, which shows `facts` too, into `out`, each atomically.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    files = {"sweep.json": json.dumps(result.to_json(), indent=2) + "\n", "sweep.html": sweep_html(result, facts)}
+    files = {REPORT: json.dumps(result.to_json(), indent=2) + "\n", "sweep.html": sweep_html(result, facts)}
     with writing(out, "cannot write the report"):
         out.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

@@ -12,6 +12,7 @@ from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.work.model_folders import unpacked
 from autoopt.errors import InputError, Mistakes
 from autoopt.json_codec import JsonValue, without_nulls
+from autoopt.metrics import get_metric
 from autoopt.model.archive import MODELS, is_archive
 from autoopt.model.fetch import innermost, shown_source
 from autoopt.model.filesystems import open_filesystem
@@ -19,6 +20,7 @@ from autoopt.settings import redacted, root_of_data, without_password
 from autoopt.spec import DagSpec
 from autoopt.spec.data import WHICH, DataSpec
 from autoopt.spec.file_model import Written
+from autoopt.spec.source import Place
 from autoopt.spec.zoo import ZooEntry, ZooModel, ZooSpec, load_zoo, name_of
 
 ZooSource: TypeAlias = Written | ZooSpec
@@ -75,15 +77,18 @@ def check_zoo(
     mistakes = Mistakes()
     with mistakes:
         check_data(zoo)
-    first_of_dag: dict[str | None, ZooEntry] = {}
+    entries: list[tuple[str | None, ZooEntry]] = []
     with mistakes:
-        for entry in zoo.entries(only):
-            first_of_dag.setdefault(entry.path if entry.spec.is_dag else entry.spec.dag, entry)
-    for entry in first_of_dag.values():
+        entries += [(entry.path if entry.spec.is_dag else entry.spec.dag, entry) for entry in zoo.entries(only)]
+    first_of_dag = dict(reversed(entries))
+    dags: dict[str | None, DagSpec | BareModel] = {}
+    for key, entry in first_of_dag.items():
         with mistakes:
-            spec = dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag)
+            dags[key] = spec = dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag)
             if isinstance(spec, DagSpec):
                 check_dag(spec, model=entry.spec.is_dag, data=True)
+    with mistakes:
+        check_metrics(zoo, [(entry.spec, dags[key]) for key, entry in entries if key in dags])
     mistakes.raise_all()
     return zoo
 
@@ -140,6 +145,40 @@ def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec | BareModel:
         data = _overridden(data, zoo, owner.data or DataSpec())
     changes["data"] = DataSpec.model_validate(without_nulls(data))
     return spec.model_copy(update=changes)
+
+
+def check_metrics(zoo: ZooSpec, dags: Iterable[tuple[ZooModel, DagSpec | BareModel]]) -> None:
+    """Check that autoopt has the metrics that the zoo file names; `dags` has its models with their DAGs.
+
+    Metrics of a DAG with a user script are left to planning, which reads the script.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    indexes = {id(model): index for index, model in enumerate(zoo.models)}
+    places: list[Place] = []
+    for model, spec in dags:
+        if isinstance(spec, BareModel) or spec.user_script is None:
+            if not model.is_dag:
+                places.append(())
+            places.append(("models", indexes[id(model)]))
+    mistakes = Mistakes()
+    for place in dict.fromkeys(places):
+        owner = zoo.models[int(place[1])] if place else zoo
+        for number, objective in enumerate(owner.objectives or ()):
+            with mistakes:
+                _check_metric(zoo, (*place, "objectives", number, "metric"), objective.metric)
+        for number, constraint in enumerate(owner.constraints or ()):
+            with mistakes:
+                _check_metric(zoo, (*place, "constraints", number, "metric"), constraint.metric)
+    mistakes.raise_all()
+
+
+def _check_metric(zoo: ZooSpec, place: Place, name: str) -> None:
+    try:
+        get_metric(name)
+    except InputError as error:
+        raise zoo.error(place, error.what, error.remedy) from None
 
 
 def _bare_model(zoo: ZooSpec, model: ZooModel) -> BareModel:

@@ -184,32 +184,35 @@ def script_passes(pool: WorkerPool, user_script: str | None, accelerator: Accele
     return passes
 
 
-def check_out(out: Path) -> None:
-    """Refuse a file for a model that cannot be written.
+def check_out(out: Path, *, force: bool = False) -> None:
+    """Refuse a file for a model that cannot be written, or that exists unless `force` allows overwriting it.
 
     Raises:
-        InputError: `out` is a folder, or lies in one that does not exist.
+        InputError: `out` exists, is a folder, or lies in one that does not exist.
     """
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise InputError("must be a file in a folder that exists", where=str(out))
+    if out.exists() and not force:
+        raise InputError("already exists", where=str(out), remedy="use --force to overwrite it")
 
 
-def copy_out(folder: Path, out: Path) -> list[Path]:
+def copy_out(folder: Path, out: Path, *, force: bool = False) -> list[Path]:
     """Copy a model's folder to the file `out`, and its external data beside that; return the files written.
 
     Raises:
-        InputError: `out` is a folder, or lies in one that does not exist, or its external data would replace a file,
-            or a file cannot be written.
+        InputError: see `check_out`; or its external data would replace a file without `force`, or a file cannot be
+            written.
     """
-    check_out(out)
+    check_out(out, force=force)
     home = out.absolute().parent
     model = model_in(folder)
     targets = {model: out}
     for name, file in files_in(folder).items():
         if file == model:
             continue
-        if (home / name).exists():
-            raise InputError(f"{name} already exists", where=str(home), remedy="choose another folder")
+        if (home / name).exists() and not force:
+            remedy = "choose another folder, or use --force to overwrite it"
+            raise InputError(f"{name} already exists", where=str(home), remedy=remedy)
         targets[file] = home / name
     with writing(out):
         # The model last: without its data it would look complete.

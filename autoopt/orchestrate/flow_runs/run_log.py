@@ -13,8 +13,8 @@ from autoopt.orchestrate.flow_runs.fields import in_form_words
 from autoopt.outcome import Outcome
 from autoopt.report.progress.displays import failure_line, trial_line
 from autoopt.report.runs.run import caveats
-from autoopt.report.words.change import figure_text
 from autoopt.report.words.formatting import params_text
+from autoopt.report.words.limits import figure_text
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import verdict
 from autoopt.results import RunResult, SweepEntry, Trial

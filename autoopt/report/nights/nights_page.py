@@ -13,8 +13,9 @@ from autoopt.report.elements.html import charts, figure, page, paragraphs, secti
 from autoopt.report.elements.night_charts import chart_over_nights, heat_style, heat_table
 from autoopt.report.nights.night_history import ModelHistory, ModelNight, Night, ZooHistory, relative_values
 from autoopt.report.nights.nights import change_text, models_table, nights_table, notable, releases_of
-from autoopt.report.words.change import estimate_text, figure_text
+from autoopt.report.words.change import estimate_text
 from autoopt.report.words.formatting import day_text, first_names, plural, short
+from autoopt.report.words.limits import figure_text
 from autoopt.results.sweep import OK
 
 MOST_COLUMNS: Final = 30

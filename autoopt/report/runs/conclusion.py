@@ -21,13 +21,14 @@ from autoopt.report.runs.run import (
     answers,
     best_row,
     change_cell,
+    change_title,
     single_model,
     target_text,
     trial_counts,
 )
-from autoopt.report.words.change import figure_text
 from autoopt.report.words.figures import first_objective, is_better, is_quality
 from autoopt.report.words.formatting import clock_text, percent, plural, short
+from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import gains, headlines
 from autoopt.results import NO_ADVANTAGE, SOURCE, ModelResult, RunResult
@@ -197,18 +198,19 @@ def _metric_columns(result: RunResult, models: Sequence[ModelResult]) -> list[Co
         if metric not in measured:
             continue
         title = COLUMN_TITLES.get(metric, metric.replace("_", " "))
-        columns.append(Column(title, _values(metric, models), right=True))
-        has_change = any(column.name == CHANGE for column in columns)
+        limits = limits_of(metric, result.constraints, result.baseline.metrics)
+        columns.append(Column(title, _values(metric, models, limits), right=True))
+        has_change = any(column.name.startswith(CHANGE) for column in columns)
         if len(models) > 1 and not has_change and not is_quality(metric):
-            columns.append(Column(CHANGE, [change_cell(metric, model) for model in models]))
+            columns.append(Column(change_title(metric, result), [change_cell(metric, model) for model in models]))
     return columns
 
 
-def _values(metric: str, models: Sequence[ModelResult]) -> list[str]:
+def _values(metric: str, models: Sequence[ModelResult], limits: Sequence[float]) -> list[str]:
     """The values of a metric; shares have a second decimal if they would look equal without it."""
     values = [model.metrics.get(metric) for model in models]
     for decimals in (1, 2):
-        texts = [figure_text(metric, value, decimals) for value in values]
+        texts = [figure_text(metric, value, decimals, limits) for value in values]
         if len(set(texts)) == len(set(values)):
             break
     return texts

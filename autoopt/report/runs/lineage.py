@@ -10,7 +10,7 @@ from autoopt.metrics import is_ratio_metric
 from autoopt.report.elements.table import Table, write_lines
 from autoopt.report.runs.run_facts import ModelContent
 from autoopt.report.words.figures import is_quality
-from autoopt.report.words.formatting import bytes_text, metric_text, settings_text, short, value_text
+from autoopt.report.words.formatting import FIRST_MEASUREMENT, bytes_text, metric_text, settings_text, short, value_text
 
 
 def write_lineage(document: Mapping[str, Any], stream: TextIO) -> None:
@@ -49,11 +49,11 @@ def _outcome_lines(step: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _measured_texts(ratios: Mapping[str, float], metrics: Mapping[str, float]) -> list[str]:
-    """The ratios to the source, then the quality."""
+    """The ratios to the source, each from the first measurement of the model, then the quality."""
     texts = []
     speeds = [f"{name} {ratio:.3g}x" for name, ratio in ratios.items() if is_ratio_metric(name)]
     if speeds:
-        texts.append(f"{', '.join(speeds)} of the source")
+        texts.append(f"{', '.join(speeds)} of the source ({FIRST_MEASUREMENT})")
     qualities = [f"{name} {metric_text(name, value)}" for name, value in metrics.items() if is_quality(name)]
     if qualities:
         texts.append(", ".join(qualities))

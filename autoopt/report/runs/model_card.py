@@ -10,9 +10,10 @@ from typing import Final
 from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
 from autoopt.report.runs.measurement import disturbance
-from autoopt.report.words.change import change_text, figure_text
+from autoopt.report.words.change import change_text
 from autoopt.report.words.figures import is_quality, metrics_of
 from autoopt.report.words.formatting import constraint_text, percent, plural, short, value_text
+from autoopt.report.words.limits import figure_text
 from autoopt.report.words.verdict import gains
 from autoopt.results import ModelResult, RunResult
 

@@ -10,16 +10,25 @@ from autoopt.errors import one_line
 from autoopt.metrics import is_ratio_metric
 from autoopt.report.elements.table import Column, Table, table_of, write_lines, write_table
 from autoopt.report.runs.measurement import measured_lines, measured_tables
-from autoopt.report.words.change import figure_text, ratio_change
-from autoopt.report.words.figures import metrics_of, shared_flags
-from autoopt.report.words.formatting import counts_text, metric_text, percent, plural, seconds_text, short
+from autoopt.report.words.change import ratio_change
+from autoopt.report.words.figures import kind, metrics_of, shared_flags
+from autoopt.report.words.formatting import (
+    ALL_MEASUREMENTS,
+    counts_text,
+    metric_text,
+    percent,
+    plural,
+    seconds_text,
+    short,
+)
+from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import verdict, verdict_lines
 from autoopt.results import ModelResult, RunResult, TargetResult
 
 REUSED = "answered from the store: an identical run has finished, so nothing was executed"
 CHANGE = "change"
-"""Title of the column with the change from the source in words."""
+"""Begins the title of the column with the change from the source in words."""
 COLUMN_TITLES = {"latency_p50": "latency", "time_to_first_token": "first token"}
 
 
@@ -97,20 +106,29 @@ def run_table(result: RunResult, extra: Sequence[LabelledModel] = (), title: str
     shared = shared_flags(result)
     columns = [
         Column("model", [_label(label, model) for label, model in models]),
-        *_figure_columns(metrics_of(result), models),
+        *_figure_columns(result, models),
         Column("passes", [_passes(model, shared) for _, model in models]),
     ]
     return table_of(columns, title or f"run {short(result.run)}: {result.status}", best_row(result))
 
 
-def _figure_columns(metrics: Sequence[str], models: Sequence[LabelledModel]) -> Iterator[Column]:
+def _figure_columns(result: RunResult, models: Sequence[LabelledModel]) -> Iterator[Column]:
     """A column for each metric, and one for the change of the first that has any."""
+    metrics = metrics_of(result)
     changed = _changed_metric(metrics, models)
     for name in metrics:
-        figures = [figure_text(name, model.metrics.get(name), decimals=2) for _, model in models]
+        limits = limits_of(name, result.constraints, result.baseline.metrics)
+        figures = [figure_text(name, model.metrics.get(name), 2, limits) for _, model in models]
         yield Column(COLUMN_TITLES.get(name, name), figures, right=True)
         if name == changed:
-            yield Column(CHANGE, [change_cell(name, model) for _, model in models])
+            yield Column(change_title(name, result), [change_cell(name, model) for _, model in models])
+
+
+def change_title(metric: str, result: RunResult) -> str:
+    """`change, all measurements`; only `change` for a metric that is measured once, and during a run."""
+    if kind(metric) != "latency" or result.is_interim:
+        return CHANGE
+    return f"{CHANGE}, {ALL_MEASUREMENTS}"
 
 
 def best_row(result: RunResult) -> int | None:

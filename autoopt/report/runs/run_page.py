@@ -28,7 +28,7 @@ from autoopt.report.runs.measurement import measured_lines, measured_tables
 from autoopt.report.runs.operator_table import operator_table
 from autoopt.report.runs.run import caveats, run_table, single_verdict, target_table, time_line, trials_line
 from autoopt.report.runs.run_facts import ModelContent, RunFacts
-from autoopt.report.words.change import estimate_text, figure_text, ratio_change
+from autoopt.report.words.change import estimate_text, ratio_change
 from autoopt.report.words.failures import failure_groups, outcome_text, plain_reason
 from autoopt.report.words.figures import (
     first_objective,
@@ -37,6 +37,8 @@ from autoopt.report.words.figures import (
     trial_estimate,
 )
 from autoopt.report.words.formatting import (
+    ALL_MEASUREMENTS,
+    FIRST_MEASUREMENT,
     constraint_text,
     objective_text,
     params_text,
@@ -45,6 +47,7 @@ from autoopt.report.words.formatting import (
     settings_text,
     short,
 )
+from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.verdict import lossy_steps, verdict, verdict_lines
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial
 from autoopt.results.operator_times import OperatorTimes
@@ -123,8 +126,9 @@ def _tiles(best: ModelResult, result: RunResult) -> str:
     for name in metrics_of(result)[:MOST_TILES]:
         if name not in best.metrics or name not in result.baseline.metrics:
             continue
+        limits = limits_of(name, result.constraints, result.baseline.metrics)
         before = figure_text(name, result.baseline.metrics[name], decimals=2)
-        after = figure_text(name, best.metrics[name], decimals=2)
+        after = figure_text(name, best.metrics[name], 2, limits)
         tiles.append(
             f'<div class="tile"><span>{text_html(name)}</span><b>{text_html(f"{before} → {after}")}</b>'
             f"<span>{text_html(_change(name, best))}</span></div>"
@@ -189,7 +193,7 @@ def _found(result: RunResult, trials: Sequence[Trial], table: Table) -> str:
                 "Points beyond the edge are drawn at the edge. Click a point for its trial."
             )
             figures.append(figure_html(chart, caption))
-        caption = f"{objective.metric} of each trial as first measured, and the best feasible one so far."
+        caption = f"{objective.metric} of each trial ({FIRST_MEASUREMENT}), and the best feasible one so far."
         figures.append(figure_html(best_so_far(trials, objective, links=True), caption, 260))
         return figures
 
@@ -216,7 +220,7 @@ def _evidence(result: RunResult, facts: RunFacts) -> str:
             return []
         caption = (
             f"The best model's {metric} in each measurement, compared with the source, with its 95 % interval. "
-            "Band: the pooled result."
+            f"Band: the result of {ALL_MEASUREMENTS}."
         )
         return [figure_html(measurements_chart(metric, facts.measurements, ratio), caption, 240)]
 
@@ -299,7 +303,12 @@ def _trials(trials: Sequence[Trial], result: RunResult) -> str:
     if len(trials) > PRINTED:
         search += f'<p class="print">The first {PRINTED} of {len(trials)} trials.</p>'
     table = table_html(trials_table(trials, result), identity="all-trials", style="sortable trials", row_ids=rows)
-    return f"{search}\n{table}"
+    return "\n".join((_origin_of_ratios(), search, table))
+
+
+def _origin_of_ratios() -> str:
+    text = f"Times of trials are from the {FIRST_MEASUREMENT} of each; those of the result are from {ALL_MEASUREMENTS}."
+    return paragraphs([text], "small")
 
 
 def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:

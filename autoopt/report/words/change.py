@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Estimate, is_ratio_metric, known_metric
+from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Constraint, Estimate, is_ratio_metric
 from autoopt.report.words.figures import is_quality, kind
-from autoopt.report.words.formatting import metric_text
+from autoopt.report.words.limits import figure_text, limits_of, trial_limits
 from autoopt.results import ModelResult, TrialResult
 
 MANY, SEVERAL = 10.0, 1.2
@@ -72,26 +72,18 @@ def improvement(metric: str, ratio: Estimate) -> Estimate:
     return ratio if words_of(metric) in (THROUGHPUT, TOKENS) else ratio.inverse()
 
 
-def quality_change(metric: str, before: float | None, after: float) -> str:
+def quality_change(metric: str, before: float | None, after: float, limits: Iterable[float] = ()) -> str:
     """The value of a quality metric, and the source's: `accuracy 75.2 % (was 75.1 %)`."""
     decimals = 1
     if before is not None and before != after and f"{before:.1%}" == f"{after:.1%}":
         decimals = 2
     name = metric.replace("_", " ")
     if kind(metric) == "fidelity":
-        return f"{name} with your model {figure_text(metric, after, decimals)}"
-    text = f"{name} {figure_text(metric, after, decimals)}"
+        return f"{name} with your model {figure_text(metric, after, decimals, limits)}"
+    text = f"{name} {figure_text(metric, after, decimals, limits)}"
     if before is None:
         return text
     return f"{text} (was {figure_text(metric, before, decimals)})"
-
-
-def figure_text(metric: str, value: float | None, decimals: int = 1) -> str:
-    """A metric's value for people: shares in percent, `75.2 %`, others with their unit; `-` if it was not measured."""
-    built_in = known_metric(metric)
-    if value is not None and built_in is not None and built_in.unit == "fraction":
-        return f"{100 * value:.{decimals}f} %"
-    return metric_text(metric, value)
 
 
 def estimate_text(metric: str, estimate: Estimate | None) -> str:
@@ -103,16 +95,19 @@ def estimate_text(metric: str, estimate: Estimate | None) -> str:
     return figure_text(metric, estimate.value, decimals=2)
 
 
-def change_text(metric: str, model: ModelResult, source: Mapping[str, float]) -> str:
+def change_text(
+    metric: str, model: ModelResult, source: Mapping[str, float], constraints: Iterable[Constraint] = ()
+) -> str:
     """The change of one metric from the source to a model; empty if it was not measured.
 
-    Metrics other than `latency_p50`, size and quality are named.
+    Metrics other than `latency_p50`, size and quality are named. A quality near a limit has the digit that decides.
     """
     if is_quality(metric):
         if metric not in model.metrics:
             return ""
         before = None if model.measured.identical_outputs else source.get(metric)
-        return quality_change(metric, before, model.metrics[metric])
+        limits = limits_of(metric, constraints, source)
+        return quality_change(metric, before, model.metrics[metric], limits)
     if metric not in model.ratios:
         return ""
     return _named(metric, ratio_change(metric, model.ratios[metric]))
@@ -123,7 +118,8 @@ def trial_change(metric: str, result: TrialResult) -> str:
     if is_quality(metric):
         if metric not in result.metrics:
             return ""
-        return f"{metric} {figure_text(metric, result.metrics[metric].value)}"
+        limits = trial_limits(metric, result)
+        return f"{metric} {figure_text(metric, result.metrics[metric].value, limits=limits)}"
     if metric not in result.ratios:
         return ""
     return _named(metric, ratio_change(metric, result.ratios[metric]).removeprefix("speed "))

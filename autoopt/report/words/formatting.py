@@ -11,6 +11,8 @@ from autoopt.metrics import Constraint, Estimate, Objective, known_metric, signi
 
 STAGES = {"prefect start": "Prefect start-up", "baseline": "baseline", "search": "search", "confirm": "deciding"}
 """The stages of a run, which follow each other, with their names for people."""
+FIRST_MEASUREMENT, ALL_MEASUREMENTS = "first measurement", "all measurements"
+"""The two origins of a ratio: that of a trial is from its first measurement, that of a result from all together."""
 UNMEASURED = "-"
 MOST_NAMES = 5
 """Names of a list in a sentence."""
@@ -108,9 +110,17 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 
 def seconds_text(seconds: Mapping[str, float]) -> str:
-    """Time by stage, then the time of workers, which overlaps: `41.2 s (search 30.1; in workers: passes 12.0)`."""
+    """Time by stage, then that of workers, which overlaps: `41.2 s (search 30.1, other 11.1; in workers: passes 12.0)`.
+
+    The stages add up to the total.
+    """
     total = seconds.get("total", sum(seconds.values()))
-    stages = [f"{label} {seconds[name]:.1f}" for name, label in STAGES.items() if seconds.get(name, 0.0) >= 0.05]
+    measured = {label: seconds[name] for name, label in STAGES.items() if name in seconds}
+    if "baseline" in measured and "search" in measured:
+        measured["search"] -= measured["baseline"]  # the search measures it first
+    # To read models and data and to open the store, before the search; the result is written afterwards.
+    measured["other"] = total - sum(measured.values())
+    stages = [f"{label} {value:.1f}" for label, value in measured.items() if value >= 0.05]
     workers = []
     for name, value in sorted(seconds.items(), key=lambda phase: -phase[1]):
         if value >= 0.05 and name not in STAGES and name not in HIDDEN_PHASES:

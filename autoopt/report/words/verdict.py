@@ -135,7 +135,7 @@ def _interim_answer(result: RunResult) -> str:
 def gains(result: RunResult, model: ModelResult) -> list[str]:
     """The changes from the source to a model that matter to the run, the first objective first."""
     source = result.baseline.metrics
-    texts = [change_text(metric, model, source) for metric in headlines(result)]
+    texts = [change_text(metric, model, source, result.constraints) for metric in headlines(result)]
     if model.measured.identical_outputs:
         texts.append("identical outputs")
     return [text for text in texts if text]
