@@ -53,7 +53,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     accelerator = accelerator_of(device, ep)
     with working_folder() as folder:
         try:
-            options = PassSettings(data, user_script, accelerator, data_root)
+            options = PassSettings(data, user_script, accelerator, data_root, explain=True)
             applied = apply_pass(name, model, folder, parse_assignments(param, "--param"), options)
         except PassFailed as error:
             sys.stderr.write(one_line(str(error)) + "\n")
@@ -84,6 +84,8 @@ def _check_text(check: Mapping[str, Any]) -> str:
 
 def _show(step: StepReply, files: list[Path]) -> None:
     print(f"{step.pass_name}: {step.outcome} in {step.seconds:.2f} s")
+    if step.message:
+        print(f"  {one_line(step.message)}")
     for attempt in step.attempts:
         print(f"  tried {json.dumps(attempt.params)}: {one_line(attempt.reason)}")
     print(f"  parameters {json.dumps(step.params)}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from autoopt.dag.compiler.pruning import Facts
 from autoopt.dag.compiler.requirements import Requirements, pass_infos
+from autoopt.engine.tools.idle_pass import reason_of_no_change
 from autoopt.engine.work.environment import local_accelerator
 from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
 from autoopt.errors import InputError, writing
@@ -66,6 +67,8 @@ class PassSettings:
     data_root: str | Path | None = None
     timeout: float = PASS_SECONDS
     """Seconds for each call of a worker."""
+    explain: bool = False
+    """Look for the reason if the pass changes nothing, which takes as long as a few more passes."""
 
 
 def get_registered_passes() -> dict[str, PassInfo]:
@@ -143,7 +146,9 @@ def apply_pass(
             user_script=script,
         )
         reply = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(steps))
-    step = _step_of(name, reply)
+        step = _step_of(name, reply)
+        if step.outcome is Outcome.UNCHANGED and options.explain and not info.analysis:
+            step = replace(step, message=reason_of_no_change(pool, info, request, options.timeout))
     return AppliedPass(step, step.path or source, tuple(before.name for before in required))
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LOWEST_OPSET: Final = 11
 """Operator set from which the widths of a Pad are an input, as they are written here."""
+AXES_AS_INPUT: Final = 13
+"""Operator set from which the axes of Squeeze and Unsqueeze are an input."""
 BORDER: Final = 7
 """Time of a product in an output that reaches into the padding, in times of others: onnxruntime computes such outputs
 one by one. Measured on AVX512 with kernels of 3 to 64."""
@@ -39,7 +41,7 @@ class ConvToRows(Pass):
     onnxruntime has faster kernels for rows. Padding that many outputs reach into becomes an operator of its own.
     """
 
-    version = 2
+    version = 3
     needs_ops = ("Conv",)
     accelerators = ("CPUExecutionProvider",)
     conflicts = FUSION_CONFLICTS
@@ -70,6 +72,7 @@ class _Rows:
 
     def __init__(self, model: ModelProto, regions: RowRegions) -> None:
         self._graph = model.graph
+        self._opset = opset(model)
         self._regions = regions
         self._names = value_names(model)
         self._rows: dict[str, str] = {}
@@ -83,14 +86,39 @@ class _Rows:
         nodes: list[NodeProto] = []
         for name in node.input:
             if name in self._regions.forms and name not in self._rows:
-                length = self._regions.lengths[name] or -1
-                nodes.append(self._view(name, self._row_of(name), [1, length]))
+                nodes += self._as_row(name, self._row_of(name), form)
         output = node.output[0]
         nodes += self._in_rows(node, form)
         if self._regions.is_read_outside(output):
-            length = self._regions.lengths[output] or -1
-            nodes.append(self._view(self._rows[output], output, [length] if form == "signal" else [length, 1]))
+            nodes += self._from_row(self._rows[output], output, form)
         return nodes
+
+    def _as_row(self, name: str, row: str, form: Form) -> list[NodeProto]:
+        """The nodes that view a value as a row."""
+        length = self._regions.lengths[name]
+        if length:
+            return [self._view(name, row, [1, length])]
+        if form == "signal":
+            return [self._axis("Unsqueeze", name, row, 2)]
+        line = new_name(f"{name}_line", self._names)
+        return [self._axis("Squeeze", name, line, 3), self._axis("Unsqueeze", line, row, 2)]
+
+    def _from_row(self, row: str, output: str, form: Form) -> list[NodeProto]:
+        """The nodes that view a row as the value that it stands for."""
+        length = self._regions.lengths[output]
+        if length:
+            return [self._view(row, output, [length] if form == "signal" else [length, 1])]
+        if form == "signal":
+            return [self._axis("Squeeze", row, output, 2)]
+        line = new_name(f"{output}_line", self._names)
+        return [self._axis("Squeeze", row, line, 2), self._axis("Unsqueeze", line, output, 3)]
+
+    def _axis(self, op_type: str, name: str, view: str, axis: int) -> NodeProto:
+        """A view with an axis more or less. Unlike Reshape with an open size, it takes empty batches."""
+        if self._opset < AXES_AS_INPUT:
+            return helper.make_node(op_type, [name], [view], view, axes=[axis])
+        axes = self._constant(f"{view}_axis", np.array([axis], np.int64))
+        return helper.make_node(op_type, [name, axes], [view], view)
 
     def _row_of(self, name: str) -> str:
         if name not in self._rows:
