@@ -66,6 +66,8 @@ class DataConfig:
     """Recurrent state: {model output: model input it is fed back to}, zero at the first item."""
     reset_every: int | None = None
     """Items after which the recurrent state starts again from zero; None: never."""
+    starts: list[int] | None = None
+    """Items, counted from 0, that begin a sequence with the state that the data hold for them."""
     data_name: str | None = None
     """A data set of the Hugging Face hub, or a folder that its library reads."""
     subset: str | None = None
@@ -80,6 +82,11 @@ class DataConfig:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise InputError(f"must be at least {low}, not {value}", where=f"data.{name}")
+        if any(start < 0 for start in self.starts or ()):
+            raise InputError("must be numbers of items, from 0", where="data.starts")
+        if self.starts is not None and (not self.state or self.reset_every is not None):
+            reason = "needs state" if not self.state else "excludes reset_every"
+            raise InputError(reason, where="data.starts")
         if not 0 < self.sample_ratio <= 1:
             reason = f"must be above 0 and at most 1, not {self.sample_ratio:g}"
             raise InputError(reason, where="data.sample_ratio")

@@ -8,7 +8,7 @@ from typing import Final
 
 from autoopt.json_codec import JsonValue
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Version of what descriptions hold. Stored ones of another version are made anew."""
 
 
@@ -55,7 +55,21 @@ class DataDescription:
     """Output of the model -> input that takes it with the next item, as the items show; empty if they do not."""
     reset_every: int | None = None
     """Items after which such state starts again from zero; None: never."""
+    starts: tuple[int, ...] = ()
+    """Items that begin a sequence, with the state that the data hold for them; empty if zeros begin all of them."""
     made_up: bool = False
     """True if the items were made from the model, so that their values and sizes say nothing about its use."""
     assumed: tuple[str, ...] = ()
     """Sizes of such items that the model leaves open, in words: `images of 320x320 (imgsz in the model's metadata)`."""
+
+    @property
+    def state_fields(self) -> dict[str, JsonValue]:
+        """The fields of a data configuration with which each model gets its own state; empty without state."""
+        if not self.state:
+            return {}
+        fields: dict[str, JsonValue] = {"state": dict(self.state)}
+        if self.reset_every is not None:
+            fields["reset_every"] = self.reset_every
+        if self.starts:
+            fields["starts"] = list(self.starts)
+        return fields

@@ -40,7 +40,12 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     if model and not made_up and not config.state:
         recurrence = find_recurrence(str(model), data)
         if recurrence is not None:
-            description = replace(description, state=recurrence.state, reset_every=recurrence.reset_every)
+            description = replace(
+                description,
+                state=recurrence.state,
+                reset_every=recurrence.reset_every,
+                starts=recurrence.starts,
+            )
     if data.labels is not None:
         kind, text = _label_kind(data, data.labels), _label_text(data.labels)
         broken = _broken_labels(data.labels)

@@ -229,3 +229,19 @@ def test_real_models_get_what_suits_them(call: Call, name: str, offered: set[str
     assert offered <= used
     assert not absent & used
     assert json.loads(call("plan", f"{name}.yaml", "--json").out)["chain_count"] >= 2
+
+
+def test_recurrent_state_that_the_data_show_is_written_with_its_reason(call: Call, home: Path) -> None:
+    nodes = [helper.make_node("Add", ["x", "h"], ["sum"]), helper.make_node("Tanh", ["sum"], ["next"])]
+    inputs, outputs = [tensor("x", [1, 3]), tensor("h", [1, 3])], [tensor("sum", [1, 3]), tensor("next", [1, 3])]
+    file = write(model(nodes, inputs, outputs, {}), home.parent / "cell")
+    x = np.random.default_rng(0).standard_normal((12, 3)).astype(np.float32)
+    h = np.full((12, 3), 0.5, np.float32)
+    for index in range(11):
+        h[index + 1] = np.tanh(x[index] + h[index])
+    np.savez(home.parent / "items.npz", x=x, h=h)
+    assert call("init", str(file), "--data", "items.npz", "--out", "cell.yaml")[0] == 0
+    assert "# Items follow each other: `state` feeds" in Path("cell.yaml").read_text()
+    data = load_dag("cell.yaml").data_json("evaluation")
+    assert isinstance(data, dict)
+    assert (data["state"], data["starts"]) == ({"next": "h"}, [0])

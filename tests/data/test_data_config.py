@@ -51,6 +51,9 @@ def test_a_path_is_short_for_a_config():
         ({"path": "x", "data_name": "y"}, "excludes"),
         ({"path": "x", "sample_ratio": 0}, "sample_ratio"),
         ({"path": "x", "pre_process": {"kind": "y"}}, "pre_process"),
+        ({"path": "x", "starts": [0]}, "starts: needs state"),
+        ({"path": "x", "state": {"a": "b"}, "starts": [-1]}, "starts: must be numbers of items"),
+        ({"path": "x", "state": {"a": "b"}, "starts": [0], "reset_every": 2}, "starts: excludes reset_every"),
     ],
 )
 def test_a_wrong_config_is_refused_in_one_line_that_names_the_field(config, words):

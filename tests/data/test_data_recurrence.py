@@ -59,9 +59,9 @@ def test_states_of_items_that_follow_each_other_are_found(
     assert find_recurrence(model, recorded(resets)) == Recurrence(STATE, reset_every)
 
 
-def test_a_state_that_starts_again_after_unequal_numbers_of_items_is_left_as_it_is(model: str) -> None:
-    assert find_recurrence(model, recorded({3, 11})) is None
-    assert find_recurrence(model, recorded({6})) is None
+@pytest.mark.parametrize("resets", [{4, 11}, {6}])
+def test_sequences_of_unequal_lengths_are_listed(model: str, resets: set[int]) -> None:
+    assert find_recurrence(model, recorded(resets)) == Recurrence(STATE, starts=(0, *sorted(resets)))
 
 
 def test_items_in_another_order_show_no_state(model: str) -> None:
@@ -70,8 +70,16 @@ def test_items_in_another_order_show_no_state(model: str) -> None:
     assert find_recurrence(model, data.take(order)) is None
 
 
-def test_a_state_that_does_not_begin_with_zeros_is_left_as_it_is(model: str) -> None:
-    assert find_recurrence(model, recorded(set()).take(np.arange(5, ITEMS))) is None
+def test_states_that_begin_with_other_values_are_taken_from_the_data_where_a_sequence_starts(model: str) -> None:
+    later = recorded(set()).take(np.arange(5, ITEMS))
+    assert find_recurrence(model, later) == Recurrence(STATE, starts=(0,))
+    cut = recorded(set()).take(np.r_[3:10, 12:ITEMS])
+    assert find_recurrence(model, cut) == Recurrence(STATE, starts=(0, 7))
+
+
+def test_single_items_are_no_sequences(model: str) -> None:
+    pairs = recorded(set()).take(np.r_[1:3, 5, 9, 13, 17, 21, 23])
+    assert find_recurrence(model, pairs) is None
 
 
 def test_only_the_states_that_the_data_hold_are_named(model: str) -> None:

@@ -61,7 +61,7 @@ def test_items_of_different_shapes_are_described_by_the_first(tmp_path):
     column |= {"span": None, "constant": None}
     labels = {"labels": False, "label_kind": None, "label_text": None, "class_names": [], "broken_labels": 0}
     rest = {**labels, "loader": "synthetic", "reading": "", "made_up": True, "assumed": []}
-    rest |= {"state": {}, "reset_every": None}
+    rest |= {"state": {}, "reset_every": None, "starts": []}
     assert found == {"items": 3, "columns": {"x": column}, **rest}
 
 

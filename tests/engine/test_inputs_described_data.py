@@ -72,3 +72,24 @@ def test_data_are_described_once(simulation: Simulation, model: str) -> None:
     pool = simulation.resources.pool
     assert isinstance(pool, ReadingPool)
     assert pool.functions.count(sources.DESCRIBE_DATA) == 1
+
+
+def test_first_states_of_the_data_are_kept_where_sequences_start(simulation: Simulation, model: str) -> None:
+    pool = simulation.resources.pool
+    assert isinstance(pool, ReadingPool)
+    pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": [0, 7]}
+    inputs = resolve(simulation, dag=model, data="evaluation")
+    config = inputs.problem.data.evaluation.config
+    assert config is not None
+    assert config["starts"] == [0, 7]
+    assert any("state in the data begins 2 sequences" in note for note in inputs.notes)
+    advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
+    assert any('state: {"state_out": "state"}, starts: [0, 7] in the data' in note for note in advice)
+
+
+def test_many_sequences_are_left_to_init(simulation: Simulation, model: str) -> None:
+    pool = simulation.resources.pool
+    assert isinstance(pool, ReadingPool)
+    pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": list(range(0, 40, 4))}
+    advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
+    assert any("'autoopt init MODEL --data FILE' writes the fields" in note for note in advice)

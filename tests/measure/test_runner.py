@@ -117,6 +117,10 @@ def test_state_is_fed_back_and_starts_again(tmp_path):
         running = start(tmp_path, proto, state={"next": "state"}, **settings)
         assert [float(i[0].item()) for i in running.items(data)] == expected
         assert [float(i[0].item()) for i in running.items(data)] == expected
+    data = DataSet({"x": np.ones((6, 1), np.float32), "state": np.full((6, 1), 10, np.float32)})
+    running = start(tmp_path, proto, {"path": "x.npz", "state": {"next": "state"}, "starts": [0, 4]})
+    for _ in range(2):
+        assert [float(i[0].item()) for i in running.items(data)] == [11, 12, 13, 14, 11, 12]
     with pytest.raises(InputError, match="state"):
         start(tmp_path, proto, state={"nxt": "state"})
     nodes.append(helper.make_node("Concat", ["sum", "x"], ["wide"], axis=1))

@@ -48,3 +48,18 @@ def test_a_loader_of_the_user_sees_each_model_once(model: onnx.ModelProto, tmp_p
         for _ in range(2):
             assert values(config, model, path) == [0.0, 0.0]
     assert list(map(str, paths)) == READ
+
+
+@pytest.mark.parametrize(
+    ("starts", "states"), [(None, [0, 1, 2, 3]), ([0], [10, 11, 12, 13]), ([0, 2], [10, 11, 30, 31])]
+)
+def test_states_are_the_models_own_from_the_start_of_each_sequence(
+    starts: list[int] | None, states: list[float], tmp_path: Path
+) -> None:
+    model = made("g (float[1, 1] x, float[1, 1] h) => (float[1, 1] next) { next = Add (x, h) }")
+    path = io.save(model, tmp_path / "model")
+    file = tmp_path / "items.npz"
+    recorded = np.array([[10], [20], [30], [40]], np.float32)
+    np.savez(file, x=np.ones((4, 1), np.float32), h=recorded)
+    config = {"path": str(file), "state": {"next": "h"}, "starts": starts}
+    assert [float(feed["h"].item()) for feed in calibration_source(config, model, path)()] == states

@@ -46,7 +46,7 @@ def yaml_text(
     lines += [f"# {one_line(f'{decision.what}: {decision.why}')}" for decision in plan.decisions]
     lines += [f"name: {spec.name}", f"model: {flow(model)}"]
     if data:
-        lines.append(f"data: {flow(data)}")
+        lines += [*_state_comment(data.get("evaluation")), f"data: {flow(data)}"]
     lines += [f"target: {flow(target)}", ""]
     lines.append("passes:                                    # node id -> pass and parameters")
     for node in nodes:
@@ -60,6 +60,16 @@ def yaml_text(
     lines += _constraints(constraints, nodes)
     search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
     return "\n".join([*lines, f"search: {flow(search)}"]) + "\n"
+
+
+def _state_comment(evaluation: JsonValue) -> Iterator[str]:
+    """Explain the fields of recurrent state."""
+    if not isinstance(evaluation, Mapping) or not evaluation.get("state"):
+        return
+    yield "# Items follow each other: `state` feeds each model's own outputs back to its inputs, as in use. Without it,"
+    yield "# each model gets the source's states from the file, and its errors do not add up."
+    if evaluation.get("starts"):
+        yield "# `starts`: items that begin a sequence, with the state in the file."
 
 
 def _constraints(constraints: Sequence[Constraint] | None, nodes: Sequence[str]) -> Iterator[str]:

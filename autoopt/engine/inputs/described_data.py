@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -11,7 +12,10 @@ from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.sources import data_source, describe_data
 from autoopt.engine.work.problem import DataSets, DataSource
 from autoopt.engine.work.resources import Resources
+from autoopt.report.words.formatting import plural
 
+MOST_STARTS = 8
+"""Beginnings of sequences that a message lists."""
 Described: TypeAlias = tuple[DataSource, DataDescription]
 
 
@@ -39,8 +43,7 @@ class DescribedData:
         evaluation, description = self.sets.evaluation, self.evaluation
         if evaluation.config is None or description is None or not description.state:
             return self
-        config = DataConfig.parse(evaluation.config)
-        config = replace(config, state=dict(description.state), reset_every=description.reset_every)
+        config = DataConfig.parse({**evaluation.config, **description.state_fields})
         streamed = data_source(config, resources.store.home / "downloads")
         sets = replace(self.sets, evaluation=streamed)
         if sets.calibration == evaluation:
@@ -48,6 +51,8 @@ class DescribedData:
         others = [pair for pair in self.descriptions if pair[0] is not evaluation]
         names = ", ".join(f"{output} -> {name}" for output, name in description.state.items())
         note = f"items follow each other: quality is measured with each model's own recurrent state ({names})"
+        if description.starts:
+            note += f"; state in the data begins {plural(len(description.starts), 'sequence')}"
         return DescribedData(sets, [(streamed, description), *others], [*self.notes, note])
 
 
@@ -69,3 +74,12 @@ def describe_sets(sets: DataSets, artifact: str, resources: Resources) -> Descri
                 # Only the labels of the evaluation data are used; those of other data may be anything.
                 described.append((other, replace(description, label_text=None)))
     return DescribedData(sets, described)
+
+
+def state_advice(description: DataDescription) -> str:
+    """Say what to write into the data of a DAG so that each model gets its own recurrent state."""
+    advice = "items follow each other; "
+    if len(description.starts) > MOST_STARTS:
+        return f"{advice}'autoopt init MODEL --data FILE' writes the fields that give each model its own state"
+    text = ", ".join(f"{name}: {json.dumps(value)}" for name, value in description.state_fields.items())
+    return f"{advice}{text} in the data gives each model its own state"

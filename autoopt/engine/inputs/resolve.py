@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +12,7 @@ from autoopt.dag import Facts, Plan, compile_plan, pass_infos, read_dag
 from autoopt.data.config import map_texts
 from autoopt.data.decoder import decoder_of, decodes
 from autoopt.data.description import DataDescription
-from autoopt.engine.inputs.described_data import DescribedData, describe_sets
+from autoopt.engine.inputs.described_data import DescribedData, describe_sets, state_advice
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.sources import (
     admit,
@@ -376,8 +375,7 @@ def _check_data(sources: _Sources, data: DescribedData, spec_file: str, measurem
         states = measured_states.union(config.get("state", {}).values())
         place = str(config.get("path") or spec_file)
         if description.state and not states:
-            text = json.dumps(dict(description.state))
-            notes.append(f"{place}: items follow each other; state: {text} in the data gives each model its own state")
+            notes.append(f"{place}: {state_advice(description)}")
         named = "post_process" in config or sources.script.path is not None
         notes += check_data(description, sources.inspection, place, fed_back=states, named=named)
         fed_back |= states

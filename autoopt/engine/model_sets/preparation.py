@@ -91,8 +91,23 @@ def prepare_model_set(
         answer,
         whole=RunContext(whole.problem, resources, attempt),
         description=sources.description,
-        notes=list(whole.notes),
+        notes=[*whole.notes, *_state_notes(set_parts, request.data)],
     )
+
+
+def _state_notes(parts: Sequence[SetPart], data: object) -> list[str]:
+    """Say that the set is measured without feeding recurrent state back, and what to do instead."""
+    notes: list[str] = []
+    for part in parts:
+        config = part.inputs.problem.data.evaluation.config or {}
+        if config.get("state"):
+            notes.append(
+                f"{part.name}: items follow each other, but the whole set is measured with the states in the data; "
+                f"'autoopt init MODEL --data FILE' writes a dag.yaml that measures {part.name} alone with its own state"
+            )
+    if isinstance(data, Mapping) and data.get("state"):
+        notes.append("data.state: recurrent state is not fed back in a set; write it for a run of one model")
+    return notes
 
 
 def _record(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from autoopt.dag import Facts, Plan, check_dag, compile_plan, pass_infos, read_dag
-from autoopt.data.config import check_exists
+from autoopt.data.config import DataConfig, check_exists
 from autoopt.data.decoder import decodes
 from autoopt.data.description import DataDescription
 from autoopt.engine.planning.data_check import check_data
@@ -20,6 +20,7 @@ from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.model_folders import holds_models, with_models
 from autoopt.engine.work.readings import is_read_from_files
+from autoopt.json_codec import JsonValue
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Constraint, Objective, default_objective, known_metric
 from autoopt.model.inspection import Inspection
@@ -35,7 +36,6 @@ from autoopt.target import Target
 if TYPE_CHECKING:
     from autoopt.dag.proposal.narrowing import Narrowing
     from autoopt.dag.proposal.propose import Proposal
-    from autoopt.data.config import DataConfig
     from autoopt.engine.work.hosts import Opener
 
 
@@ -205,6 +205,8 @@ class ProposedPlan:
     objectives: Sequence[Objective] = ()
     constraints: Sequence[Constraint] | None = None
     """None for the default ones."""
+    state: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Fields of the evaluation data with which each model gets its own recurrent state; empty without state."""
 
 
 def propose_for_set(request: PlanRequest) -> ProposedPlan:
@@ -255,6 +257,7 @@ def make_proposal(request: PlanRequest, *, anywhere: bool = False, set_has_data:
     configs = _data_configs(request.data, request.calibration)
     with Probe() as probe:
         inspection, descriptions = probe.read(Path(str(_fetched(request.dag))), configs)
+        configs = _with_own_state(configs, descriptions)
         _check_data(inspection, configs, descriptions)
         providers = probe.execution_providers(accelerator.execution_provider)
     goal = request.goal.apply(GoalRequest(), descriptions.get("evaluation"))
@@ -275,7 +278,23 @@ def make_proposal(request: PlanRequest, *, anywhere: bool = False, set_has_data:
     filled, _ = make_goal(replace(goal, objectives=objectives), descriptions.get("evaluation"))
     plan = _taught(proposal.plan(infos, anywhere=anywhere), inspection, target.target(), objectives[0])
     plan = replace(plan, goal=_goal_texts(objectives, filled.constraints))
-    return ProposedPlan(proposal, plan, objectives, goal.constraints)
+    return ProposedPlan(proposal, plan, objectives, goal.constraints, _state_fields(descriptions))
+
+
+def _state_fields(descriptions: Mapping[str, DataDescription]) -> dict[str, JsonValue]:
+    """The fields that give each model its own state; empty unless evaluation data that state none show one."""
+    description = descriptions.get("evaluation")
+    return {} if description is None else description.state_fields
+
+
+def _with_own_state(
+    configs: Mapping[str, DataConfig], descriptions: Mapping[str, DataDescription]
+) -> dict[str, DataConfig]:
+    """The configurations with the recurrent state that a run of the bare model feeds back."""
+    state = _state_fields(descriptions)
+    if not state:
+        return dict(configs)
+    return {**configs, "evaluation": DataConfig.parse({**configs["evaluation"].to_json(), **state})}
 
 
 def _goal_texts(objectives: Iterable[Objective], constraints: Iterable[Constraint]) -> tuple[str, ...]:
@@ -338,8 +357,6 @@ def _file_data(spec: DagSpec, use: str) -> object:
 
 def _data_configs(data: object, calibration: object) -> dict[str, DataConfig]:
     """The configurations of the data that is given, by use."""
-    from autoopt.data.config import DataConfig
-
     configs = {}
     for use, source in (("evaluation", data), ("calibration", calibration)):
         if source is not None:

@@ -56,6 +56,8 @@ class ModelRunner:
     """Recurrent state: output name -> name of the input that receives it in the next inference."""
     reset_every: int | None = None
     """Items after which the state starts from zero again."""
+    starts: frozenset[int] = frozenset()
+    """Items that begin with the state that the data hold for them."""
     _zero_state: Feed = field(default_factory=dict)
     _fed_back: Feed = field(default_factory=dict)
 
@@ -87,6 +89,8 @@ class ModelRunner:
         runner.reset_every = settings.reset_every
         if config is not None and not runner.reset_every:
             runner.reset_every = config.reset_every
+        if config is not None and not settings.state:
+            runner.starts = frozenset(config.starts or ())
         runner._prepare_state()
         return runner
 
@@ -121,6 +125,11 @@ class ModelRunner:
         """Set the recurrent state back to zero."""
         self._fed_back = {}
 
+    def begin(self, feed: Mapping[str, np.ndarray]) -> None:
+        """Set the recurrent state to what the data hold for an item."""
+        states = [spec for spec in self.inputs if spec.name in self._zero_state]
+        self._fed_back = fit(feed, states)
+
     def items(self, data: DataSet, limit: int | None = None, batch_size: int = 0) -> Iterator[Item]:
         """Yield the outputs of each item of `data`, in order.
 
@@ -133,6 +142,8 @@ class ModelRunner:
         for index, (feed, _) in enumerate(data.feeds(size, limit)):
             if self.reset_every and index % self.reset_every == 0:
                 self.reset()
+            if index in self.starts:
+                self.begin(feed)
             if size == 1:
                 yield self.run(feed)
                 continue

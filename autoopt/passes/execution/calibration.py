@@ -91,14 +91,16 @@ def _fit_all(feeds: Iterator[Feed], specs: list[InputSpec]) -> Iterator[Feed]:
 def _with_state(
     feeds: Iterator[Feed], specs: list[InputSpec], states: list[InputSpec], config: DataConfig, path: Path
 ) -> Iterator[Feed]:
-    """Add the state inputs: zeros at first, then the outputs of the model at `path` for the previous item."""
+    """Add the state inputs: zeros or those of the data at first, then outputs of the model at `path`."""
     session = make_session(path)
     outputs = list(config.state)  # maps outputs to the inputs that they feed
     zeros = {spec.name: spec.zeros() for spec in states}
-    state = dict(zeros)
+    state, starts = dict(zeros), frozenset(config.starts or ())
     for number, feed in enumerate(feeds):
         if config.reset_every and number % config.reset_every == 0:
             state = dict(zeros)
+        if number in starts:
+            state = fit(feed, states)
         complete = {**fit(feed, specs), **state}
         yield complete
         for output, value in zip(outputs, session.run(outputs, complete), strict=True):
