@@ -39,6 +39,10 @@ class Formatter(Protocol):
 class HelpCommand(TyperCommand):
     """A command whose options may be in groups (`rich_help_panel`)."""
 
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """The options and arguments of the usage line, without typer's braces around required ones."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: typer.Context, formatter: Formatter) -> None:  # type: ignore[override]
         """Write arguments, and options by group."""
         _write_parameters(self, ctx, formatter)

@@ -17,7 +17,9 @@ from autoopt.json_codec import to_json
 def nights(  # noqa: PLR0913, PLR0917  options of the command
     zoo: Annotated[
         str | None,
-        typer.Argument(metavar="ZOO", help="Name of a zoo [default: the only one].", autocompletion=complete_zoo),
+        typer.Argument(
+            metavar="ZOO", help="Name of a zoo, or its zoo.yaml [default: the only one].", autocompletion=complete_zoo
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,

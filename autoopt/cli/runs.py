@@ -127,6 +127,10 @@ def compare(
     from autoopt.report.runs.compare import compare as compare_runs
     from autoopt.report.runs.compare import write_comparison
 
+    models = [name for name in (first, second) if Path(name).is_file()]
+    if models:
+        remedy = "autoopt compare-models A.onnx B.onnx compares two models"
+        raise InputError("is no run but a file", where=", ".join(models), remedy=remedy)
     with existing_store() as store:
         records = list(map(store.runs.get, (first, second)))
         if records[0].id == records[1].id:

@@ -25,7 +25,7 @@ def _message(error: Any) -> str:  # noqa: ANN401
 
 def _usage(context: Any) -> str:  # noqa: ANN401
     """A command with its arguments, without its options."""
-    pieces = [piece.strip("{}") for piece in context.command.collect_usage_pieces(context)]
+    pieces = context.command.collect_usage_pieces(context)
     return " ".join([context.command_path, *(piece for piece in pieces if piece != "[OPTIONS]")])
 
 

@@ -37,6 +37,16 @@ def test_a_run_is_not_compared_with_itself(call: Callable[..., Any], filled: dic
     assert err.startswith(f"OLD and NEW are both run {filled['run']}; name an earlier run")
 
 
+def test_models_are_referred_to_the_command_for_them(call: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    file.touch()
+    code, _, err = call("compare", str(file), "latest")
+    assert (code, err.partition(": ")[2]) == (
+        2,
+        "is no run but a file; autoopt compare-models A.onnx B.onnx compares two models\n",
+    )
+
+
 def test_the_second_run_is_the_latest_unless_named(
     call: Callable[..., Any], filled: dict[str, Any], slower: str
 ) -> None:

@@ -33,8 +33,15 @@ def test_the_only_zoo_needs_no_name(store: MemoryStore) -> None:
     add_night(store, "b")
     with pytest.raises(InputError, match="ZOO: there are several zoos; name one of a, b"):
         zoo_of(store, None)
-    with pytest.raises(InputError, match="ZOO: no sweep of a zoo 'c'; name one of a, b"):
+    with pytest.raises(InputError, match="ZOO: no sweep of a zoo 'c'; zoos with sweeps: a, b"):
         zoo_of(store, "c")
+
+
+def test_a_zoo_may_be_named_by_its_file(store: MemoryStore, tmp_path: Path) -> None:
+    add_night(store, "a")
+    file = tmp_path / "zoo.yaml"
+    file.write_text("name: a\nmodels: [one.onnx]\n")
+    assert zoo_of(store, str(file)) == "a"
 
 
 def test_the_newest_finished_nights_come_oldest_first(store: MemoryStore) -> None:

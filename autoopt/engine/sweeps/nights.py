@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from autoopt.errors import InputError
 from autoopt.report.nights.night_history import StoredNight
 from autoopt.results import SweepEntry, SweepResult
+from autoopt.spec.zoo import load_zoo
 from autoopt.store import Store
 
 DEFAULT_NIGHTS = 60
 
 
 def zoo_of(store: Store, name: str | None) -> str:
-    """Return the name of a zoo with sweeps in the store; without a name, of the only one.
+    """Return the name of a zoo with sweeps in the store, given its name or file; without one, of the only zoo.
 
     Raises:
         InputError: No sweep has finished, there is no zoo of that name, or there are several and none is named.
@@ -26,8 +28,10 @@ def zoo_of(store: Store, name: str | None) -> str:
         if len(names) == 1:
             return names[0]
         raise InputError("there are several zoos", where="ZOO", remedy=f"name one of {listed}")
+    if name not in names and Path(name).is_file():
+        name = load_zoo(Path(name)).name
     if name not in names:
-        raise InputError(f"no sweep of a zoo {name!r}", where="ZOO", remedy=f"name one of {listed}")
+        raise InputError(f"no sweep of a zoo {name!r}", where="ZOO", remedy=f"zoos with sweeps: {listed}")
     return name
 
 
