@@ -70,7 +70,7 @@ def _source_size(request: MeasureRequest, source: ModelFile, data: DataSet) -> i
 
 def _size(request: MeasureRequest, model: ModelFile, data: DataSet) -> int:
     """Find the batch size by running the model once: a first dimension may look free and not be."""
-    runner = ModelRunner.open(model, request, timed=False)
+    runner = ModelRunner.open(model, request, packs_weights=False)
     setting = request.settings.batch_size
     size = setting or _allowed_size(runner.inputs, data, request.data_batch_size, has_state=bool(runner.state))
     try:

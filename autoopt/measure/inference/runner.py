@@ -15,7 +15,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
-from autoopt.model.session import make_session, make_untimed_session
+from autoopt.model.session import NO_PREPACKING, make_session, make_untimed_session
 from autoopt.model.split.graphs import is_split
 from autoopt.model.tensors import by_name
 
@@ -62,11 +62,20 @@ class ModelRunner:
     _fed_back: Feed = field(default_factory=dict)
 
     @staticmethod
-    def open(model: ModelFile, request: MeasureRequest, *, timed: bool = True, profile_prefix: str = "") -> ModelRunner:
+    def open(
+        model: ModelFile,
+        request: MeasureRequest,
+        *,
+        timed: bool = True,
+        packs_weights: bool = True,
+        profile_prefix: str = "",
+    ) -> ModelRunner:
         """Make a session of a model on the request's target.
 
-        If the session is not `timed`, only the outputs matter, and it leaves cores to other workers. With a
-        `profile_prefix`, it is profiled into a file of that prefix.
+        If the session is not `timed`, only the outputs matter, and it leaves cores to other workers. Unless it
+        `packs_weights`, it is not timed either and makes no copy of the weights in the layout of its kernels: for one
+        inference or none, that takes less time and memory (1 instead of 8 s for 4.4 GB). With a `profile_prefix`, the
+        session is profiled into a file of that prefix.
 
         Raises:
             InputError: `state` names an input or output that the model does not have, or two of different shapes.
@@ -74,13 +83,14 @@ class ModelRunner:
         """
         target, settings, config = request.target, request.settings, request.data
         threads, script = target.threads, request.user_script
-        if timed:
+        if timed and packs_weights:
             options = resting(model.session_options, SPINNING)
             session = make_session(
                 model.path, options, target.execution_provider, threads, profile_prefix=profile_prefix, script=script
             )
         else:
-            options = resting(model.session_options, NO_SPINNING)
+            entries = NO_SPINNING if packs_weights else {**NO_SPINNING, NO_PREPACKING: "1"}
+            options = resting(model.session_options, entries)
             if not threads and _is_small(Path(model.path)):
                 threads = 1
             session = make_untimed_session(model.path, options, target.execution_provider, threads, script=script)
@@ -252,8 +262,8 @@ def _is_small(model: Path) -> bool:
     )
 
 
-def resting(options: Mapping[str, JsonValue], spinning: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Session options with this entry on how threads wait, unless they have their own."""
+def resting(options: Mapping[str, JsonValue], added: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Session options with these configuration entries, such as those on how threads wait; their own entries stay."""
     entries = options.get("config") or {}
     assert isinstance(entries, Mapping), "the options have been checked"
-    return {**options, "config": {**spinning, **entries}}
+    return {**options, "config": {**added, **entries}}

@@ -23,11 +23,12 @@ from autoopt.measure.inference.batches import batch
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.machine import Load
-from autoopt.measure.latency.measurement import measure_in_turns
+from autoopt.measure.latency.measurement import Measurement, measure_in_turns
 from autoopt.measure.latency.one_thread import ThreadRatio, clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.precedence import Precedence, thread_count
 from autoopt.measure.latency.results import results
-from autoopt.measure.latency.subjects import Subject, lead_of
+from autoopt.measure.latency.shared_runners import SharedRunners
+from autoopt.measure.latency.subjects import Subject, SubjectOf, lead_of
 from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
@@ -99,24 +100,61 @@ def shared_time(request: MeasureRequest) -> MeasureRequest:
     return replace(request, settings=replace(request.settings, seconds=request.settings.seconds / 2))
 
 
-def with_generation(
-    request: MeasureRequest, replies: Sequence[MeasureReply], precedence: Precedence, *, with_source: bool, load: Load
-) -> list[MeasureReply]:
-    """Add the metrics of generation that the request names.
+@dataclass(frozen=True)
+class TimedGeneration:
+    """Calls of all models that were timed by the clock for one metric of generation."""
 
-    `request` was returned by `shared_time`, `replies` measured a prompt, and `load` is that of other programs
-    meanwhile.
+    name: str
+    """The metric: `FIRST_TOKEN` or `TOKEN_RATE`."""
+    timed_name: str
+    """The metric of the calls that it is."""
+    measurement: Measurement
+    subject_of: SubjectOf
+
+
+def time_generation(
+    request: MeasureRequest, precedence: Precedence, runners: SharedRunners, *, with_source: bool, load: Load
+) -> list[TimedGeneration]:
+    """Time by the clock what the metrics of generation that the request names need beside the latency of a prompt.
+
+    `request` was returned by `shared_time`, prompts were measured in the sessions of `runners`, and `load` is that of
+    other programs meanwhile.
+    """
+    settings = clock_settings(request, busy=load.busy) if with_source else request.settings
+    # The prompts had as many sessions as there was time to open.
+    settings = replace(settings, incumbent_ratio=None, replicas=runners.replicas or settings.replicas)
+    calls: list[tuple[str, str, MakeCall]] = []
+    if FIRST_TOKEN in request.metrics and Path(request.candidate.path).name == MODEL_SET:
+        calls.append((FIRST_TOKEN, MEDIAN_LATENCY, _first_token))
+    if TOKEN_RATE in request.metrics:
+        calls.append((TOKEN_RATE, STEP, _steps))
+    timed = []
+    for name, timed_name, make in calls:
+        subject_of = partial(_subject, request, evaluation_data(request), runners, make)
+        measurement = measure_in_turns(request, settings, subject_of, subject_of, precedence, with_source=with_source)
+        timed.append(TimedGeneration(name, timed_name, measurement, subject_of))
+    return timed
+
+
+def with_generation(
+    request: MeasureRequest,
+    replies: Sequence[MeasureReply],
+    generation: Sequence[TimedGeneration],
+    *,
+    with_source: bool,
+    load: Load,
+) -> list[MeasureReply]:
+    """Add the metrics of generation that the request names to the `replies`, which measured a prompt.
+
+    The prompt is the time to the first token of one model; a set has a measurement of its own for that.
     """
     complete = list(replies)
-    measure = partial(_measure_steps, request, precedence, with_source=with_source, load=load)
-    if FIRST_TOKEN in request.metrics:
-        is_set = Path(request.candidate.path).name == MODEL_SET
-        prompts = measure(_first_token) if is_set else complete
-        for number, prompt in enumerate(prompts):
-            complete[number] = _with_metric(complete[number], FIRST_TOKEN, prompt, MEDIAN_LATENCY)
-    if TOKEN_RATE in request.metrics:
-        for number, steps in enumerate(measure(_steps)):
-            complete[number] = _with_metric(complete[number], TOKEN_RATE, steps, STEP)
+    if FIRST_TOKEN in request.metrics and all(timed.name != FIRST_TOKEN for timed in generation):
+        complete = [_with_metric(reply, FIRST_TOKEN, reply, MEDIAN_LATENCY) for reply in complete]
+    for timed in generation:
+        others = _generation_replies(request, timed, with_source=with_source, load=load)
+        for number, other in enumerate(others):
+            complete[number] = _with_metric(complete[number], timed.name, other, timed.timed_name)
     return complete
 
 
@@ -140,7 +178,7 @@ def _with_metric(reply: MeasureReply, name: str, other: MeasureReply, other_name
 def _check_prompts(request: MeasureRequest) -> None:
     """Check that the model generates with a cache, and that its cache is empty at first."""
     data = evaluation_data(request)
-    runner = ModelRunner.open(request.candidate, request)
+    runner = ModelRunner.open(request.candidate, request, packs_weights=False)
     if isinstance(runner.session, ModelSetSession) and runner.session.description.generation is not None:
         return
     decoder = _decoder(runner)
@@ -163,21 +201,20 @@ def _decoder(runner: ModelRunner) -> Decoder:
     return decoder
 
 
-def _measure_steps(
-    request: MeasureRequest, precedence: Precedence, make: MakeCall, *, with_source: bool, load: Load
+def _generation_replies(
+    request: MeasureRequest, timed: TimedGeneration, *, with_source: bool, load: Load
 ) -> list[MeasureReply]:
-    """Measure calls of all models in turns, on one thread too where that helps; one reply for each."""
-    subject_of = partial(_subject, request, evaluation_data(request), make)
-    settings = clock_settings(request, busy=load.busy) if with_source else request.settings
-    settings = replace(settings, incumbent_ratio=None)
-    measurement = measure_in_turns(request, settings, subject_of, subject_of, precedence, with_source=with_source)
+    """Make a reply for each model, with ratios on one thread too where that helps."""
     thread_ratios: list[ThreadRatio | None] = [None] * len(request.models)
     if with_source:
-        thread_ratios = ratios_on_one_thread(request, measurement, subject_of, subject_of, busy=load.busy)
+        thread_ratios = ratios_on_one_thread(
+            request, timed.measurement, timed.subject_of, timed.subject_of, busy=load.busy
+        )
     replies = []
-    for number, comparison in enumerate(measurement.comparisons):
+    for number, comparison in enumerate(timed.measurement.comparisons):
         single = replace(request.alone(number), metrics=(MEDIAN_LATENCY, STEP))
-        reply = results(single, comparison, settings.batch_size, measurement.summary(comparison), load)
+        details = timed.measurement.summary(comparison)
+        reply = results(single, comparison, request.settings.batch_size, details, load)
         replies.append(_with_both_ratios(with_one_thread(single, reply, thread_ratios[number], load)))
     return replies
 
@@ -191,9 +228,11 @@ def _with_both_ratios(reply: MeasureReply) -> MeasureReply:
     return replace(reply, ratios={**reply.ratios, STEP: both.combined().inverse()}, details=details)
 
 
-def _subject(request: MeasureRequest, data: DataSet, make: MakeCall, model: ModelFile) -> Subject:
+def _subject(
+    request: MeasureRequest, data: DataSet, runners: SharedRunners, make: MakeCall, model: ModelFile
+) -> Subject:
     def open_call(number: int) -> Call:
-        runner = ModelRunner.open(model, request)
+        runner = runners.open(model, number)
         prompt = batch(runner, data, number, request.settings.batch_size)
         return make(runner, prompt, request.settings.new_tokens)
 

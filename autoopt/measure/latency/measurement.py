@@ -84,6 +84,11 @@ class Measurement:
                     break
         return self
 
+    def close_sessions(self) -> None:
+        """Let go of the sessions of all models, whose memory further measurements need."""
+        for subject in self._subjects:
+            subject.close_sessions()
+
     @property
     def replicas(self) -> int:
         """Number of sessions of each model."""

@@ -16,23 +16,23 @@ from autoopt.errors import InputError, one_line
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.measure.inference.batches import batch, sized, with_batch_size
 from autoopt.measure.inference.inputs import evaluation_data
-from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import machine
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.executed_graph import executed_graphs
-from autoopt.measure.latency.generation import shared_time, with_generation
+from autoopt.measure.latency.generation import shared_time, time_generation, with_generation
 from autoopt.measure.latency.machine import Load
 from autoopt.measure.latency.measurement import Measurement, measure_in_turns
 from autoopt.measure.latency.one_thread import ThreadRatio, clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.open_sessions import OpenSessions
 from autoopt.measure.latency.precedence import Precedence, thread_count
 from autoopt.measure.latency.results import results
-from autoopt.measure.latency.subjects import Subject, lead_of
+from autoopt.measure.latency.shared_runners import SharedRunners
+from autoopt.measure.latency.subjects import Subject, SubjectOf, lead_of
 from autoopt.measure.latency.throughput import Throughput, compare_throughput
 from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, MeasureRequest
 from autoopt.measure.settings import ThroughputCase
-from autoopt.metrics import Estimate
+from autoopt.metrics import TOKEN_RATE, Estimate
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session import caller
 
@@ -69,16 +69,34 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
     with _affinity(request.settings.affinity):
         request, source_refusal = sized(request)
         request = shared_time(request)
-        measured = _measured(request, with_source=not source_refusal, one_thread=one_thread)
-        replies = _replies(request, measured, source_refusal)
-        replies = with_generation(
-            request, replies, measured.precedence, with_source=not source_refusal, load=measured.load
-        )
+        replies = _measure_sized(request, source_refusal, one_thread=one_thread)
     details = {**replies[0].details, EXECUTED_GRAPH: graph, SAME_GRAPH: same_graph}
     return replace(replies[0], details=details, rivals=tuple(replies[1:]))
 
 
-def _replies(request: MeasureRequest, measured: _Measured, source_refusal: str) -> list[MeasureReply]:
+def _measure_sized(request: MeasureRequest, source_refusal: str, *, one_thread: bool) -> list[MeasureReply]:
+    """Measure a sized request: by the clock first, then on one thread, in sessions that are not open at once."""
+    with_source = not source_refusal
+    runners = SharedRunners(request, shared=TOKEN_RATE in request.metrics)
+    measured = _measured(request, runners, with_source=with_source, one_thread=one_thread)
+    load = measured.load
+    generation = time_generation(request, measured.precedence, runners, with_source=with_source, load=load)
+    measured.measurement.close_sessions()
+    for timed in generation:
+        timed.measurement.close_sessions()
+    runners.close()
+    thread_ratios: list[ThreadRatio | None] = [None] * len(request.models)
+    if with_source and one_thread:
+        thread_ratios = ratios_on_one_thread(
+            request, measured.measurement, measured.subject_of, measured.source_subject_of, busy=load.busy
+        )
+    replies = _replies(request, measured, thread_ratios, source_refusal)
+    return with_generation(request, replies, generation, with_source=with_source, load=load)
+
+
+def _replies(
+    request: MeasureRequest, measured: _Measured, thread_ratios: Sequence[ThreadRatio | None], source_refusal: str
+) -> list[MeasureReply]:
     """Make the reply for each model."""
     measurement = measured.measurement
     details = _details(request, measurement.comparisons[0])
@@ -89,27 +107,27 @@ def _replies(request: MeasureRequest, measured: _Measured, source_refusal: str) 
         own_details["disturbed"] = comparison.disturbed or details["disturbed"]
         single = request.alone(number)
         reply = results(single, comparison, request.settings.batch_size, own_details, measured.load)
-        reply = with_one_thread(single, reply, measured.thread_ratios[number], measured.load)
+        reply = with_one_thread(single, reply, thread_ratios[number], measured.load)
         replies.append(_with_throughput(single, reply, measured.tables[number]))
     return replies
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """All that was measured for one request; lists have an entry for each model."""
+    """All that was measured by the clock for one request; lists have an entry for each model."""
 
     measurement: Measurement
+    subject_of: SubjectOf
+    source_subject_of: SubjectOf
     tables: list[Table]
-    thread_ratios: list[ThreadRatio | None]
-    """Ratios on one thread."""
     machine: dict[str, JsonValue]
     load: Load
     """The load of other programs beside the models."""
     precedence: Precedence
 
 
-def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -> _Measured:
-    """Measure a sized request."""
+def _measured(request: MeasureRequest, runners: SharedRunners, *, with_source: bool, one_thread: bool) -> _Measured:
+    """Measure a sized request by the clock."""
     data = evaluation_data(request)
     waiting = _QUIET_WAIT.wait(request.settings.quiet_seconds)
     before = machine.Reading.now()
@@ -117,7 +135,7 @@ def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -
     precedence = Precedence.of(request, busy=waiting["quiet"] is False)
     if with_source and one_thread and not precedence.active:
         settings = clock_settings(request, busy=waiting["quiet"] is False)
-    own_subject = partial(subject_of, request, data)
+    own_subject = partial(subject_of, request, data, runners=runners)
     source_subject = _OPEN_SESSIONS.reusing(request, own_subject)
     measurement = measure_in_turns(request, settings, own_subject, source_subject, precedence, with_source=with_source)
     seconds = request.settings.seconds / (2 * len(request.models))
@@ -128,10 +146,7 @@ def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -
     _QUIET_WAIT.note(load)
     state = {**machine.describe(), **waiting, **load.to_json(), "precedence": precedence.active}
     load = precedence.load_beside(load)
-    thread_ratios: list[ThreadRatio | None] = [None] * len(request.models)
-    if with_source and one_thread:
-        thread_ratios = ratios_on_one_thread(request, measurement, own_subject, source_subject, busy=load.busy)
-    return _Measured(measurement, tables, thread_ratios, state, load, precedence)
+    return _Measured(measurement, own_subject, source_subject, tables, state, load, precedence)
 
 
 def _details(request: MeasureRequest, comparison: Comparison) -> dict[str, JsonValue]:
@@ -170,15 +185,18 @@ def is_slow(pace: float | None) -> bool:
     return pace is not None and pace > 1 + PACE
 
 
-def subject_of(request: MeasureRequest, data: DataSet, model: ModelFile) -> Subject:
+def subject_of(
+    request: MeasureRequest, data: DataSet, model: ModelFile, *, runners: SharedRunners | None = None
+) -> Subject:
     """Make the subject of a model; each of its sessions runs a batch of its own."""
+    opened = runners or SharedRunners(request)
     options = dict(model.session_options)
     if request.target.execution_provider != "CPUExecutionProvider":
         # Without binding, every inference would also copy its inputs to the device.
         options.setdefault("io_binding", True)
 
     def make(number: int) -> Call:
-        runner = ModelRunner.open(model, request)
+        runner = opened.open(model, number)
         feed = batch(runner, data, number, request.settings.batch_size)
         own_feed = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in feed.items()}
         return caller(runner.session, own_feed, options)

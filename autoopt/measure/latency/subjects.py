@@ -100,6 +100,11 @@ class Subject:
             lead_in = max(int(self.lead_ns // inference_ns) + 1, int(min(LEAD_CALLS, LEAD_LONG // inference_ns)))
         return time_block(replica.call, min(count, LARGEST_BLOCK), min(lead_in, LARGEST_BLOCK))
 
+    def close_sessions(self) -> None:
+        """Let go of all sessions; what was timed stays."""
+        for replica in self.replicas:
+            replica.call = _closed
+
     def store(self, index: int, times: np.ndarray) -> None:
         """Store the times of a block of replica `index`, in ns."""
         self.replicas[index].blocks.append(times)
@@ -120,6 +125,10 @@ class Subject:
                 pools.append(pool)
         mean = float(np.concatenate(pools).mean()) / 1e6 if pools else None
         return {"outliers": count, "mean_with_outliers": mean}
+
+
+def _closed() -> object:
+    raise AssertionError("the session is closed")
 
 
 SubjectOf: TypeAlias = Callable[[ModelFile], Subject]

@@ -158,7 +158,7 @@ def predictions_of(request: MeasureRequest, model: ModelFile, items: Sequence[It
     chosen = request.settings.task_output
     if chosen is None:
         return columns
-    names = ModelRunner.open(model, request, timed=False).outputs
+    names = ModelRunner.open(model, request, packs_weights=False).outputs
     if isinstance(chosen, str) and chosen in names:
         chosen = names.index(chosen)
     if isinstance(chosen, str) or not 0 <= chosen < len(columns):

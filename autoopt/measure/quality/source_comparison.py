@@ -155,7 +155,7 @@ _signatures: dict[str, _Signature] = {}
 def _signature(request: MeasureRequest, source: ModelFile) -> _Signature:
     key = digest_json([source.digest, request.states])
     if key not in _signatures:
-        runner = ModelRunner.open(source, request, timed=False)
+        runner = ModelRunner.open(source, request, packs_weights=False)
         shapes = tuple(output.shape for output in runner.session.get_outputs())
         _signatures.clear()
         _signatures[key] = _Signature(runner.outputs, shapes, frozenset(_states(runner)))
