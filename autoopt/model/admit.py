@@ -2,7 +2,8 @@
 
 onnxruntime follows a hard link to a foreign file, readers disagree about odd names and duplicate entries, and files can
 change while they are read. So external data must be regular files with a single name, reached without any link, with
-bounds that hold. It is copied through the descriptor that was checked, and only the copy is ever used.
+bounds that hold. It is copied through the descriptor that was checked, into a folder or, if the model is large, into
+the store, and only the copy is ever used.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -22,7 +24,9 @@ from autoopt.model.file_copies import append_part
 from autoopt.model.files import MODEL, ORT_MODEL
 from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.mlflow import is_packaged, packaged_model
+from autoopt.model.split import splitting
 from autoopt.model.tensors import packed_bytes
+from autoopt.model.weight_files import Damaged, FileBytes
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -50,32 +54,93 @@ def admit_model(source: Path, dest: Path) -> Path:
         NotAdmitted: the model or its external data breaks a rule; the message names it.
         Unreadable: the file is empty or not an ONNX model.
     """
+    with _admitted(source, dest) as admitted:
+        _check_free_space(admitted.files, dest, str(source))
+        for location, file in admitted.files.items():
+            _copy(file, dest / location)
+    return admitted.graph
+
+
+def store_model(source: Path, dest: Path, split_folder: Path) -> Path | None:
+    """Store the model `source` and its external data in a folder of split models; return the path of its graph there.
+
+    Weights go there from the checked files without a copy in between. None for a model that is not split: then it is
+    in the folder `dest`, as after `admit_model`.
+
+    Raises:
+        NotAdmitted: as `admit_model`, or a file changed while it was read.
+        Unreadable: as `admit_model`.
+    """
+    with _admitted(source, dest) as admitted:
+        split_folder.mkdir(parents=True, exist_ok=True)
+        _check_free_space(admitted.files, split_folder, str(source))
+        stored = _split(admitted, split_folder, str(source))
+        if stored is None:
+            for location, file in admitted.files.items():
+                _copy(file, dest / location)
+        return stored
+
+
+@dataclass(frozen=True)
+class _Admitted:
+    """A model that keeps the rules."""
+
+    graph: Path
+    """Our copy."""
+    files: Mapping[str, IO[bytes]]
+    """The open files of external data by their names."""
+
+
+@contextmanager
+def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
+    """Copy the graph of the model `source` into the folder `dest`, and open its external data after all checks."""
     source = _model_file(source)
     copy = dest / (ORT_MODEL if source.suffix == ".ort" else MODEL)
     dest.mkdir(parents=True, exist_ok=True)
     with ExitStack() as open_files:
         graph = open_files.enter_context(_open_model(source))
         _copy(graph, copy)
-        if copy.name == ORT_MODEL:
-            return copy
-        try:
-            model = parse(copy)
-        except InputError as error:
-            raise type(error)(error.what, where=str(source), remedy=error.remedy) from error
         files: dict[str, IO[bytes]] = {}
-        for tensor in external_tensors(model):
-            try:
-                location = _location(tensor)
-                if location not in files:
-                    files[location] = open_files.enter_context(_open_external(source, location))
-                _check_bounds(tensor, location, os.fstat(files[location].fileno()).st_size)
-            except _Problem as problem:
-                reason = f"external data of tensor {tensor.name!r}: {problem}"
-                raise NotAdmitted(reason, where=str(source)) from problem
-        _check_free_space(files, dest, str(source))
-        for location, file in files.items():
-            _copy(file, dest / location)
-    return copy
+        if copy.name == MODEL:
+            files = _open_files(source, copy, open_files)
+        yield _Admitted(copy, files)
+
+
+def _open_files(source: Path, copy: Path, open_files: ExitStack) -> dict[str, IO[bytes]]:
+    """Open the external data that the copied graph of a model names; `open_files` closes them."""
+    try:
+        model = parse(copy)
+    except InputError as error:
+        raise type(error)(error.what, where=str(source), remedy=error.remedy) from error
+    files: dict[str, IO[bytes]] = {}
+    for tensor in external_tensors(model):
+        try:
+            location = _location(tensor)
+            if location not in files:
+                files[location] = open_files.enter_context(_open_external(source, location))
+            _check_bounds(tensor, location, os.fstat(files[location].fileno()).st_size)
+        except _Problem as problem:
+            reason = f"external data of tensor {tensor.name!r}: {problem}"
+            raise NotAdmitted(reason, where=str(source)) from problem
+    return files
+
+
+def _split(admitted: _Admitted, folder: Path, where: str) -> Path | None:
+    """Split an admitted model into a folder of split models; None if it stays as it is."""
+    if admitted.graph.name != MODEL:
+        return None
+    with admitted.graph.open("rb") as graph:
+        files = {MODEL: FileBytes(graph.fileno())}
+        files |= {name: FileBytes(file.fileno()) for name, file in admitted.files.items()}
+        # A weight that is there already may be damaged, and the user's file may change between two looks at it.
+        for replace in (False, True):
+            draft = splitting.split(files, folder, replace=replace)
+            if draft is None:
+                return None
+            with suppress(Damaged):
+                return draft.publish(draft.verified_digest())
+            draft.discard()
+    raise NotAdmitted("the model changed while it was read", where=where)
 
 
 def download_model(url: str, folder: Path, cache: Path) -> Path:

@@ -255,7 +255,7 @@ class ReadingPool(SimulatedPool):
         if function == sources.ADMIT:
             copy = Path(payload["dest"], "model.onnx")
             copy.write_bytes(Path(payload["source"]).read_bytes())
-            return CallResult(Outcome.OK, {"digest": digest_folder(copy.parent)})
+            return CallResult(Outcome.OK, {"digest": digest_folder(copy.parent), "path": payload["dest"]})
         if function not in self.answers:
             return super().call(function, payload, timeout, memory, cores, until)
         answer = self.answers[function]

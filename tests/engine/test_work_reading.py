@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.work.reading import ask_worker, value_of
+from autoopt.engine.work.reading import READ_SECONDS, admission_seconds, ask_worker, value_of
 from autoopt.errors import ErrorRecord, InputError, SystemFailure
 from autoopt.outcome import Outcome
 from autoopt.workers import CallResult, WorkerPool
@@ -52,3 +52,10 @@ def test_any_other_end_is_a_failure_of_the_system() -> None:
 def test_what_was_killed_from_outside_is_read_once_more(tmp_path: Path) -> None:
     with WorkerPool(size=1, env={"PYTHONPATH": str(Path(__file__).parents[1])}) as pool:
         assert ask_worker(pool, "jobs:killed_once", {"mark": str(tmp_path / "mark")}, "data") == {"read": True}
+
+
+def test_a_large_model_has_more_time_to_be_stored(tmp_path: Path) -> None:
+    with (tmp_path / "model.onnx.data").open("wb") as file:
+        file.truncate(4_400_000_000)  # takes no room
+    assert admission_seconds(str(tmp_path / "model.onnx")) == pytest.approx(READ_SECONDS + 220)
+    assert admission_seconds("s3://models/model.onnx") == READ_SECONDS

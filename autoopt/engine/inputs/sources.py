@@ -22,6 +22,7 @@ from autoopt.engine.work.reading import (
     LOCATE,
     READ_SECONDS,
     RUNTIME,
+    admission_seconds,
     ask_worker,
     value_of,
 )
@@ -126,9 +127,12 @@ def _copy(resources: Resources, source: str, name: str) -> str:
         return digest_file(file) if file else name
 
     try:
+        artifacts = resources.store.artifacts
         payload = {"source": source, "dest": str(folder), "cache": str(cache)}
-        result = first_call(resources, ADMIT, payload, subject=content, limit=READ_SECONDS)
-        return resources.store.artifacts.put(folder, value_of(result, name)["digest"], consume=True)
+        payload["split_folder"] = str(artifacts.split_folder.absolute())
+        limit = admission_seconds(source)
+        copy = value_of(first_call(resources, ADMIT, payload, subject=content, limit=limit), name, limit)
+        return artifacts.put(Path(copy["path"]), copy["digest"], consume=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -16,7 +16,7 @@ from autoopt.engine.tools.apply import script_passes
 from autoopt.engine.tools.recipe import Recipe, RecipeStep, read_recipe
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import Implementation
-from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
+from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, admission_seconds, ask_worker
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, restorer
 from autoopt.errors import InputError, refuse_url, writing
 from autoopt.model.files import digest_folder, files_in, model_in
@@ -148,7 +148,7 @@ def _check_steps(pool: WorkerPool, recipe: Recipe, file: Path) -> str:
 def _admit(pool: WorkerPool, model: str, digest: str, folder: Path) -> Path:
     """Copy the source model into `folder` and check that it is the one with this digest."""
     payload = {"source": str(Path(model).absolute()), "dest": str(folder)}
-    if ask_worker(pool, ADMIT, payload, model)["digest"] != digest:
+    if ask_worker(pool, ADMIT, payload, model, admission_seconds(model))["digest"] != digest:
         raise InputError(f"is not the model that the recipe starts from ({digest[:12]})", where=model)
     return model_in(folder)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.errors import InputError, SystemFailure
@@ -20,6 +22,19 @@ DESCRIBE_DATA: Final = "autoopt.data.worker:describe"
 """The worker functions that read models, runtimes and data; `registry.DESCRIBE` reads scripts."""
 READ_SECONDS: Final = 60.0
 """Time limit of a call that reads a model, data or a script."""
+
+SLOWEST_COPY: Final = 20e6
+"""Bytes a second that reading and storing a model gets on a busy machine with a slow disk, at least."""
+
+
+def admission_seconds(source: str) -> float:
+    """Return the time limit of `ADMIT` for the model at a path or URL: it grows with the files beside a local model."""
+    try:
+        with os.scandir(Path(source).parent) as entries:
+            size = sum(entry.stat().st_size for entry in entries if entry.is_file())
+    except OSError:  # a URL, or no such folder, which the worker reports
+        size = 0
+    return READ_SECONDS + size / SLOWEST_COPY
 
 
 def ask_worker(

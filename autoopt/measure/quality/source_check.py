@@ -19,11 +19,14 @@ from autoopt.measure.quality.classification import class_names, numbered
 from autoopt.measure.quality.predictions import predictions_of, subset
 from autoopt.measure.quality.regression import r2
 from autoopt.measure.request import MeasureRequest
+from autoopt.model.storage import size_of
 
 ITEMS: Final = 128
 """Items that are looked at, at most."""
 SECONDS: Final = 5.0
 """Time for running them: a slow model is looked at on fewer."""
+LARGE: Final = 1 << 30
+"""Bytes of a model from which packing its weights takes longer than packed ones save on so few items."""
 ENOUGH: Final = 16
 """Items of a slow model that suffice."""
 SECONDS_FOR_MORE: Final = 2.0
@@ -70,7 +73,8 @@ def warnings(request: MeasureRequest) -> list[str]:
 
 def _run(request: MeasureRequest, data: DataSet) -> list[Item]:
     """Run the source model on as many items as its speed allows, at least one."""
-    runner = ModelRunner.open(request.candidate, request, timed=False)
+    is_large = sum(size_of(request.candidate.path).values()) > LARGE
+    runner = ModelRunner.open(request.candidate, request, timed=False, packs_weights=not is_large)
     began = time.monotonic()
     items: list[Item] = []
     for item in runner.items(data, batch_size=request.data_batch_size):

@@ -79,6 +79,16 @@ class Draft:
         weights = WeightFiles(self.graph.parent)
         return digest_of_contents({name: weights.read(pieces) for name, pieces in files_of_graph(self.graph).items()})
 
+    def verified_digest(self) -> str:
+        """The digest as `digest` computes it, after a comparison of each weight with its name.
+
+        Raises:
+            Damaged: A stored weight has another content.
+        """
+        weights = WeightFiles(self.graph.parent)
+        files = files_of_graph(self.graph)
+        return digest_of_contents({name: weights.read_verified(pieces) for name, pieces in files.items()})
+
     def publish(self, digest: str) -> Path:
         """Name the model by the digest of its files; returns the path of its graph."""
         target = graph_path(self.graph.parent, digest)
