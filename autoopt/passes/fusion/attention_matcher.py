@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import inf, isfinite, prod
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import numpy_helper, shape_inference
+from autoopt.model.lazy_imports import numpy_helper
 from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.folding import value_sizes
 from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, consumers, producers
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import inferred_graph
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -86,7 +86,7 @@ class Matcher:
         self._graph = model.graph
         self.producers = producers(model.graph)
         self._consumers = consumers(model.graph)
-        self._sizes = value_sizes(call_without_large_weights(shape_inference.infer_shapes, model).graph)
+        self._sizes = value_sizes(inferred_graph(model))
         self.scalars: dict[str, float] = {}
         for name, tensor in constant_tensors(model.graph).items():
             self._sizes[name] = list(tensor.dims)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from autoopt.model.lazy_imports import numpy_helper, onnx, shape_inference
+from autoopt.model.lazy_imports import numpy_helper, onnx
 from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, fixed_size, is_standard, values_read
-from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+from autoopt.passes.onnx_tools.large_models import inferred_graph
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -64,7 +64,7 @@ class RowRegions:
         return value in self._outside
 
     def _add_forms(self, model: ModelProto) -> None:
-        graph = call_without_large_weights(shape_inference.infer_shapes, model).graph
+        graph = inferred_graph(model)
         for value in (*graph.input, *graph.value_info, *graph.output):
             tensor = value.type.tensor_type
             sizes = [fixed_size(dim) for dim in tensor.shape.dim]
