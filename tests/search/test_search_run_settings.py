@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from search_cases import LATENCY, drive
+from search_cases import BOTH, LATENCY, drive
 
 from autoopt.search import ChainSpace, Feedback, Proposal, SearchConfig, create_study
+from autoopt.search.history import History
+from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.space import Boolean, Categorical, NodeSpace, Point, SearchSpace
 
 NODES = {
@@ -48,3 +50,14 @@ def test_settings_that_lost_twice_are_not_tried_on_the_next_best() -> None:
 
 def test_a_candidate_that_breaks_a_constraint_is_not_tried_with_settings() -> None:
     assert {"a": {"x": 5}, "session": FIRST} not in _points(0.9, violation=1.0)[:3]
+
+
+def test_settings_come_first_for_one_objective_only() -> None:
+    chain, with_settings = CHAINS
+    suggested: list[bool] = []
+    for objectives in (LATENCY, BOTH):
+        history = History(CHAINS, objectives)
+        history.add(Proposal(0, chain.id, chain.prior[0]))
+        history.tell(0, Feedback({"latency_p50": 1.0, "accuracy": 0.9}))
+        suggested.append(with_first_settings(CHAINS, history) == (with_settings.id, {"a": {"x": 5}, "session": FIRST}))
+    assert suggested == [True, False]

@@ -16,7 +16,13 @@ MAX_LOSSES: Final = 2
 
 
 def with_first_settings(chains: Sequence[ChainSpace], history: History) -> tuple[str, Point] | None:
-    """The best point so far with the first settings that its chain lacks; None if they are tried or lost twice."""
+    """The best point so far with the first settings that its chain lacks; None if they are tried or lost twice.
+
+    None with several objectives too: settings change the latency alone, which enlarges a front little, and a trial of
+    nearly the same point tells the models little about all others.
+    """
+    if len(history.objectives) > 1:
+        return None
     tried = [trial for chain in chains for trial in history.trials_of(chain.id) if trial.proposal.upto is None]
     best = best_of(tried, history)
     if best is None:
