@@ -271,6 +271,27 @@ def test_angles_rotate_each_item_also_where_all_items_share_them(
         np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("scores", ["d", "t"])
+def test_queries_rotate_without_a_cache(tmp_path: Path, scores: str) -> None:
+    """Also where the scores are capped, so that attention stays in parts."""
+    model = rotation("whole", "1")
+    softened = "t = Tanh (d)\n" if scores == "t" else ""
+    after = made(
+        f"g (float[B, {HEADS}, T, {SIZE}] k, float[B, {HEADS}, T, {SIZE}] v) => (float[B, {HEADS}, S, {SIZE}] y) {{"
+        f" kt = Transpose <perm = [0, 1, 3, 2]> (k)\n d = MatMul (rotated, kt)\n {softened}"
+        f" p = Softmax <axis = -1> ({scores})\n y = MatMul (p, v) }}"
+    ).graph
+    model.graph.node.extend(after.node)
+    model.graph.input.extend(after.input)
+    model.graph.output[0].CopyFrom(after.output[0])
+    inputs = {"flat": normal(BATCH, NEW, HEADS * SIZE), "angles": normal(1, NEW, SIZE // 2, seed=7)}
+    inputs |= {name: normal(BATCH, HEADS, PAST, SIZE, seed=seed) for seed, name in enumerate("kv")}
+    fused, counts = fuse_plain_attention(model)
+    assert counts == {"RotaryEmbedding": 1} | ({"Attention": 1} if scores == "d" else {})
+    expected = outputs(model, tmp_path, inputs)[0]
+    np.testing.assert_allclose(outputs(fused, tmp_path, inputs)[0], expected, rtol=1e-4, atol=1e-5)
+
+
 PLAIN_MASKS = {
     "none": "m = Mul (d, half)",
     "for each query": "m = Add (d, f)",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import numpy_helper
 from autoopt.model.split import splitting
-from autoopt.model.tensors import weight_bytes
+from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
@@ -167,7 +167,7 @@ UNKNOWN_TO_SLIM: Final = ("CastLike",)
 class OnnxSlim(Pass):
     """Simplifies with onnxslim: shape inference, constant folding, pattern elimination and fusion."""
 
-    version = 3
+    version = 4
     takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
@@ -211,11 +211,11 @@ class OnnxSlim(Pass):
 
 
 def store_constants_as_tensors(model: ModelProto) -> ModelProto:
-    """Turn Constant nodes that hold numbers or lists into ones that hold tensors, in place.
+    """Turn Constant nodes that hold numbers or lists into ones that hold tensors, in place, in functions too.
 
     onnxslim misreads numbers and lists and computes wrong results.
     """
-    for node in walk_nodes(model.graph):
+    for node in nodes(model):
         if node.op_type == "Constant" and is_standard(node):
             store_as_tensor(node, NUMBER_ATTRIBUTES)
     return model
@@ -311,7 +311,7 @@ class Simplify(Pass):
     If an engine fails, or its result cannot be loaded or computes something else, the next one is tried.
     """
 
-    version = 5
+    version = 6
     takes = "outline"
     serialized_copies = 3.0
     target_bound = False

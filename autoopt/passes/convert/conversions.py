@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.lazy_imports import onnx
@@ -11,8 +10,8 @@ from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.casts import cast_input
+from autoopt.passes.onnx_tools.functions import expand_operators, inline_functions
 from autoopt.passes.onnx_tools.graphs import caller_inputs, is_standard, rename_inputs, walk_nodes
-from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import convert_opset, ir_version_for, opset
 from autoopt.registry import Minimum
@@ -32,7 +31,7 @@ class OpsetConversion(Pass):
     version.
     """
 
-    version = 2
+    version = 3
     takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
@@ -85,6 +84,7 @@ class IrUpgrade(Pass):
 class InlineFunctions(Pass):
     """Replaces calls of the model's own functions with their bodies, so that other passes can optimize them."""
 
+    version = 2
     needs_ops = ("local functions",)
     takes = "outline"
     serialized_copies = 0.0
@@ -99,9 +99,7 @@ class InlineFunctions(Pass):
         if not model.functions:
             return None
         if self.inliner == "onnx":
-            from onnx import inliner
-
-            return call_without_weights(lambda light: inliner.inline_local_functions(light, True), model)
+            return inline_functions(model)
         from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
 
         return apply_ir_passes(model, InlinePass(), RemoveUnusedFunctionsPass())
@@ -110,6 +108,7 @@ class InlineFunctions(Pass):
 class ExpandFunctions(Pass):
     """Replaces operators that ONNX defines by other operators (Celu, HardSwish, ...) with their definitions."""
 
+    version = 2
     takes = "outline"
     serialized_copies = 0.0
     target_bound = False
@@ -128,13 +127,9 @@ class ExpandFunctions(Pass):
     ] = ["Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual"]
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnx import inliner
-
         if not any(node.op_type in self.ops and is_standard(node) for node in walk_nodes(model.graph)):
             return None
-        functions = [("", op) for op in self.ops]
-        expand = partial(inliner.inline_selected_functions, function_ids=functions, inline_schema_functions=True)
-        return call_without_weights(expand, model)
+        return expand_operators(model, self.ops, opset(model))
 
 
 class Int64InputsToInt32(Pass):

@@ -17,6 +17,7 @@ from autoopt.model.lazy_imports import np
 from autoopt.model.split.graphs import is_split
 from autoopt.model.split.stored import sizes_of
 from autoopt.passes.base import Refused, Takes, Touch
+from autoopt.passes.onnx_tools.dense_weights import make_weights_dense
 from autoopt.passes.onnx_tools.graphs import fixed_size
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import fingerprint, outline
@@ -62,8 +63,7 @@ class CurrentModel:
         if self.loaded is not None or not is_split(self.path):
             return self.model
         if self._outlined is None:
-            self._outlined = io.parse(self.path)
-            _open_shapes(self._outlined, self.output_ranks)
+            self._outlined = self._load(weights=False)
         return self._outlined
 
     @property
@@ -97,6 +97,7 @@ class CurrentModel:
         if self.path.suffix == ".ort":
             raise Refused("the model is in ORT format, which graph passes cannot read")
         model = io.load(self.path) if weights else io.parse(self.path)
+        make_weights_dense(model)
         _open_shapes(model, self.output_ranks)
         return model
 

@@ -17,6 +17,7 @@ from autoopt.passes.fusion.attention_matcher import (
 )
 from autoopt.passes.fusion.finite_masks import FiniteMasks
 from autoopt.passes.fusion.flat_heads import has_flat_heads, part_heads
+from autoopt.passes.fusion.flat_transposes import transpose_in_one_step
 from autoopt.passes.fusion.head_factors import move_head_factors
 from autoopt.passes.fusion.interleaved_rotary import fuse_interleaved_rotation
 from autoopt.passes.fusion.score_masks import join_score_masks
@@ -25,6 +26,7 @@ from autoopt.passes.onnx_tools.copies import skip_copies
 from autoopt.passes.onnx_tools.folding import fold_known_sizes
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
+    is_standard,
     replace_items,
     sort_nodes,
 )
@@ -47,7 +49,7 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     """
     from onnx_ir.passes import common
 
-    plain = skip_copies(model)
+    plain = transpose_in_one_step(skip_copies(model))
     if not any(Matcher(plain).cached_products()):
         return model, {}
     folded = join_score_masks(fold_known_sizes(plain))
@@ -68,23 +70,24 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     replace_items(model.graph.node, [*others, *masks.nodes, *joined])
     fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
     fused = _repeat_shared_angles(_fuse_rotation(fused))
-    counts = Counter(node.op_type for node in fused.graph.node if node.op_type in FUSED_OPS)
-    return fused, counts
+    return fused, _count_fused(fused)
 
 
 def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
     """Join attention without a cache, as encoders have it, and that of decoders to their encoder; count the operators.
 
-    The model gets opset 23 if it has such attention.
+    Rotary embedding is joined too, even where attention is not. The model gets opset 23 if it has either.
     """
     from onnx_ir.passes import common
 
     if all(node.op_type != "Softmax" for node in model.graph.node):
         return model, {}
-    folded = join_score_masks(move_head_factors(fold_known_sizes(skip_copies(model))))
-    if not any(Matcher(folded).plain_attention()) and not find_window_masks(folded):
+    folded = fold_known_sizes(transpose_in_one_step(skip_copies(model)))
+    folded = join_score_masks(move_head_factors(folded))
+    rotates = may_rotate(folded)
+    if not rotates and not any(Matcher(folded).plain_attention()) and not find_window_masks(folded):
         return model, {}
-    model = at_least_opset(folded, ATTENTION_OPSET)
+    source, model = model, at_least_opset(folded, ATTENTION_OPSET)
     join_window_masks(model)
     attentions = list(Matcher(model).plain_attention())
     replaced = {attention.product.output[0] for attention in attentions}
@@ -94,7 +97,20 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
         nodes += _plain_nodes(attention, masks)
     replace_items(model.graph.node, [*nodes, *masks.nodes])
     fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
-    return fused, {"Attention": len(attentions)} if attentions else {}
+    if rotates:
+        fused = _repeat_shared_angles(_fuse_rotation(fused))
+    counts = _count_fused(fused)
+    return (fused, counts) if counts else (source, counts)
+
+
+def may_rotate(model: ModelProto) -> bool:
+    """Tell if a model has the operators of rotary embedding: half of each head is negated."""
+    return {"Neg", "Concat"} <= {node.op_type for node in model.graph.node}
+
+
+def _count_fused(model: ModelProto) -> Mapping[str, int]:
+    """Count the new operators."""
+    return Counter(node.op_type for node in model.graph.node if node.op_type in FUSED_OPS and is_standard(node))
 
 
 def _cached_node(attention: CachedAttention, masks: FiniteMasks) -> NodeProto:

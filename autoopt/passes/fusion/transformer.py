@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.body_attention import fuse_body_attention
-from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention
+from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention, may_rotate
 from autoopt.passes.fusion.known_shapes import KnownShapes
 from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
@@ -64,10 +64,12 @@ class TransformerFusion(Pass):
     `auto` tries onnxruntime's fusion for the kinds of transformer that the operators suggest; where that finds no
     attention, it fuses with onnxscript, and then normalization with onnxruntime. On CPUs, attention over a key-value
     cache becomes ONNX's own Attention, with rotary embeddings and groups of queries, and so does other attention that
-    onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper, in branches of If as well.
+    onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper, and of Llama without a cache, in
+    branches of If as well. Attention stays in parts where a joined one is not faster on CPUs: with capped scores
+    (Gemma 2) and with a bias that each layer computes for all pairs of items (DeBERTa, WavLM).
     """
 
-    version = 19
+    version = 20
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -136,6 +138,12 @@ class TransformerFusion(Pass):
                 fused, more = self._try(fuse_plain_attention, fused)
                 self.context.reports["transformer_fusion"] = dict(Counter(counts) + Counter(more) + Counter(in_bodies))
                 return fused
+            if may_rotate(model):
+                fused, counts = self._try(fuse_plain_attention, model)
+                # The library's own rotary embedding fails where several items share positions.
+                if counts.get("RotaryEmbedding"):
+                    self.context.reports["transformer_fusion"] = dict(Counter(counts) + Counter(in_bodies))
+                    return fused
         if self.engine == "onnxscript":
             fused, counts = self._fuse_with_onnxscript(model)
         elif self.engine == "onnxruntime":
@@ -150,6 +158,11 @@ class TransformerFusion(Pass):
         import_ort_domain(fused)
         restore_inputs(caller_inputs(model), fused)
         return fused
+
+    def after_rejection(self, problem: str) -> Retry | None:
+        if self.engine != "auto":
+            return None
+        return Retry(f"fusion with both libraries: {problem}", {"engine": "onnxruntime"})
 
     @property
     def _is_for_cpu(self) -> bool:

@@ -117,15 +117,6 @@ def _call_without(
     return result
 
 
-def inline_functions(model: ModelProto) -> ModelProto:
-    """Replace calls of the model's own functions with their bodies."""
-    import onnx.inliner
-
-    if not model.functions:
-        return model
-    return call_without_weights(onnx.inliner.inline_local_functions, model)
-
-
 def refuse_invalid(model: ModelProto, reason: str) -> None:
     """Run the full checker on a model that a library is known to get wrong at times.
 

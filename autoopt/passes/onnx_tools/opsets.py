@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Refused
+from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
     DEFAULT_DOMAINS,
     ORT_DOMAIN,
@@ -18,7 +19,7 @@ from autoopt.passes.onnx_tools.graphs import (
     to_ir,
     walk_nodes,
 )
-from autoopt.passes.onnx_tools.large_models import call_without_weights, inline_functions
+from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:

@@ -120,12 +120,18 @@ class SizeReader:
         node = self._producers.get(value)
         if node is None:
             return None
-        if node.op_type == "Shape" and not node.attribute:
-            return self.sizes(node.input[0])
+        if node.op_type == "Shape":
+            return self._shape(node)
         if node.op_type in SAME_NUMBERS:
             return self.numbers(node.input[0])
         compute = self._readers.get(node.op_type)
         return compute(node) if compute is not None else None
+
+    def _shape(self, node: NodeProto) -> Sizes | None:
+        sizes, attributes = self.sizes(node.input[0]), attribute_values(node)
+        if sizes is None:
+            return None
+        return sizes[attributes.get("start", 0) : attributes.get("end")]
 
     def _joined(self, node: NodeProto) -> Sizes | None:
         joined: list[Size | None] = []

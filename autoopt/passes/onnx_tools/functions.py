@@ -1,0 +1,59 @@
+"""Functions, a model's own and those that define operators, replaced with their bodies.
+
+onnx's inliner leaves out the attributes that a call does not state, although functions and operators have defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from autoopt.model.tensors import names_of, nodes
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, is_standard
+from autoopt.passes.onnx_tools.large_models import call_without_weights
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, ModelProto
+
+FunctionId: TypeAlias = tuple[str, str, str]
+"""Domain, name and overload of a function."""
+
+
+def inline_functions(model: ModelProto) -> ModelProto:
+    """Replace calls of the model's own functions with their bodies; a function of another opset is converted."""
+    import onnx.inliner
+
+    if not model.functions:
+        return model
+    defaults = {(each.domain, each.name, each.overload): each.attribute_proto for each in model.functions}
+    _state_defaults(model, defaults)
+    return call_without_weights(partial(onnx.inliner.inline_local_functions, convert_version=True), model)
+
+
+def expand_operators(model: ModelProto, op_types: Collection[str], opset: int) -> ModelProto:
+    """Replace operators of ONNX, at this opset, that are defined by others with their definitions."""
+    import onnx.inliner
+
+    used = {node.op_type for node in nodes(model) if node.op_type in op_types and is_standard(node)}
+    defaults: dict[FunctionId, list[AttributeProto]] = {}
+    for op_type in used:
+        attributes = onnx.defs.get_schema(op_type, opset).attributes.values()
+        stated = [attribute.default_value for attribute in attributes if attribute.default_value.name]
+        defaults |= {(domain, op_type, ""): stated for domain in DEFAULT_DOMAINS}
+    _state_defaults(model, defaults)
+    expand = partial(
+        onnx.inliner.inline_selected_functions,
+        function_ids=[("", op_type) for op_type in op_types],
+        inline_schema_functions=True,
+    )
+    return call_without_weights(expand, model)
+
+
+def _state_defaults(model: ModelProto, defaults: Mapping[FunctionId, Iterable[AttributeProto]]) -> None:
+    """Write the attributes that calls of these functions leave to their defaults, in place."""
+    for node in nodes(model):
+        stated = names_of(node.attribute)
+        for attribute in defaults.get((node.domain, node.op_type, node.overload), ()):
+            if attribute.name not in stated:
+                node.attribute.append(attribute)
