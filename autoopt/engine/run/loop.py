@@ -49,6 +49,9 @@ LAST_CHANCE: Final = 0.5
 """Share of the shortest trial's time that must be left for another one while nothing is better than the source. Later
 trials take less time than the first ones, because they share passes and need not share the cores."""
 
+NOTICED_SECONDS: Final = 5.0
+"""Time of a trial that explains why a run ends before its time is over."""
+
 OVERRUN: Final = 0.5
 """Share of the time for deciding that the last trial may use."""
 
@@ -122,7 +125,7 @@ class SearchLoop:
 
     def extend(self, until: float) -> bool:
         """Set a later end for a search that the time limit ended; false if no trial fits before it."""
-        if self.stopped != self.ctx.attempt.limit or self.study.finished:
+        if not self.stopped.startswith(self.ctx.attempt.limit) or self.study.finished:
             return False
         self.until, self.stopped = until, ""
         return not self._is_over()
@@ -147,8 +150,11 @@ class SearchLoop:
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
 
     def _is_over(self) -> bool:
-        if not self.stopped and self.ctx.attempt.clock() + self._least_seconds() >= self._deadline():
+        least = self._least_seconds()
+        if not self.stopped and self.ctx.attempt.clock() + least >= self._deadline():
             self.stopped = self.ctx.attempt.limit
+            if least >= NOTICED_SECONDS:
+                self.stopped += f": another trial takes about {least:.0f} s"
         return bool(self.stopped or self.study.finished)
 
     def _least_seconds(self) -> float:
