@@ -13,13 +13,17 @@ from typing import Any
 import model_sets
 import numpy as np
 import pytest
-from builders import mlp, write
+from builders import mlp, tensor, write
+from builders import model as model_of
 from kept_workers import keep_workers
+from onnx import helper
 
 import autoopt
 from autoopt.api import execute
 from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.model_sets.set_run import ModelSetRun
 from autoopt.engine.planning.goal import GoalOptions
+from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import recipe_in
 from autoopt.engine.run.select import UNVERIFIED
 from autoopt.errors import InputError
@@ -358,3 +362,25 @@ def test_the_datas_post_process_turns_outputs_of_the_set_into_predictions(
     script = str(tmp_path / "script.py")
     result = run(place, models, data={"evaluation": data}, user_script=script, constraints=judged)
     assert result.baseline.metrics["accuracy"] == 1
+
+
+def test_a_set_says_that_it_feeds_no_state_back(tmp_path: Path) -> None:
+    cell = [helper.make_node("Add", ["x", "h"], ["sum"]), helper.make_node("Tanh", ["sum"], ["next"])]
+    ends = [helper.make_node("Neg", ["sum"], ["y"])]
+    states, total = [tensor("x", [1, 3]), tensor("h", [1, 3])], tensor("sum", [1, 3])
+    parts = {
+        "cell": str(write(model_of(cell, states, [total, tensor("next", [1, 3])], {}), tmp_path / "cell")),
+        "end": str(write(model_of(ends, [total], [tensor("y", [1, 3])], {}), tmp_path / "end")),
+    }
+    x = np.random.default_rng(0).standard_normal((12, 3)).astype(np.float32)
+    h = np.zeros((12, 3), np.float32)
+    for index in range(11):
+        h[index + 1] = np.tanh(x[index] + h[index])
+    np.savez(tmp_path / "items.npz", x=x, h=h)
+    data = str(tmp_path / "items.npz")
+    request = RunRequest(dag=parts["cell"], parts=parts, data=data, home=tmp_path / "home", measurement=SHORT)
+    with prepare(request) as prepared:
+        assert isinstance(prepared, ModelSetRun)
+        (note,) = [note for note in prepared.notes if "items follow each other" in note]
+    assert note.startswith("cell: items follow each other, but the whole set is measured with the states in the data; ")
+    assert "'autoopt init MODEL --data FILE' writes" in note
