@@ -47,12 +47,17 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
                 starts=recurrence.starts,
             )
     if data.labels is not None:
-        kind, text = _label_kind(data, data.labels), _label_text(data.labels)
-        broken = _broken_labels(data.labels)
-        description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
-        if text is not None:
-            description = replace(description, class_names=_class_names(data.labels))
+        description = _with_labels(description, data, data.labels)
     return to_json(description)
+
+
+def _with_labels(description: DataDescription, data: DataSet, labels: Array) -> DataDescription:
+    """The description of a data set and of its labels."""
+    kind, text, broken = _label_kind(data, labels), _label_text(labels), _broken_labels(labels)
+    description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
+    if text is None:
+        return description
+    return replace(description, class_names=_class_names(labels))
 
 
 def _column(array: Array) -> Column:

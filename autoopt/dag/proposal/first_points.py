@@ -8,7 +8,7 @@ the level, the target or the model rule out drop out later.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -143,30 +143,41 @@ def first_points(
     `stages` have the nodes at each place of the graph, without those that are ruled out.
     """
     tried = set(itertools.chain.from_iterable(stages))
+    preparation = _chain(stages, nodes)
+    has_threads = _has_threads(tried, nodes)
     if "unsigned" in tried:
-        chain = tuple("unsigned" if node == "dequantize" else node for node in _chain(stages, nodes))
-        begin = {node: {name: values[0][0] for name, values in nodes[node].search.items()} for node in chain}
-        yield from _preferred(chain, {node: values for node, values in begin.items() if values}, MUCH, UNSIGNED)
+        yield from _unsigned_points(preparation, nodes)
     if places.floats:
-        with_session = places.one_thread and _has_threads(tried, nodes)
-        preparation = _chain(stages, nodes)
         # A quantized model as it is, then in float, which convolutions gain by that are quantized at run time.
         as_it_is = tuple(node for node in preparation if node != "dequantize")
-        yield from _float_points(as_it_is, nodes, places, with_session=with_session)
+        yield from _float_points(as_it_is, nodes, places, with_session=places.one_thread and has_threads)
         if as_it_is != preparation:
             yield from _float_points(preparation, nodes, places, with_session=False)
-    for node in lossy:
-        if node in tried:
-            searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
-            prepared = {"simplify": GEMM} if node in STATIC and {"fuse", "simplify"} <= tried else {}
-            chain = _chain(stages, nodes, node)
-            yield from _placed(node, chain, places)
-            for values in _distinct(lossy[node], searched):
-                yield Prior("prefer", Scope(chain=chain), {**prepared, node: values}, origin="library")
-    if "dynamic" in tried and places.integers_on_one_thread and _has_threads(tried, nodes):
+    for node in filter(tried.__contains__, lossy):
+        searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
+        has_gemm = node in STATIC and {"fuse", "simplify"} <= tried
+        chain = _chain(stages, nodes, node)
+        yield from _placed(node, chain, places)
+        yield from _lossy_points(node, chain, _distinct(lossy[node], searched), has_gemm=has_gemm)
+    if "dynamic" in tried and places.integers_on_one_thread and has_threads:
         chain = (*_chain(stages, nodes, "dynamic"), "session")
         for values in _distinct(lossy["dynamic"], nodes["dynamic"].search):
             yield from _preferred(chain, {"dynamic": values, "session": ONE_THREAD}, LITTLE, SHARED)
+
+
+def _unsigned_points(preparation: tuple[str, ...], nodes: Mapping[str, Template]) -> Iterator[Prior]:
+    """All preparation with its first values, where a quantized model gets unsigned activations instead of floats."""
+    chain = tuple("unsigned" if node == "dequantize" else node for node in preparation)
+    yield from _preferred(chain, _first_values(chain, nodes), MUCH, UNSIGNED)
+
+
+def _lossy_points(
+    node: str, chain: tuple[str, ...], points: Iterable[dict[str, Value]], *, has_gemm: bool
+) -> Iterator[Prior]:
+    """Values of a lossy node, after products with their bias have become Gemms if `has_gemm`."""
+    prepared = {"simplify": GEMM} if has_gemm else {}
+    for values in points:
+        yield Prior("prefer", Scope(chain=chain), {**prepared, node: values}, origin="library")
 
 
 def _placed(node: str, chain: tuple[str, ...], places: Places) -> Iterator[Prior]:
@@ -196,10 +207,7 @@ def _float_points(
     preparation: tuple[str, ...], nodes: Mapping[str, Template], places: Places, *, with_session: bool
 ) -> Iterator[Prior]:
     """All preparation with its first values, then the same on one thread."""
-    begin: dict[str, Mapping[str, Value]] = {}
-    for node in preparation:
-        if nodes[node].search:
-            begin[node] = {name: values[0][0] for name, values in nodes[node].search.items()}
+    begin = _first_values(preparation, nodes)
     if not begin:
         return
     if places.floats == "first":
@@ -208,6 +216,15 @@ def _float_points(
         yield from _preferred(preparation, begin, LITTLE, LAST)
     if with_session:
         yield from _preferred((*preparation, "session"), {**begin, "session": ONE_THREAD}, LITTLE, LAST)
+
+
+def _first_values(chain: Sequence[str], nodes: Mapping[str, Template]) -> dict[str, Mapping[str, Value]]:
+    """The first values of all parameters that are searched, by node."""
+    first: dict[str, Mapping[str, Value]] = {}
+    for node in chain:
+        if nodes[node].search:
+            first[node] = {name: values[0][0] for name, values in nodes[node].search.items()}
+    return first
 
 
 def _preferred(

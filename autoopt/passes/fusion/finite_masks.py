@@ -125,19 +125,21 @@ class FiniteMasks:
         pending, seen = [mask], {mask}
         while pending:
             name = pending.pop()
-            node, tensor = self._producers.get(name), self._constants.get(name)
-            if tensor is not None:
-                if _is_extreme(tensor):
-                    return True
-            elif node is None:
-                if self._types.get(name) == onnx.TensorProto.FLOAT:
-                    return True
-            elif node.op_type != "Shape":
-                if any(attribute.HasField("g") or _is_extreme(attribute.t) for attribute in node.attribute):
-                    return True
+            node = self._producers.get(name)
+            if self._brings_lowest(name, node):
+                return True
+            if node is not None and node.op_type != "Shape":
                 pending += [value for value in node.input if value and value not in seen]
                 seen.update(node.input)
         return False
+
+    def _brings_lowest(self, name: str, node: NodeProto | None) -> bool:
+        """Tell if a value, or the node that computes it, may have the number from something else than its inputs."""
+        if name in self._constants:
+            return _is_extreme(self._constants[name])
+        if node is None:
+            return bool(self._types.get(name) == onnx.TensorProto.FLOAT)
+        return any(attribute.HasField("g") or _is_extreme(attribute.t) for attribute in node.attribute)
 
     def _constant(self, name: str) -> str:
         tensor = self._constants[name]

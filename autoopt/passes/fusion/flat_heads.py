@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.passes.onnx_tools.graphs import attribute_values, producers, replace_items
+from autoopt.passes.onnx_tools.graphs import attribute_values, replace_items
+from autoopt.passes.onnx_tools.producing_nodes import ProducingNodes
 from autoopt.passes.onnx_tools.sizes import Size, SizeReader, Sizes, make_targets_constant
 
 if TYPE_CHECKING:
@@ -103,22 +104,22 @@ def part_heads(model: ModelProto) -> None:
 
 class _Finder:
     def __init__(self, model: ModelProto) -> None:
-        self._producers = producers(model.graph)
+        self._made = ProducingNodes(model.graph)
         self._reader = SizeReader(model)
 
     def attention(self, result: NodeProto) -> _FlatAttention | None:
         """The attention that ends in a Reshape; None if the node is something else."""
-        product = self._made_by(result.input[0], "MatMul") if result.op_type == "Reshape" else None
-        if product is None:
+        product = self._made.before(result, 0, "MatMul")
+        if result.op_type != "Reshape" or product is None:
             return None
-        softmax = self._chain(product.input[0], "Reshape", "Softmax")
-        added = self._made_by(softmax.input[0], "Add") if softmax is not None else None
-        values = self._made_by(product.input[1], "Reshape")
+        softmax = self._made.before(self._made.before(product, 0, "Reshape"), 0, "Softmax")
+        added = self._made.before(softmax, 0, "Add")
+        values = self._made.before(product, 1, "Reshape")
         if added is None or values is None:
             return None
         for scores, mask in (added.input, reversed(added.input)):
-            split = self._made_by(scores, "Reshape")
-            biased = self._made_by(split.input[0], "Add") if split is not None else None
+            split = self._made.of_type(scores, "Reshape")
+            biased = self._made.before(split, 0, "Add")
             if split is not None and biased is not None:
                 return self._checked(result, product, values, split, biased, mask)
         return None
@@ -127,11 +128,11 @@ class _Finder:
         self, result: NodeProto, product: NodeProto, values: NodeProto, split: NodeProto, biased: NodeProto, mask: str
     ) -> _FlatAttention | None:
         for scores, bias in (biased.input, reversed(biased.input)):
-            scale = self._made_by(scores, "Mul") or self._made_by(scores, "Div")
-            raw = self._made_by(scale.input[0] if scale is not None else scores, "MatMul")
-            turned = self._made_by(raw.input[1], "Transpose") if raw is not None else None
-            query = self._made_by(raw.input[0], "Reshape") if raw is not None else None
-            keys = self._made_by(turned.input[0], "Reshape") if turned is not None else None
+            scale = self._made.of_type(scores, "Mul") or self._made.of_type(scores, "Div")
+            raw = self._made.before(scale, 0, "MatMul") or self._made.of_type(scores, "MatMul")
+            turned = self._made.before(raw, 1, "Transpose")
+            query = self._made.before(raw, 0, "Reshape")
+            keys = self._made.before(turned, 0, "Reshape")
             if turned is None or query is None or keys is None or attribute_values(turned).get("perm") != FLAT_KEYS:
                 continue
             sizes = self._sizes(query.input[0])
@@ -152,7 +153,7 @@ class _Finder:
 
     def _is_flat_cache(self, reshape: NodeProto, sizes: Sizes) -> bool:
         """Tell if a Reshape joins items and heads of a cache, with as many of both as the queries have."""
-        cache = self._made_by(reshape.input[0], "Concat")
+        cache = self._made.before(reshape, 0, "Concat")
         if cache is None or len(cache.input) != 2 or attribute_values(cache)["axis"] not in (2, -2):
             return False
         new = self._sizes(cache.input[1])
@@ -169,25 +170,11 @@ class _Finder:
 
     def _uncut(self, mask: str) -> str:
         """The mask before it is cut to the number of keys, which it has anyway."""
-        cut = self._made_by(mask, "Slice")
+        cut = self._made.of_type(mask, "Slice")
         if cut is None or len(cut.input) < 4:
             return mask
         starts, axes = self._reader.numbers(cut.input[1]), self._reader.numbers(cut.input[3])
         return cut.input[0] if starts == (Size(0),) and axes in ((Size(3),), (Size(-1),)) else mask
-
-    def _chain(self, value: str, *op_types: str) -> NodeProto | None:
-        """The last of nodes of these types, each the first input of the one before; None without them."""
-        node = None
-        for op_type in op_types:
-            node = self._made_by(value, op_type)
-            if node is None:
-                return None
-            value = node.input[0]
-        return node
-
-    def _made_by(self, value: str, op_type: str) -> NodeProto | None:
-        node = self._producers.get(value)
-        return node if node is not None and node.op_type == op_type else None
 
     def _sizes(self, value: str) -> Sizes:
         return self._reader.sizes(value) or ()

@@ -6,28 +6,16 @@ from typing import TYPE_CHECKING
 
 from autoopt.model.lazy_imports import helper, onnx
 from autoopt.passes.fusion.attention_matcher import TRANSPOSED_KEYS
-from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, consumers, producers, replace_items
+from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, consumers, replace_items
+from autoopt.passes.onnx_tools.producing_nodes import ProducingNodes
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
 def move_head_factors(model: ModelProto) -> ModelProto:
     """Multiply queries, not scores, by constants (heads, 1, 1); the model itself without such scores."""
-    constants, computed, readers = constant_tensors(model.graph), producers(model.graph), consumers(model.graph)
-    found: dict[str, tuple[NodeProto, str]] = {}
-    """The product of scores and the factor, by the output of the Mul."""
-    for node in model.graph.node:
-        if node.op_type != "Mul":
-            continue
-        for scores, factor in (node.input, reversed(node.input)):
-            product = computed.get(scores)
-            if product is None or product.op_type != "MatMul" or len(readers.get(scores, [])) != 1:
-                continue
-            keys = computed.get(product.input[1])
-            are_keys = keys is not None and attribute_values(keys).get("perm") in TRANSPOSED_KEYS
-            if are_keys and _is_for_heads(constants.get(factor)):
-                found[node.output[0]] = product, factor
+    found = _scaled_scores(model.graph)
     if not found:
         return model
     moved = {product.output[0] for product, _ in found.values()} - {value.name for value in model.graph.output}
@@ -45,6 +33,23 @@ def move_head_factors(model: ModelProto) -> ModelProto:
             nodes.append(node)
     replace_items(changed.graph.node, nodes)
     return changed
+
+
+def _scaled_scores(graph: GraphProto) -> dict[str, tuple[NodeProto, str]]:
+    """The product of queries and keys and the factor of its heads, by the output of the Mul that joins them."""
+    constants, nodes, readers = constant_tensors(graph), ProducingNodes(graph), consumers(graph)
+    found: dict[str, tuple[NodeProto, str]] = {}
+    for node in graph.node:
+        if node.op_type != "Mul":
+            continue
+        for scores, factor in (node.input, reversed(node.input)):
+            product = nodes.of_type(scores, "MatMul")
+            keys = nodes.before(product, 1, "Transpose")
+            if product is None or keys is None or len(readers[scores]) != 1:
+                continue
+            if attribute_values(keys).get("perm") in TRANSPOSED_KEYS and _is_for_heads(constants.get(factor)):
+                found[node.output[0]] = product, factor
+    return found
 
 
 def _is_for_heads(factor: TensorProto | None) -> bool:

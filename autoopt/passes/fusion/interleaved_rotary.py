@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, consumers, producers, replace_items
+from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, consumers, replace_items
+from autoopt.passes.onnx_tools.producing_nodes import ProducingNodes
 from autoopt.passes.onnx_tools.sizes import ONE, Size, SizeReader, Sizes
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def fuse_interleaved_rotation(model: ModelProto) -> None:
 class _Finder:
     def __init__(self, model: ModelProto) -> None:
         self._nodes = model.graph.node
-        self._producers = producers(model.graph)
+        self._made = ProducingNodes(model.graph)
         self._consumers = consumers(model.graph)
         self._reader = SizeReader(model)
         self._integers: dict[str, list[int]] = {}
@@ -147,11 +148,11 @@ class _Finder:
 
     def _completed(self, added: NodeProto, part: str) -> tuple[str, str]:
         """The whole heads of which a part is rotated, and the value that has them afterwards."""
-        first, joins = self._made_by(part, "Slice"), self._consumers.get(added.output[0], [])
+        first, joins = self._made.of_type(part, "Slice"), self._consumers.get(added.output[0], [])
         is_joined = len(joins) == 1 and joins[0].op_type == "Concat" and len(joins[0].input) == 2
         if first is None or not is_joined or joins[0].input[0] != added.output[0] or not _is_last(joins[0], 4):
             return part, added.output[0]
-        rest = self._made_by(joins[0].input[1], "Slice")
+        rest = self._made.before(joins[0], 1, "Slice")
         size = self._last_size(first.input[0])
         (start, end, step), (after, last, other_step) = self._cut(first), self._cut(rest)
         is_rest = rest is not None and rest.input[0] == first.input[0] and (after, other_step) == (end, 1)
@@ -161,22 +162,30 @@ class _Finder:
 
     def _turned(self, value: str) -> str:
         """The value whose pairs (a, b) of neighbours are (-b, a) here; empty if there is none."""
-        reshape = self._made_by(value, "Reshape")
-        stacked = self._made_by(reshape.input[0], "Concat") if reshape is not None else None
+        stacked = self._made.before(self._made.of_type(value, "Reshape"), 0, "Concat")
         if stacked is None or len(stacked.input) != 2 or not _is_last(stacked, 5) or len(self._sizes(value)) != 4:
             return ""
-        parts = [self._made_by(name, "Unsqueeze") for name in stacked.input]
-        if not all(part is not None and self._adds_last(part) for part in parts):
+        negative, first = (self._stacked(name) for name in stacked.input)
+        second = self._made.before(self._made.before(negative, 0, "Neg"), 0, "Slice")
+        first = self._made.before(first, 0, "Slice")
+        if first is None or second is None or not self._are_neighbours(first, second):
             return ""
-        minus = self._made_by(parts[0].input[0], "Neg") if parts[0] is not None else None
-        second = self._made_by(minus.input[0], "Slice") if minus is not None else None
-        first = self._made_by(parts[1].input[0], "Slice") if parts[1] is not None else None
-        if first is None or second is None or first.input[0] != second.input[0]:
-            return ""
-        (start, end, step), (later, last, other_step) = self._cut(first), self._cut(second)
+        return str(first.input[0])
+
+    def _stacked(self, value: str) -> NodeProto | None:
+        """The Unsqueeze that gives a value its new last axis; None if something else computes it."""
+        part = self._made.of_type(value, "Unsqueeze")
+        if part is None or not self._adds_last(part):
+            return None
+        return part
+
+    def _are_neighbours(self, first: NodeProto, second: NodeProto) -> bool:
+        """Tell if two Slices take the first and the second of all pairs of neighbours in the same value."""
         size = self._last_size(first.input[0])
-        is_split = (start, step, later, other_step) == (0, 2, 1, 2) and min(end, last) >= size
-        return first.input[0] if is_split and size and size % 2 == 0 else ""
+        if first.input[0] != second.input[0] or not size or size % 2:
+            return False
+        (start, end, step), (later, last, other_step) = self._cut(first), self._cut(second)
+        return (start, step, later, other_step) == (0, 2, 1, 2) and min(end, last) >= size
 
     def _last_size(self, value: str) -> int:
         """The size of the last of four axes; 0 if it is unknown."""
@@ -185,11 +194,13 @@ class _Finder:
 
     def _is_doubled(self, value: str) -> bool:
         """Tell if a value has each number twice in a row: it comes from (..., 1), repeated to (..., 2) and reshaped."""
-        node = self._producers.get(value)
+        node = self._made.get(value)
         while node is not None and self._keeps_neighbours(node):
-            node = self._producers.get(next(name for name in node.input if name not in self._numbers))
-        repeat = self._producers.get(node.input[0]) if node is not None and node.op_type == "Reshape" else None
-        if repeat is None or repeat.op_type not in ("Tile", "Expand"):
+            node = self._made.get(next(name for name in node.input if name not in self._numbers))
+        if node is None or node.op_type != "Reshape":
+            return False
+        repeat = self._made.before(node, 0, "Tile") or self._made.before(node, 0, "Expand")
+        if repeat is None:
             return False
         before, after = self._sizes(repeat.input[0]), self._sizes(repeat.output[0])
         return before[-1:] == (ONE,) and after[-1:] == (Size(2),)
@@ -210,8 +221,10 @@ class _Finder:
 
     def _factors(self, value: str) -> list[tuple[str, str]]:
         """The factors of a product, in both orders."""
-        node = self._made_by(value, "Mul")
-        return [] if node is None else [(node.input[0], node.input[1]), (node.input[1], node.input[0])]
+        node = self._made.of_type(value, "Mul")
+        if node is None:
+            return []
+        return [(node.input[0], node.input[1]), (node.input[1], node.input[0])]
 
     def _cut(self, node: NodeProto | None) -> tuple[int, int, int]:
         """Start, end and step of a Slice along the last of four axes; (-1, -1, -1) for anything else."""
@@ -226,10 +239,6 @@ class _Finder:
 
     def _sizes(self, value: str) -> Sizes:
         return self._reader.sizes(value) or ()
-
-    def _made_by(self, value: str, op_type: str) -> NodeProto | None:
-        node = self._producers.get(value)
-        return node if node is not None and node.op_type == op_type else None
 
 
 def _is_last(concat: NodeProto, rank: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
@@ -21,9 +21,8 @@ ONE_BY_ONE: Final = frozenset(
     ("Abs", "Clip", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Neg")
     + ("Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Tanh")
     + ("Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum")
-    + ("BatchNormalization",)
 )
-"""Operators that compute each element by itself, given constant numbers, or weights of its channel."""
+"""Operators that compute each element by itself, given constant numbers."""
 POOLING: Final = frozenset(("AveragePool", "MaxPool"))
 PADDED: Final = (b"SAME_UPPER", b"SAME_LOWER")
 """Kinds of padding that follow from the size of the input."""
@@ -89,11 +88,9 @@ class RowRegions:
 
     def _can_move(self, node: NodeProto) -> bool:
         """Tell if a node computes the same in rows."""
-        if not is_standard(node) or len(node.output) != 1:
-            return False
-        form = self.forms.get(node.output[0])
         values = [name for name in node.input if name and name not in self.constants]
-        if form is None or not values or any(self.forms.get(name) != form for name in values):
+        form = self._common_form(node, values)
+        if form is None:
             return False
         match node.op_type:
             case "Conv" | "AveragePool" | "MaxPool":
@@ -102,8 +99,19 @@ class RowRegions:
                 return self._pads_in_place(node, form)
             case "Concat":
                 return bool(attribute_values(node)["axis"] == 1 and len(values) == len(node.input))
-        has_numbers = all(math.prod(self.constants[name].dims) == 1 for name in node.input if name in self.constants)
-        return node.op_type in ONE_BY_ONE and (has_numbers or node.op_type == "BatchNormalization")
+            case "BatchNormalization":
+                return True
+        constants = [self.constants[name] for name in node.input if name in self.constants]
+        return node.op_type in ONE_BY_ONE and all(math.prod(tensor.dims) == 1 for tensor in constants)
+
+    def _common_form(self, node: NodeProto, values: Sequence[str]) -> Form | None:
+        """The form that the output of a standard node and all these inputs have; None if they differ."""
+        if not is_standard(node) or len(node.output) != 1 or not values:
+            return None
+        form = self.forms.get(node.output[0])
+        if any(self.forms.get(name) != form for name in values):
+            return None
+        return form
 
     def _is_along_one_axis(self, node: NodeProto, form: Form) -> bool:
         """Tell if the kernel of a convolution or of pooling has the form."""

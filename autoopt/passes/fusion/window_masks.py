@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autoopt.model.lazy_imports import helper, onnx
-from autoopt.passes.onnx_tools.graphs import producers, replace_items
+from autoopt.passes.onnx_tools.graphs import replace_items
+from autoopt.passes.onnx_tools.producing_nodes import ProducingNodes
 from autoopt.passes.onnx_tools.sizes import ONE, Size, SizeReader
 
 if TYPE_CHECKING:
@@ -81,26 +82,36 @@ def join_window_masks(model: ModelProto) -> None:
 class _Finder:
     def __init__(self, model: ModelProto) -> None:
         self._nodes = model.graph.node
-        self._producers = producers(model.graph)
+        self._made = ProducingNodes(model.graph)
         self._reader = SizeReader(model)
 
     def masks(self) -> Iterator[WindowMask]:
         for softmax in self._nodes:
-            merge = self._made_by(softmax.input[0], "Reshape") if softmax.op_type == "Softmax" else None
-            split, masks = self._unmasked(merge.input[0]) if merge is not None else (None, [])
-            biased = self._made_by(split.input[0], "Add") if split is not None else None
-            if merge is None or split is None or biased is None or not masks:
-                continue
-            scores, bias = sorted(biased.input, key=lambda name: self._sizes(name)[:1] == (ONE,))
-            if self._sizes(bias)[:1] == (ONE,) and all(self._fits(split, merge, mask) for mask in masks):
-                heads, queries, keys = (size.number for size in self._sizes(merge.output[0])[1:] if size)
-                sizes = heads, queries, keys
-                yield WindowMask(softmax, scores, bias, tuple(masks), split.input[1], merge.input[1], sizes)
+            if softmax.op_type == "Softmax":
+                mask = self._mask(softmax)
+                if mask is not None:
+                    yield mask
+
+    def _mask(self, softmax: NodeProto) -> WindowMask | None:
+        """The mask of the scores that a Softmax reads; None without one."""
+        merge = self._made.before(softmax, 0, "Reshape")
+        if merge is None:
+            return None
+        split, masks = self._unmasked(merge.input[0])
+        biased = self._made.before(split, 0, "Add")
+        if split is None or biased is None or not masks:
+            return None
+        scores, bias = sorted(biased.input, key=lambda name: self._sizes(name)[:1] == (ONE,))
+        if self._sizes(bias)[:1] != (ONE,) or not all(self._fits(split, merge, mask) for mask in masks):
+            return None
+        heads, queries, keys = (size.number for size in self._sizes(merge.output[0])[1:] if size)
+        sizes = heads, queries, keys
+        return WindowMask(softmax, scores, bias, tuple(masks), split.input[1], merge.input[1], sizes)
 
     def _unmasked(self, value: str) -> tuple[NodeProto | None, list[str]]:
         """The Reshape behind additions of masks, and the masks; SwinV2 adds the same one twice."""
-        split = self._made_by(value, "Reshape")
-        added = self._made_by(value, "Add")
+        split = self._made.of_type(value, "Reshape")
+        added = self._made.of_type(value, "Add")
         if split is not None or added is None:
             return split, []
         for inner, mask in (added.input, reversed(added.input)):
@@ -121,7 +132,3 @@ class _Finder:
 
     def _sizes(self, value: str) -> tuple[Size | None, ...]:
         return self._reader.sizes(value) or ()
-
-    def _made_by(self, value: str, op_type: str) -> NodeProto | None:
-        node = self._producers.get(value)
-        return node if node is not None and node.op_type == op_type else None

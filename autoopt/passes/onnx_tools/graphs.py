@@ -94,8 +94,13 @@ def producers(graph: GraphProto) -> dict[str, NodeProto]:
 
 def consumers(graph: GraphProto) -> dict[str, list[NodeProto]]:
     """The nodes of a graph, but not of its subgraphs, that read each value, by the value's name."""
+    return readers_of(graph.node)
+
+
+def readers_of(nodes: Iterable[NodeProto]) -> dict[str, list[NodeProto]]:
+    """Those of some nodes that read each value, by the value's name."""
     readers: dict[str, list[NodeProto]] = {}
-    for node in graph.node:
+    for node in nodes:
         for name in dict.fromkeys(node.input):
             readers.setdefault(name, []).append(node)
     return readers
@@ -142,12 +147,8 @@ def restore_inputs(inputs: list[ValueInfoProto], result: ModelProto) -> None:
     dimensions, the sizes that they recorded for other values are forgotten: the runtime would rely on them.
     """
     graph, names = result.graph, names_of(inputs)
-    before = {value.name: _fixed_sizes(value) for value in inputs}
-    if any(_fixed_sizes(value) != before.get(value.name, _fixed_sizes(value)) for value in graph.input):
-        del graph.value_info[:]
-        for output in graph.output:
-            for dim in output.type.tensor_type.shape.dim:
-                dim.Clear()
+    if _has_other_sizes(graph, inputs):
+        _forget_sizes(graph)
     renamed: dict[str, str] = {}
     for node in graph.node:
         if node.op_type == "Identity" and node.output[0] in names:
@@ -159,6 +160,20 @@ def restore_inputs(inputs: list[ValueInfoProto], result: ModelProto) -> None:
     kept = [value for value in inputs if value.name not in weights]
     others = [value for value in graph.input if value.name not in names | renamed.keys()]
     replace_items(graph.input, [*kept, *others])
+
+
+def _has_other_sizes(graph: GraphProto, inputs: Iterable[ValueInfoProto]) -> bool:
+    """Tell if an input of the graph has other fixed sizes than the one of its name in `inputs`."""
+    before = {value.name: _fixed_sizes(value) for value in inputs}
+    return any(value.name in before and _fixed_sizes(value) != before[value.name] for value in graph.input)
+
+
+def _forget_sizes(graph: GraphProto) -> None:
+    """Remove the sizes of all values but the inputs, in place."""
+    del graph.value_info[:]
+    for output in graph.output:
+        for dim in output.type.tensor_type.shape.dim:
+            dim.Clear()
 
 
 def values_from_inputs(model: ModelProto) -> frozenset[str]:

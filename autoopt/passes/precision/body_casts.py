@@ -30,15 +30,12 @@ def move_casts(graph: GraphProto, original: set[str]) -> None:
     homes = {name: body for node in graph.node for body in bodies(node) for name in defined_names(body)}
     pending = [node for node in graph.node if node.op_type == "Cast" and node.name not in original]
     moved: set[str] = set()
-    progress = True
-    while progress:
-        movable = [node for node in pending if node.input[0] in homes and node.name not in moved]
+    while movable := [node for node in pending if node.input[0] in homes and node.name not in moved]:
         for node in movable:
             home = homes[node.input[0]]
             home.node.add().CopyFrom(node)
             homes[node.output[0]] = home
             moved.add(node.name)
-        progress = bool(movable)
     if moved:
         replace_items(graph.node, [node for node in graph.node if node.name not in moved])
 

@@ -63,11 +63,7 @@ class QuantPreProcess(Pass):
                 return self._outline(model, source)
             if came_with_external_data(model):
                 return self._large_outline(model, source)
-        if 0 < opset(source) < LOWEST_OPSET:
-            # onnxruntime's optimizer turns old operators into ones that no converter knows at their opset.
-            model = io.save(at_least_opset(io.load(model), LOWEST_OPSET), self.context.work / "converted")
-        elif not large and io.external_locations(source):
-            model = io.save(io.load(model), self.context.work / "whole")  # the tool loses that of its optimizer
+        model = self._as_the_tool_needs(model, source)
         if large and not self.skip_optimization:
             try:
                 model = self._optimized(model)
@@ -81,6 +77,15 @@ class QuantPreProcess(Pass):
             prepared = self._with_joined_activations(prepared)
         onnx.save(drop_metadata(prepared, *_MARKS), target)
         return target
+
+    def _as_the_tool_needs(self, model: Path, source: ModelProto) -> Path:
+        """The model at an opset that the tool knows and, unless it is large, in one file; `source` has its graph."""
+        if 0 < opset(source) < LOWEST_OPSET:
+            # onnxruntime's optimizer turns old operators into ones that no converter knows at their opset.
+            return io.save(at_least_opset(io.load(model), LOWEST_OPSET), self.context.work / "converted")
+        if io.external_locations(source) and not is_large(source):
+            return io.save(io.load(model), self.context.work / "whole")  # the tool loses that of its optimizer
+        return model
 
     def _outline(self, model: Path, source: ModelProto) -> ModelProto | Retry:
         """The prepared form of a split model, which still refers to its weights: what the tool does, without them."""

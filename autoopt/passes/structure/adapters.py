@@ -20,6 +20,7 @@ from autoopt.passes.onnx_tools.graphs import (
     new_name,
     producers,
     read_names,
+    readers_of,
     rename_inputs,
     replace_items,
     value_names,
@@ -138,10 +139,7 @@ def read_weights_directly(graph: GraphProto) -> None:
 
 def find_adapter_weights(graph: GraphProto) -> list[AdapterWeight]:
     """Find the weights of adapters by their names, and those of LoRA and DoRA by their place in the graph."""
-    readers: dict[str, list[NodeProto]] = {}
-    for node in walk_nodes(graph):
-        for name in dict.fromkeys(node.input):
-            readers.setdefault(name, []).append(node)
+    readers = readers_of(walk_nodes(graph))
     weights: dict[tuple[str, str], AdapterWeight] = {}
     named = _named_weights(graph, readers)
     for number, parts in enumerate(_Finder(graph).adapters()):
@@ -195,15 +193,13 @@ class _Finder:
     def adapters(self) -> Iterator[list[_Part]]:
         """Yield the weights of each adapter: the two matrices, then what scales or shifts their product."""
         for second in self._graph.node:
-            first = self._sources.get(second.input[0]) if self._is_product(second) else None
-            if first is None or not (self._is_product(first) or self._is_lookup(first)):
-                continue
-            if first.output[0] in self._outputs or len(self._readers[first.output[0]]) > 1:
+            first = self._first_product(second)
+            if first is None:
                 continue
             axes = (1 ^ _is_transposed(first), int(_is_transposed(second)))
             matrices = (_matrix(first), _matrix(second))
             rank = self._weights[matrices[0]].dims[axes[0]]
-            if rank >= max(self._weights[matrices[0]].dims[1 - axes[0]], self._weights[matrices[1]].dims[1 - axes[1]]):
+            if rank >= max(self._weights[name].dims[1 - axis] for name, axis in zip(matrices, axes, strict=True)):
                 continue
             vectors = self._vectors(first, second)
             if vectors is None and any("lora" in name.lower() for name in (*matrices, first.name, second.name)):
@@ -211,6 +207,17 @@ class _Finder:
             if vectors is not None:
                 first_part = _Part("lora_A.weight", first, matrices[0], axes[0])
                 yield [first_part, _Part("lora_B.weight", second, matrices[1], axes[1]), *vectors]
+
+    def _first_product(self, second: NodeProto) -> NodeProto | None:
+        """The product or lookup whose result only this product reads; None for all other nodes."""
+        if not self._is_product(second):
+            return None
+        first = self._sources.get(second.input[0])
+        if first is None or not (self._is_product(first) or self._is_lookup(first)):
+            return None
+        if first.output[0] in self._outputs or len(self._readers[first.output[0]]) > 1:
+            return None
+        return first
 
     def _is_product(self, node: NodeProto) -> bool:
         """Tell if a node only multiplies a value with a matrix of the model."""
