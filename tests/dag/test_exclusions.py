@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model, proposed
+from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
 
-from autoopt.dag.proposal.exclusions import MAX_HISTOGRAM_BYTES, excluded_chains, ruled_out, value_cuts
+from autoopt.dag.proposal.exclusions import MAX_HISTOGRAM_BYTES, ruled_out, value_cuts
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.precisions import PROVIDERS, provider_profile
 from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES
@@ -222,28 +222,8 @@ def test_parameters_that_the_provider_fixes_have_no_cuts() -> None:
     assert set(cuts("static", "activation_type", CNN, level=0)) == {"QUInt8", "QInt8"}
 
 
-def test_a_fusion_is_stored_only_for_the_source_s_own_precision() -> None:
-    nodes = {node: TEMPLATES[node] for node in ("simplify", "half", "static", "graph")}
-    priors = list(excluded_chains(nodes))
-    assert [prior.scope.nodes for prior in priors] == [{"half", "graph"}, {"static", "graph"}]
-    assert priors[0].reason == "half, graph: onnxruntime already does this fusion at load time"
-    del nodes["graph"]
-    assert list(excluded_chains(nodes)) == []
-
-
 def test_session_levels_that_cannot_matter_are_not_tried() -> None:
     layout = "same as the default level: only convolutions and pooling have another layout"
     assert cuts("session", "graph_optimization_level", CNN) == {}
     assert cuts("session", "graph_optimization_level", TRANSFORMER) == {"extended": layout}
     assert set(cuts("session", "graph_optimization_level", TREES)) == {"extended", "basic"}
-
-
-def test_session_options_that_no_model_gains_by_are_not_tried() -> None:
-    _, plan = proposed(CNN, ProposalOptions(threads="1,all"))
-    for chain in plan.chains():
-        levels = {point["session"]["graph_optimization_level"] for point in chain.space.iterate() if "session" in point}
-        quantized = {"static", "selective", "dynamic"} & {node.id for node in chain.nodes}
-        assert not (quantized and "basic" in levels)
-        assert "graph" not in [node.id for node in chain.nodes] or levels <= {"all"}
-        defaults = {"intra_op_num_threads": None, "graph_optimization_level": "all"}
-        assert not any(point.get("session") == defaults for point in chain.space.iterate())

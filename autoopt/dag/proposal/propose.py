@@ -15,20 +15,17 @@ from autoopt.dag.compiler.plan import Decision, Plan
 from autoopt.dag.compiler.pruning import Facts, Reason, check_runtime, first_reason
 from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.graph.priors import Prior
+from autoopt.dag.proposal.combinations import excluded_chains, excluded_counts, excluded_options, twice_quantized
 from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions, effort_for
 from autoopt.dag.proposal.exclusions import (
     LARGE_DECODER,
     SMALL_MODEL,
     ProposalInputs,
     conv_work_share,
-    excluded_chains,
-    excluded_counts,
-    excluded_options,
     has_fusable_parts,
     has_split_hard_sigmoids,
     has_two_kinds,
     ruled_out,
-    twice_quantized,
     value_cuts,
 )
 from autoopt.dag.proposal.first_points import (
