@@ -167,6 +167,14 @@ class SweepHistory:
         reasons = {item.listed: item.reason for item in items if item.reason}
         names = {item.name for item in items}
         vanished: dict[Key, SweepEntry] = {}
+        for record in self._until_all_ran(sweep, only):
+            for entry in self._vanished(record, items):
+                if entry.listed in lines:
+                    vanished.setdefault((entry.listed, entry.called), entry)
+        return [_missing(entry, reasons, names) for entry in vanished.values()]
+
+    def _until_all_ran(self, sweep: str, only: str | None) -> Iterator[SweepRecord]:
+        """The last sweep with the tag, and those before it back to an accepted one, or until all its models ran."""
         left_out: set[str] | None = None
         for record in self._with_tag(sweep, only):
             result = self._result(record)
@@ -174,12 +182,9 @@ class SweepHistory:
                 left_out = set(result.not_run)
             else:
                 left_out = left_out.difference(entry.name for entry in result.models)
-            for entry in self._vanished(record, items):
-                if entry.listed in lines:
-                    vanished.setdefault((entry.listed, entry.called), entry)
+            yield record
             if record.settings.get("accept") or not left_out:
-                break
-        return [_missing(entry, reasons, names) for entry in vanished.values()]
+                return
 
     def nights_left_out(self, sweep: str, only: str | None) -> Counter[str]:
         """The number of newest sweeps with this tag, one after the other, that had no time for a model, by its name."""

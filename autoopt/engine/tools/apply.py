@@ -131,10 +131,7 @@ def apply_pass(
             path = model_in(source)
         elif script is None and model.suffix == ".py":
             script = str(model.absolute())
-        if options.data is not None:
-            where = options.data if isinstance(options.data, str) else "data"
-            payload = {"data": options.data, "model": str(path)}
-            ask_worker(pool, DESCRIBE_DATA, payload, where, options.timeout)
+        _check_data(pool, path, options)
         steps = (*(_step(before, {}) for before in required), _step(info, params or {}))
         request = PassRequest(
             model=ModelFile(str(path)),
@@ -150,6 +147,18 @@ def apply_pass(
         if step.outcome is Outcome.UNCHANGED and options.explain and not info.analysis:
             step = replace(step, message=reason_of_no_change(pool, info, request, options.timeout))
     return AppliedPass(step, step.path or source, tuple(before.name for before in required))
+
+
+def _check_data(pool: WorkerPool, model: Path, options: PassSettings) -> None:
+    """Read the data, if any.
+
+    Raises:
+        InputError: they cannot be read.
+    """
+    if options.data is None:
+        return
+    where = options.data if isinstance(options.data, str) else "data"
+    ask_worker(pool, DESCRIBE_DATA, {"data": options.data, "model": str(model)}, where, options.timeout)
 
 
 def _step(info: PassInfo, params: JsonObject) -> PassStep:

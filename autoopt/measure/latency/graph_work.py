@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, TensorProto
+    from onnx import GraphProto, NodeProto, TensorProto
 
 DOMAINS: Final = ("", "ai.onnx", "com.microsoft", "com.microsoft.nchwc")
 """Domains whose operators are known."""
@@ -127,20 +127,25 @@ BLOCK: Final = 1 << 20
 
 def has_fixed_work(graph: GraphProto) -> bool:
     """Tell if no operator's work depends on values that the model computes with weights of which not all counts."""
-    from onnx import AttributeProto
-
     uses = _uses(graph)
     computed = {tensor.name for tensor in graph.initializer if not _counts(tensor, uses.get(tensor.name, set()))}
     for node in graph.node:
-        if node.domain not in DOMAINS or node.op_type in BY_VALUES:
-            return False
-        if any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute):
+        if _may_depend_on_values(node):
             return False
         if any(name in computed for index, name in enumerate(node.input) if index in SIZES.get(node.op_type, ())):
             return False
         if node.op_type not in ("Shape", "Size") and not computed.isdisjoint(node.input):
             computed.update(node.output)
     return True
+
+
+def _may_depend_on_values(node: NodeProto) -> bool:
+    """Tell if the work of a node may depend on any values: it is unknown, has a graph of its own, or counts them."""
+    from onnx import AttributeProto
+
+    if node.domain not in DOMAINS or node.op_type in BY_VALUES:
+        return True
+    return any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute)
 
 
 def parts_that_count(

@@ -49,11 +49,7 @@ def fold_known_sizes(model: ModelProto) -> ModelProto:
 
 
 def _fold_known_sizes(model: ModelProto) -> ModelProto:
-    sizes = value_sizes(inferred_graph(model, data_prop=True))
-    shapes: dict[str, np.ndarray] = {}
-    for name, node in producers(model.graph).items():
-        if node.op_type == "Shape" and node.input[0] in sizes and not node.attribute:
-            shapes[name] = np.array(sizes[node.input[0]], np.int64)
+    shapes = _known_shapes(model)
     constants: dict[str, np.ndarray] = {}
     for name, tensor in constant_tensors(model.graph).items():
         if len(tensor.dims) < 2 and tensor.data_type in INTEGERS:
@@ -68,6 +64,16 @@ def _fold_known_sizes(model: ModelProto) -> ModelProto:
     if not changed:
         return model
     return fold_constants(model)
+
+
+def _known_shapes(model: ModelProto) -> dict[str, np.ndarray]:
+    """The results of Shape as far as shape inference knows them; 0 stands for an open size."""
+    sizes = value_sizes(inferred_graph(model, data_prop=True))
+    shapes: dict[str, np.ndarray] = {}
+    for name, node in producers(model.graph).items():
+        if node.op_type == "Shape" and node.input[0] in sizes and not node.attribute:
+            shapes[name] = np.array(sizes[node.input[0]], np.int64)
+    return shapes
 
 
 def value_sizes(graph: GraphProto) -> dict[str, list[int]]:

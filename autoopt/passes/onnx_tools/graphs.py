@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
@@ -149,13 +149,7 @@ def restore_inputs(inputs: list[ValueInfoProto], result: ModelProto) -> None:
     graph, names = result.graph, names_of(inputs)
     if _has_other_sizes(graph, inputs):
         _forget_sizes(graph)
-    renamed: dict[str, str] = {}
-    for node in graph.node:
-        if node.op_type == "Identity" and node.output[0] in names:
-            renamed[node.input[0]] = node.output[0]
-    if renamed:
-        replace_items(graph.node, [node for node in graph.node if node.output[0] not in names])
-        rename_inputs(walk_nodes(graph), renamed)
+    renamed = _undo_renaming(graph, names)
     weights = weight_names(result)
     kept = [value for value in inputs if value.name not in weights]
     others = [value for value in graph.input if value.name not in names | renamed.keys()]
@@ -166,6 +160,18 @@ def _has_other_sizes(graph: GraphProto, inputs: Iterable[ValueInfoProto]) -> boo
     """Tell if an input of the graph has other fixed sizes than the one of its name in `inputs`."""
     before = {value.name: _fixed_sizes(value) for value in inputs}
     return any(value.name in before and _fixed_sizes(value) != before[value.name] for value in graph.input)
+
+
+def _undo_renaming(graph: GraphProto, names: Collection[str]) -> dict[str, str]:
+    """Have nodes read inputs of these names that a library reads by others, in place; the names by those others."""
+    renamed: dict[str, str] = {}
+    for node in graph.node:
+        if node.op_type == "Identity" and node.output[0] in names:
+            renamed[node.input[0]] = node.output[0]
+    if renamed:
+        replace_items(graph.node, [node for node in graph.node if node.output[0] not in names])
+        rename_inputs(walk_nodes(graph), renamed)
+    return renamed
 
 
 def _forget_sizes(graph: GraphProto) -> None:

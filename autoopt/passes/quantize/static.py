@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
@@ -134,9 +135,7 @@ class Static(Pass):
             prepared, ranges = self.calibrate(prepared)
             failing = find_unquantizable(prepared, ranges, self.nodes_to_exclude, op_types)
             if failing:
-                reason = f"{len(failing)} of the operators stay in float, without a valid scale or an integer form"
-                excluded = sorted({*self.nodes_to_exclude, *failing})
-                return Retry(f"{reason} ({', '.join(failing[:3])})", {"nodes_to_exclude": excluded})
+                return self._without_nodes(failing)
         if with_bodies:
             retry = self._quantize_bodies(prepared)
             if retry:
@@ -148,6 +147,12 @@ class Static(Pass):
         quantized = self.quantize(prepared, ranges.path)
         saturate_hard_sigmoids(quantized)
         return quantized
+
+    def _without_nodes(self, failing: Sequence[str]) -> Retry:
+        """The request to leave further nodes as they are."""
+        reason = f"{len(failing)} of the operators stay in float, without a valid scale or an integer form"
+        excluded = sorted({*self.nodes_to_exclude, *failing})
+        return Retry(f"{reason} ({', '.join(failing[:3])})", {"nodes_to_exclude": excluded})
 
     def _quantize_bodies(self, model: ModelProto) -> Retry | None:
         """Quantize the bodies of If, Loop and Scan that hold weights, in place."""

@@ -60,15 +60,17 @@ def successive_halving(history: History, open_chains: Sequence[ChainSpace], budg
         below = [chain for chain in alive if chain in open_ids and len(history.trials_of(chain)) < quota]
         if below:
             return sorted(below, key=lambda chain: len(history.trials_of(chain)))
-        trials: list[Trial] = []
-        for chain in alive:
-            trials += history.trials_of(chain)[:quota]
-        if any(trial.feedback is None for trial in trials):
+        if not all(_has_results(history.trials_of(chain)[:quota]) for chain in alive):
             return []  # the round is not over
         alive = _rank(history, alive, quota)[: math.ceil(len(alive) / 2)]
     if alive[0] in open_ids:
         return alive
     return _rank(history, open_ids, budget)
+
+
+def _has_results(trials: Sequence[Trial]) -> bool:
+    """Tell if all trials have ended."""
+    return all(trial.feedback is not None for trial in trials)
 
 
 def max_ucb(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:

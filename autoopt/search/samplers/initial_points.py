@@ -67,11 +67,16 @@ def _prior_points(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
 
     Chains with a weight below 1 promise less than most, so they come after all points of the others.
     """
-    for group in ([chain for chain in chains if chain.weight >= 1], [chain for chain in chains if chain.weight < 1]):
-        for place in range(max((len(chain.prior) for chain in group), default=0)):
-            for chain in group:
-                if place < len(chain.prior):
-                    yield chain.id, chain.prior[place]
+    yield from _in_turns([chain for chain in chains if chain.weight >= 1])
+    yield from _in_turns([chain for chain in chains if chain.weight < 1])
+
+
+def _in_turns(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
+    """Yield the first prior point of each chain, then the second of each, and so on."""
+    for place in range(max((len(chain.prior) for chain in chains), default=0)):
+        for chain in chains:
+            if place < len(chain.prior):
+                yield chain.id, chain.prior[place]
 
 
 def after_failures(points: Sequence[tuple[str, Point]], history: History, seed: int) -> Iterator[tuple[str, Point]]:
