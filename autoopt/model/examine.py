@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,14 @@ DTYPES = {"float": "float32", "double": "float64", "string": "str"}
 """numpy's names of types that ONNX names otherwise."""
 LAYERS = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "Attention"))
 """Operators of layers; their second and third inputs may be weights, and the fourth one of integer layers."""
+VIEWS = frozenset(("Reshape", "Squeeze", "Unsqueeze", "Flatten"))
+"""Operators that only change the shape of a value."""
+HEADS = ([0, 2, 1, 3], [0, 2, 3, 1])
+"""Transpositions of queries and keys in attention, which move elements."""
+COPIES = frozenset(("Identity", "Dropout", "Cast"))
+"""Operators that simplifiers remove where they change nothing."""
+CONSTANT_WEIGHTS = 4
+"""The IR version from which weights that are no inputs are constant; before, a model lists all weights as inputs."""
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Recurrent layer -> the matrices that it has side by side."""
 
@@ -55,6 +63,8 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
         layer_parameters=_layer_parameters(walk.graphs(model)),
+        view_pairs=_view_pairs(model.graph),
+        overridable=_overridable(model),
         narrow_convolutions=_narrow_convolutions(walk.graphs(model)),
         body_counts=_body_counts(model),
         table_lengths=table_lengths(model.graph, ALL_VALUES),
@@ -96,6 +106,40 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
                 size = sum(math.prod(shapes.get(value, (0,))) for value in set(inputs))
                 counts[layer] += max(0, size or _computed_weights(node))
     return dict(sorted(counts.items()))
+
+
+def _view_pairs(graph: GraphProto) -> int:
+    """Count the views that take the value of another one, or a copy of it."""
+    shapes = {value.name: _value(value).shape for value in (*graph.input, *graph.value_info)}
+    pairs = 0
+    behind_view: set[str] = set()
+    for node in graph.node:
+        source = next(iter(node.input), "")
+        is_view = _may_be_view(node, shapes)
+        pairs += is_view and source in behind_view
+        if is_view or (node.op_type in COPIES and source in behind_view):
+            behind_view.update(node.output[:1])
+    return pairs
+
+
+def _may_be_view(node: NodeProto, shapes: Mapping[str, tuple[Dim, ...] | None]) -> bool:
+    """Tell if a node only changes a shape, as a Transpose does that moves only axes of size 1."""
+    if node.op_type != "Transpose":
+        return node.op_type in VIEWS
+    order = next((list(attribute.ints) for attribute in node.attribute if attribute.name == "perm"), [])
+    shape = shapes.get(node.input[0])
+    if shape is None or not order:
+        return order not in HEADS
+    moved = [axis for axis in order if shape[axis] != 1]
+    return moved == sorted(moved)
+
+
+def _overridable(model: ModelProto) -> tuple[str, ...]:
+    """The weights that are inputs too, where the model could have left them out."""
+    if model.ir_version < CONSTANT_WEIGHTS:
+        return ()
+    weights = names_of(model.graph.initializer)
+    return tuple(value.name for value in model.graph.input if value.name in weights)
 
 
 def _narrow_convolutions(graphs: Iterable[GraphProto]) -> int:

@@ -58,6 +58,10 @@ class Inspection:
     layer_work: Mapping[str, int] = field(default_factory=dict)
     """Multiplications by these weights in one inference, by operator; only their shares are meaningful. Empty if
     unknown."""
+    view_pairs: int = 0
+    """Operators that only change the shape of a value, right behind another one of them."""
+    overridable: tuple[str, ...] = ()
+    """Weights that callers may replace, because the model lists them as inputs too."""
     narrow_convolutions: int = 0
     """Convolutions along one axis: of signals, or of images with kernels of one column."""
     body_counts: Mapping[str, int] = field(default_factory=dict)

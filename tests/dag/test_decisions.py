@@ -147,3 +147,10 @@ def test_without_data_it_says_how_lossy_models_are_judged(options: ProposalOptio
     assert said.endswith(end)
     reasons = reasons_against("gains nothing on trees", "dynamic", "static")
     assert "no data" not in decided(TREES, options, {"int8": INT8}, reasons, **without), "nothing lossy is tried"
+
+
+def test_inputs_with_a_default_are_named() -> None:
+    found = decided(replace(CNN, overridable=("scale", "shift", "a", "b")))
+    assert (
+        found["inputs with a default"] == "passes may fix them, so that callers cannot set scale, shift, a and 1 more"
+    )

@@ -81,6 +81,15 @@ def test_chains_with_and_without_loop_invariants_are_tried() -> None:
     assert "loop_invariant_code_motion" not in passes(proposed(CNN)[1])
 
 
+def test_shapes_are_joined_only_where_two_operators_change_them_in_a_row() -> None:
+    views = model("Conv", "Gemm", "Reshape", "Squeeze", view_pairs=1)
+    _, plan = proposed(views)
+    assert "merge_reshapes" in passes(plan)
+    _, plan = proposed(replace(views, view_pairs=0))
+    assert "merge_reshapes" not in passes(plan)
+    assert "merge reshapes" in why(plan)
+
+
 def test_chains_with_and_without_rows_are_tried_where_convolutions_are_narrow() -> None:
     _, plan = proposed(replace(CNN, narrow_convolutions=2))
     chains = [[n.pass_name for n in chain.nodes if not n.inserted] for chain in plan.chains()]

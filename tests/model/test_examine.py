@@ -9,7 +9,7 @@ import builders
 import numpy as np
 import onnx
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 from autoopt.model import worker
 from autoopt.model.inspection import Inspection, ValueSpec
@@ -69,6 +69,32 @@ def test_convolutions_along_one_axis_are_counted(kernel: str, count: int, tmp_pa
     size = int(np.prod([int(length) for length in kernel.split(",")]))
     made.graph.initializer.append(onnx.helper.make_tensor("w", 1, list(map(int, kernel.split(","))), [1.0] * size))
     assert inspect(made, tmp_path).narrow_convolutions == count
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count"),
+    [
+        ("a = Squeeze (x, first)\n b = Identity (a)\n y = Unsqueeze (b, first)", 1),
+        ("a = Squeeze (x, first)\n b = Relu (a)\n y = Unsqueeze (b, first)", 0),
+        ("a = Transpose <perm = [1, 0, 2]> (x)\n y = Squeeze (a, first)", 1),
+        ("a = Transpose <perm = [0, 2, 1]> (x)\n y = Squeeze (a, first)", 0),
+        ("a = Relu (x)\n b = Transpose <perm = [0, 2, 1]> (a)\n y = Squeeze (b, first)", 1),
+        ("a = Relu (x)\n b = Reshape (a, four)\n y = Transpose <perm = [0, 2, 1, 3]> (b)", 0),
+    ],
+)
+def test_operators_in_a_row_that_change_a_shape_are_counted(nodes: str, count: int, tmp_path: Path) -> None:
+    """A Transpose of unknown sizes may be one of them, unless it is one of attention."""
+    text = f"g (float[1, 4, 5] x) => (float y) {{ {nodes} }}"
+    made = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+    assert inspect(made, tmp_path).view_pairs == count
+
+
+@pytest.mark.parametrize(("ir_version", "names"), [(3, ()), (8, ("scale",))])
+def test_weights_that_callers_may_replace(ir_version: int, names: tuple[str, ...], tmp_path: Path) -> None:
+    text = "g (float[4] x, float[1] scale) => (float[4] y) { y = Mul (x, scale) }"
+    made = parser.parse_model(f'<ir_version: {ir_version}, opset_import: ["": 17]> {text}')
+    made.graph.initializer.append(numpy_helper.from_array(np.ones(1, np.float32), "scale"))
+    assert inspect(made, tmp_path).overridable == names
 
 
 def test_weights_that_nodes_unpack_count(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.proposal.exclusions import NEURAL_OPS, ProposalInputs, is_tiny
 from autoopt.dag.proposal.precisions import Method
 from autoopt.dag.proposal.templates import MINUTES, TEMPLATES, TRIALS
+from autoopt.errors import one_line
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec, describe_threads
@@ -27,6 +28,8 @@ _LEVELS: Final = (
     "also lossy passes that need no calibration data, with few values each",
     "all passes and values",
 )
+LISTED_WEIGHTS: Final = 3
+"""Names of inputs that are written out."""
 FEW_TRIALS: Final = 6
 FEW_MINUTES: Final = 2
 
@@ -96,6 +99,11 @@ def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, R
             yield Decision(what, why, tried=what)
     if inputs.narrowing and "specialize" not in reasons:
         yield Decision("specializing to the data", f"{inputs.narrowing.text}; --keep-signature leaves this out")
+    if model.overridable:
+        names = [one_line(name) for name in model.overridable[:LISTED_WEIGHTS]]
+        if len(model.overridable) > LISTED_WEIGHTS:
+            names.append(f"{len(model.overridable) - LISTED_WEIGHTS} more")
+        yield Decision("inputs with a default", f"passes may fix them, so that callers cannot set {_listed(names)}")
     if inputs.needs_static_shapes(target):
         yield Decision("fixed shapes", f"{target.execution_provider} accepts no dynamic ones")
 

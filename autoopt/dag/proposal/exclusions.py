@@ -155,8 +155,8 @@ def _text_ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> st
     match node:
         case "fuse" if not has_fusable_parts(model):
             text = "no attention, GELU or LayerNorm in this model"
-        case "reshapes" if model.parameters >= SMALL_MODEL:
-            text = f"calls that change a shape take little time beside layers of {model.parameters} weights"
+        case "reshapes":
+            text = _idle_reshapes(model)
         case "residuals" if not has_normalization(model):
             text = "no LayerNorm in this model"
         case "pads" if "Conv" not in model.ops:
@@ -170,6 +170,15 @@ def _text_ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> st
         case "session" if not target.thread_choices and target.execution_provider == CPU and not model.ops & NEURAL_OPS:
             text = "no session option matters to this model"
     return text
+
+
+def _idle_reshapes(model: Inspection) -> str:
+    """The reason why joining operators that change a shape gains nothing, or ""."""
+    if not model.view_pairs:
+        return "no two operators in a row that change a shape"
+    if model.parameters >= SMALL_MODEL:
+        return f"calls that change a shape take little time beside layers of {model.parameters} weights"
+    return ""
 
 
 def is_tiny(model: Inspection) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import onnx
+from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
@@ -29,6 +30,10 @@ Converter: TypeAlias = Literal["onnxscript", "onnx"]
 RESIZING_OPS: Final = ("Resize", "Upsample")
 RESIZE_CHANGED: Final = 11
 """Opset that gave Resize other defaults than the meaning it had."""
+HARDMAX_CHANGED: Final = 13
+"""Opset from which Hardmax works along one axis. onnx's converter has no adapter for it."""
+HIDDEN_DOMAIN: Final = "autoopt.hidden"
+"""Domain of operators that onnx's converter shall leave alone."""
 ONNXSCRIPT_FROM: Final = 18
 """Lowest opset that onnxscript converts from by itself."""
 
@@ -99,8 +104,43 @@ def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:
             if node.op_type == "Resize":
                 node.attribute.append(onnx.helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
                 node.attribute.append(onnx.helper.make_attribute("nearest_mode", "floor"))
+    if opset(model) < HARDMAX_CHANGED <= version and "Hardmax" in ops:
+        return _restore_hardmax(convert(_without_hardmax(model), version))
     converted: ModelProto = convert(model, version)
     return converted
+
+
+def _without_hardmax(model: ModelProto) -> ModelProto:
+    """A copy in which Hardmax takes matrices, as it means before version 13, and is hidden from the converter."""
+    copy = deepcopy(model)
+    copy.opset_import.add(domain=HIDDEN_DOMAIN, version=1)
+    for graph in walk_graphs(copy.graph):
+        nodes: list[NodeProto] = []
+        for node in graph.node:
+            nodes += _hardmax_of_matrix(node) if node.op_type == "Hardmax" and is_standard(node) else [node]
+        replace_items(graph.node, nodes)
+    return copy
+
+
+def _hardmax_of_matrix(node: NodeProto) -> list[NodeProto]:
+    """The nodes in place of a Hardmax, which joins the axes before its own axis, and all others."""
+    value, output = node.input[0], node.output[0]
+    sizes, flat, hard = f"{output}__sizes", f"{output}__flat", f"{output}__hard"
+    make_node = onnx.helper.make_node
+    return [
+        make_node("Shape", [value], [sizes]),
+        make_node("Flatten", [value], [flat], axis=attribute_values(node).get("axis", 1)),
+        make_node("Hardmax", [flat], [hard], node.name, domain=HIDDEN_DOMAIN, axis=1),
+        make_node("Reshape", [hard, sizes], [output]),
+    ]
+
+
+def _restore_hardmax(model: ModelProto) -> ModelProto:
+    for node in walk_nodes(model.graph):
+        if node.domain == HIDDEN_DOMAIN:
+            node.domain = ""
+    replace_items(model.opset_import, [entry for entry in model.opset_import if entry.domain != HIDDEN_DOMAIN])
+    return model
 
 
 def _without_unused_values(model: ModelProto) -> ModelProto:
