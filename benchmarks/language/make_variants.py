@@ -45,7 +45,7 @@ def main() -> None:
     for name in options.only:
         pass_name, params = VARIANTS[name]
         target = options.out / f"{name}.onnx"
-        command = [sys.executable, "-m", "autoopt", "apply", pass_name, options.model, "-o", target]
+        command = [sys.executable, "-m", "autoopt", "apply", pass_name, options.model, "-o", target, "--force"]
         for parameter, value in {"accuracy_level": "4", **params}.items():
             command += ["-p", f"{parameter}={value}"]
         began = time.monotonic()
