@@ -147,6 +147,15 @@ def test_attention_of_each_kind_of_encoder_is_fused_without_naming_the_kind(tmp_
     assert count_attention(saved(result)), ops(saved(result))
 
 
+def test_attention_whose_result_a_simplifier_made_rows_is_fused(tmp_path: Path) -> None:
+    """With a fixed batch, onnxslim writes the product behind the attention as Gemm of rows."""
+    passes = [("identity_elimination", {}), ("simplify", {"engine": "onnxslim"}), ("transformer_fusion", {})]
+    simplified, fused = steps(tmp_path, encoder_layer("whisper"), passes)[1:]
+    assert "Gemm" in ops(saved(simplified))
+    assert fused["outcome"] == "ok", fused["message"]
+    assert count_attention(saved(fused)), ops(saved(fused))
+
+
 @pytest.mark.parametrize(("kind", "engine"), [("bert", "auto"), ("t5", "auto"), ("whisper", "onnxscript")])
 def test_fusion_makes_the_same_of_a_split_model(
     tmp_path: Path, kind: str, engine: str, monkeypatch: pytest.MonkeyPatch

@@ -115,3 +115,22 @@ def test_layers_of_little_work_stay_in_float_before_heavy_ones_of_more_noise(tmp
     quantized = {name for node in saved(result).graph.node for name in node.input if "w1" in name or "w2" in name}
     assert any("w1" in name for name in quantized if "quantized" in name)
     assert not any("w2" in name for name in quantized if "quantized" in name)
+
+
+def test_layers_of_next_to_no_work_stay_in_float_without_being_counted(tmp_path: Path) -> None:
+    """They would come first, whatever their noise, and leave those that matter in integers."""
+    model = made(
+        "g (float[N, 64] x) => (float[N, 1] y) { [one] a = MatMul (x, w1)\n s = Tanh (a)\n [two] b = MatMul (s, w2)\n"
+        " t = Tanh (b)\n m = ReduceMean <axes = [1]> (t)\n [light] y = MatMul (m, w3) }",
+        w1=normal(64, 64),
+        w2=normal(64, 64, seed=1),
+        w3=normal(1, 1, seed=2),
+    )
+    params = {"op_types": ["MatMul"], "exclude_worst": 1}
+    quantized = saved(step(tmp_path / "a", model, "selective_quantization", True, **params))
+    weights = {name[:2] for node in quantized.graph.node for name in node.input if "quantized" in name}
+    assert weights & {"w1", "w2"} and "w3" not in weights
+    assert not {"w1", "w2"} <= weights
+    refused = step(tmp_path / "b", model, "selective_quantization", True, **{**params, "exclude_worst": 2})
+    assert refused["outcome"] == "refused"
+    assert "only 2 layers have more than 0.1 % of the work" in refused["message"]

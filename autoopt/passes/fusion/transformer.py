@@ -21,6 +21,7 @@ from autoopt.passes.fusion.known_shapes import KnownShapes
 from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
+from autoopt.passes.onnx_tools.gemm import flatten_attention
 from autoopt.passes.onnx_tools.graphs import (
     ORT_DOMAIN,
     caller_inputs,
@@ -156,6 +157,7 @@ class TransformerFusion(Pass):
         if not counts["Attention"] and count_ort_operators(fused) == count_ort_operators(model):
             return None
         import_ort_domain(fused)
+        flatten_attention(fused)
         restore_inputs(caller_inputs(model), fused)
         return fused
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.model.tensors import by_name, names_of, walk_graphs
@@ -18,6 +18,9 @@ from autoopt.passes.onnx_tools.graphs import (
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+ATTENTION_OPS: Final = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
+"""Of onnxruntime; their first output has three dimensions."""
 
 
 def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
@@ -44,6 +47,26 @@ def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
             splitter.remove_unused_weights()
         replaced += count
     return replaced
+
+
+def flatten_attention(model: ModelProto) -> None:
+    """Flatten the result of an attention in front of a Gemm, in place.
+
+    Attention operators return (batch, items, hidden size) and Gemm takes rows. With a fixed batch, simplifiers make one
+    Reshape from the heads to the rows, and fusions replace it together with the attention.
+    """
+    names = value_names(model)
+    for graph in walk_graphs(model.graph):
+        attention = {node.output[0] for node in graph.node if node.op_type in ATTENTION_OPS and node.domain}
+        nodes: list[NodeProto] = []
+        for node in graph.node:
+            if node.op_type == "Gemm" and node.input[0] in attention:
+                rows = new_name(f"{node.input[0]}_rows", names)
+                nodes.append(helper.make_node("Flatten", [node.input[0]], [rows], rows, axis=2))
+                node.input[0] = rows
+            nodes.append(node)
+        if len(nodes) > len(graph.node):
+            replace_items(graph.node, nodes)
 
 
 class _Splitter:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FEEDS_OF_ONE: Final = 4
 """Items on which each layer of a model of many layers is run by itself."""
+LITTLE_WORK: Final = 0.001
+"""Share of the work below which a layer costs next to nothing in float."""
 
 
 class LayerSensitivity(Pass):
@@ -163,13 +165,14 @@ def largest_layers(model: ModelProto, limit: int) -> list[NodeProto]:
 class SelectiveQuantization(StaticQuantization):
     """Static 8-bit quantization that keeps the most sensitive layers in float32.
 
-    Reads the ranking of `layer_sensitivity`, which runs first.
+    Reads the ranking of `layer_sensitivity`, which runs first. With `rank_by` noise_for_work, layers with less than
+    0.1 % of the work stay in float too and do not count: they would come first, whatever their noise.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process", "layer_sensitivity")
     aliases: ClassVar[tuple[str, ...]] = ("node_exclusion",)
 
-    version = 8
+    version = 9
 
     exclude_worst: Annotated[
         int, Minimum(0), Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"
@@ -191,11 +194,7 @@ class SelectiveQuantization(StaticQuantization):
         report = self.context.reports.get("layer_sensitivity")
         if report is None:
             raise Refused("the report of layer_sensitivity is missing")
-        ranking = sorted(report["ranking"], key=RANKINGS[self.rank_by], reverse=True)
-        count = max(self.exclude_worst, layers_to_exclude(ranking, self.least_sqnr_db))
-        if count >= len(ranking) > self.exclude_worst:
-            raise Refused(f"only with all {len(ranking)} layers in float would outputs reach {self.least_sqnr_db} dB")
-        worst = [entry["node"] for entry in ranking[:count]]
+        worst = self._layers_in_float(report["ranking"])
         requested = list(self.nodes_to_exclude)
         self.nodes_to_exclude = sorted({*requested, *worst})
         result = Static.run(self, model)
@@ -205,6 +204,17 @@ class SelectiveQuantization(StaticQuantization):
             nodes: list[str] = result.params["nodes_to_exclude"]  # type: ignore[assignment]  # Static sets it
             return Retry(result.reason, {"nodes_to_exclude": sorted(set(nodes) - set(worst))})
         return result
+
+    def _layers_in_float(self, layers: Sequence[Mapping[str, Any]]) -> list[str]:
+        small = [entry for entry in layers if self.rank_by == "noise_for_work" and entry["work"] < LITTLE_WORK]
+        counted = [entry for entry in layers if entry not in small]
+        ranking = sorted(counted, key=RANKINGS[self.rank_by], reverse=True)
+        count = max(self.exclude_worst, layers_to_exclude(ranking, self.least_sqnr_db))
+        if count >= len(ranking) > self.exclude_worst:
+            raise Refused(f"only with all {len(ranking)} layers in float would outputs reach {self.least_sqnr_db} dB")
+        if small and count >= len(ranking):
+            raise Refused(f"only {len(ranking)} layers have more than {LITTLE_WORK * 100:g} % of the work")
+        return [entry["node"] for entry in (*small, *ranking[:count])]
 
 
 def activation_errors(
