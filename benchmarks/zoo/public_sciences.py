@@ -316,23 +316,32 @@ def write_items(folder: Path, items: Items, evaluation: int, calibration: int) -
         np.savez(folder / f"{use}.npz", **items(np.random.default_rng(seed), count))
 
 
+def write_made(folder: Path, make: Callable[[], onnx.ModelProto], items: Items) -> None:
+    """Write the folder of a model that is made here."""
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(make(), folder / "model.onnx")
+    write_items(folder, items, 60, 30)
+
+
 def main() -> None:
+    """Write the folders of the models that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("packages", type=Path)
     parser.add_argument("zoo", type=Path)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="default: all")
     options = parser.parse_args()
     found = dict(members(options.packages))
-    for name, source in sources(options.packages).items():
+    known = sources(options.packages)
+    for name in options.models or [*known, *MADE]:
+        if name in MADE:
+            write_made(options.zoo / name, *MADE[name])
+            continue
+        source = known[name]
         folder = options.zoo / name
         folder.mkdir(parents=True, exist_ok=True)
         content = next(content for file, content in found.items() if file.endswith(source.file))
         (folder / "model.onnx").write_bytes(content)
         write_items(folder, source.items, source.evaluation, source.calibration)
-    for name, (make, items) in MADE.items():
-        folder = options.zoo / name
-        folder.mkdir(parents=True, exist_ok=True)
-        onnx.save(make(), folder / "model.onnx")
-        write_items(folder, items, 60, 30)
 
 
 if __name__ == "__main__":
