@@ -14,7 +14,7 @@ from autoopt.errors import InputError
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.machine import Load
-from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.measurement import PAIRS_IF_WIDE, Measurement
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
@@ -171,6 +171,14 @@ def slow_to_open(machine: Machine, microseconds: float, opening_ms: float) -> Ma
         return make(number)
 
     return opened
+
+
+def test_sessions_that_took_long_to_open_are_timed_for_as_long_again(machine: Machine) -> None:
+    candidate, source = (slow_to_open(machine, time, 10_000.0) for time in (250_000.0, 600_000.0))
+    comparison = compared(candidate, source, seconds=0.5)
+    assert len(comparison.pairs) == PAIRS_IF_WIDE
+    ratio = comparison.estimate()
+    assert 0.35 < ratio.low < 250 / 600 < ratio.high < 0.5
 
 
 def test_one_of_several_measurements_opens_no_sessions_that_take_longer_than_to_time_them(machine: Machine) -> None:
