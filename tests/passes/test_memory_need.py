@@ -10,6 +10,7 @@ from micro_models import MODELS
 from autoopt.memory import data_size
 from autoopt.model import io
 from autoopt.passes.base import Pass, Refused
+from autoopt.passes.cleanup.simplifiers import Simplify
 from autoopt.passes.execution.current_model import CurrentModel
 from autoopt.passes.execution.memory_need import refuse_too_large
 from autoopt.passes.request import TOO_LARGE
@@ -64,6 +65,14 @@ def test_a_pass_that_loads_no_weights_needs_less_unless_the_model_is_kept_in_mem
         large.is_small = True
         with pytest.raises(Refused):
             refuse_too_large(Frugal(), large)
+
+
+def test_only_the_engine_that_gets_weights_as_bytes_needs_memory_for_them(large: CurrentModel) -> None:
+    with memory_cap(data_size() + 900 * MIB):
+        refuse_too_large(Simplify(engine="onnxslim"), large)
+        refuse_too_large(Simplify(engine="onnxscript"), large)
+        with pytest.raises(Refused, match=r"needs about 1\.3 GB"):
+            refuse_too_large(Simplify(engine="onnxsim"), large)
 
 
 def test_small_models_and_other_sources_are_not_estimated(large: CurrentModel, tmp_path: Path) -> None:

@@ -68,6 +68,11 @@ class Pass:
 
     context: PassContext
 
+    @property
+    def further_copies(self) -> float:
+        """`serialized_copies` of this configuration."""
+        return self.serialized_copies
+
     def __init__(self, **params: object) -> None:
         for name, value in params.items():
             setattr(self, name, value)

@@ -16,8 +16,8 @@ from autoopt.passes.request import TOO_LARGE
 ESTIMATED_BYTES: Final = 128 << 20
 """Memory is estimated for models of more bytes."""
 OUTLINE_FACTOR: Final = 2.5
-"""The largest share of a model that passes took without its weights, with the check of the result: 1.2 to 2.0 in
-transformers of 0.5 and 2.2 GB."""
+"""The largest share of a model that passes took without its weights, with the check of the result: 1.1 to 2.0 in
+transformers of 0.5 to 4.4 GB."""
 LIBRARIES: Final = 200 << 20
 """Bytes for the libraries that passes import late."""
 
@@ -51,10 +51,10 @@ def _needed(pass_: Pass, model: CurrentModel, size: int) -> int:
     """Bytes that a pass will allocate for a model of this size."""
     factor = pass_.memory_factor
     is_whole = size <= EXTERNAL_DATA_BYTES
-    if pass_.takes == "outline" and not model.is_small and not (is_whole and pass_.serialized_copies):
+    if pass_.takes == "outline" and not model.is_small and not (is_whole and pass_.further_copies):
         factor = OUTLINE_FACTOR
     elif factor and is_whole:
-        factor += pass_.serialized_copies
+        factor += pass_.further_copies
     if not factor:
         return 0
     return int(size * factor) + LIBRARIES

@@ -75,7 +75,7 @@ class TransformerFusion(Pass):
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
     takes = "outline"
-    serialized_copies = 3.0
+    serialized_copies = 0.0
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
     libraries = ("onnx", "onnx-ir", "onnxscript", "onnxruntime")
     aliases = (
