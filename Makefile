@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv)
+WORKERS := 3
 REQUIREMENTS := --quiet --constraint constraints.txt --editable '.[dev]'
 
-.PHONY: help install demo docs check test test-services coverage dead-code soak clean
+.PHONY: help install demo docs check test test-services test-all coverage dead-code soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 16
@@ -17,7 +18,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(UV),$(UV) pip install --python $(BIN)/python --compile-bytecode $(REQUIREMENTS) ||) \
-	  $(BIN)/python -m pip install --disable-pip-version-check $(REQUIREMENTS)  # uv does not read pip's index settings
+	  $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(REQUIREMENTS)  # uv does not read pip's index settings
+	$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib || true  # pip compiles on one core; templates of libraries are no Python
 	$(BIN)/python -m compileall -q autoopt flows  # as for an installed package, also where PYTHONDONTWRITEBYTECODE is set
 	touch $@
 
@@ -34,11 +36,14 @@ check: install  ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports
 
 test: install  ## tests that need only Python packages
-	$(BIN)/pytest -n 3 --dist loadfile -m "not service and not soak"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not service and not soak"
 
 test-services: install  ## tests that need PostgreSQL, Redis, a Prefect server, Chromium
 	tests/services.sh
 	$(BIN)/pytest -n 3 --dist loadfile -m "service and not soak"
+
+test-all: install  ## both of them at once: tests that compute fill the time in which the others wait for servers
+	$(MAKE) --jobs=2 --output-sync=target WORKERS=2 test test-services
 
 coverage: install  ## branch coverage of `make test`, as a table and in htmlcov/
 	$(BIN)/pytest -n 3 --dist loadfile -m "not service and not soak" --cov --cov-report=term --cov-report=html

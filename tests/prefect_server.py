@@ -25,9 +25,10 @@ from watching import all_gone
 from autoopt.orchestrate.flow_runs.showing import BEGUN, ENDED
 from autoopt.store import open_store
 
+PLAIN, QUEUING = "prefect", "autoopt.orchestrate.server.sqlite_writers"
+"""Programs: Prefect's own, and the one of `autoopt serve`, which answers with SQLite on a busy machine too."""
 KEPT = Path(__file__).parents[1] / ".pytest_cache"
 DATABASE, MEMO = "prefect.db", "memo_store.toml"
-START_SECONDS = 180.0
 
 
 def prepared(home: Path) -> Path:
@@ -40,9 +41,9 @@ def prepared(home: Path) -> Path:
 
 
 @contextmanager
-def running_server(env: Mapping[str, str], port: int, log: Path) -> Iterator[str]:
+def running_server(env: Mapping[str, str], port: int, log: Path, program: str = QUEUING) -> Iterator[str]:
     """A server that keeps its data in env's PREFECT_HOME; gives the address of its API."""
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-m", program, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     given = {**env, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
     with log.open("wb") as out, ended(subprocess.Popen([*command, "--no-ui"], env=given, stdout=out, stderr=out)) as it:
         url = f"http://127.0.0.1:{port}/api"
@@ -87,7 +88,7 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]
 
 
 def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + START_SECONDS
+    until = time.monotonic() + HANG_SECONDS
     while time.monotonic() < until and process.poll() is None:
         try:
             with urlopen(f"{url}/health", timeout=5):

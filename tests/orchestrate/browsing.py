@@ -40,8 +40,8 @@ class Browser:
             return text in self._driver.find_element(By.TAG_NAME, "body").text
         return False
 
-    def wait_for(self, text: str, seconds: float = 180) -> None:
-        eventually(lambda: self.shows(text), seconds)
+    def wait_for(self, text: str) -> None:
+        eventually(lambda: self.shows(text))
 
     def press(self, text: str) -> None:
         """Press the first button of that text as soon as there is one."""

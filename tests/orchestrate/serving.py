@@ -26,8 +26,10 @@ from prefect_server import prepared
 Json = dict[str, Any]
 Late = tuple[type[httpx.TimeoutException], ...]
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-
-
+ASK_AGAIN_SECONDS = 30.0
+"""Limit of a request that is repeated."""
+_client = httpx.Client(verify=False, limits=httpx.Limits(max_keepalive_connections=0))
+"""Servers restart, so that each request has its own connection; what certificates need would take 20 ms each time."""
 OWNER = "FOLDER_OF_THE_TEST"
 """Variable that all processes of one `autoopt serve` inherit, workers too."""
 
@@ -77,10 +79,11 @@ class Serving:
         self, method: str, path: str, asked: Json | None = None, late: Late = (httpx.TimeoutException,)
     ) -> httpx.Response:
         """As Prefect's own clients do, which ask again where the server's database is busy, or its answer `late`."""
+        limit = ASK_AGAIN_SECONDS if late else HANG_SECONDS
 
         def answer() -> httpx.Response | None:
             try:
-                made = httpx.request(method, f"{self.url}/api/{path}", json=asked, auth=self._auth, timeout=30)
+                made = _client.request(method, f"{self.url}/api/{path}", json=asked, auth=self._auth, timeout=limit)
             except late:
                 return None
             return None if made.status_code == 503 else made

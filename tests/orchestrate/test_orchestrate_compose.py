@@ -189,13 +189,14 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
         once("migrate")
         start("server")
         user, _, password = SECRETS["PREFECT_AUTH"].partition(":")
-        api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=30)
+        api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=HANG_SECONDS)
         assert not healthy("server")
         eventually(lambda: healthy("server"), HANG_SECONDS)
-        assert httpx.post(f"{api.base_url}flow_runs/filter", json={}).status_code == 401  # nobody without the password
+        unnamed = httpx.post(f"{api.base_url}flow_runs/filter", json={}, timeout=HANG_SECONDS)
+        assert unnamed.status_code == 401  # nobody without the password
         for origin, allowed in (("https://evil.example", False), (f"http://127.0.0.1:{port}", True)):
             asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-            answer = httpx.options(f"{api.base_url}flow_runs/filter", headers=asks)
+            answer = httpx.options(f"{api.base_url}flow_runs/filter", headers=asks, timeout=HANG_SECONDS)
             assert ("access-control-allow-origin" in answer.headers) is allowed
         start("background")
         once("deploy")
@@ -223,7 +224,7 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
         run = api.post(f"/deployments/{known}/create_flow_run", json={}).raise_for_status().json()["id"]
         ended = eventually(lambda: _ended(api, run), HANG_SECONDS)
         assert ended["state_type"] == "COMPLETED", ended["state"]
-        pages = httpx.Client(base_url=f"http://127.0.0.1:{checks['zoos']}", timeout=60)
+        pages = httpx.Client(base_url=f"http://127.0.0.1:{checks['zoos']}", timeout=HANG_SECONDS)
         assert pages.get("/").status_code == 401
         assert "No regression in 1 model" in pages.get("/zoo/every", auth=(user, password)).raise_for_status().text
         nights = {"deployments": {"id": {"any_": [night["id"]]}}}

@@ -60,7 +60,7 @@ class Server:
 
     def find(self, what: str) -> list[dict[str, Any]]:
         """Rows that are not of other tests."""
-        found = httpx.post(f"{self.url}/{what}/filter", json={"limit": 200}, timeout=30)
+        found = httpx.post(f"{self.url}/{what}/filter", json={"limit": 200}, timeout=HANG_SECONDS)
         return [row for row in found.raise_for_status().json() if row["id"] not in self.before]
 
 
@@ -161,9 +161,10 @@ def test_without_a_server_runs_share_one_of_their_own_that_asks_for_a_password(f
         note = f"Prefect shows the run at {pages} (password: {home}/prefect-password)"
         assert note in stderr
         user, _, password = (home / "prefect-password").read_text().strip().partition(":")
-        rows = httpx.post(f"{server['api']}/flow_runs/filter", json={}, auth=(user, password), timeout=30).json()
+        asked = {"url": f"{server['api']}/flow_runs/filter", "json": {}, "timeout": HANG_SECONDS}
+        rows = httpx.post(**asked, auth=(user, password)).json()
         assert [row["state_type"] for row in rows if row["name"].endswith(" · small")] == ["COMPLETED"] * 2
-        assert httpx.post(f"{server['api']}/flow_runs/filter", json={}, timeout=30).status_code == 401
+        assert httpx.post(**asked).status_code == 401
     finally:
         end_personal_server(home)
 
@@ -249,6 +250,6 @@ def test_deployments_have_names_of_their_own_and_those_of_version_0_1_0_stay(ser
         "nightly_sweep/autoopt",
     ]
     assert python(which) == "tune_chain/tune-chain\n"
-    earlier = httpx.get(f"{server.url}/deployments/name/nightly_sweep/autoopt").json()
+    earlier = httpx.get(f"{server.url}/deployments/name/nightly_sweep/autoopt", timeout=HANG_SECONDS).json()
     assert earlier["parameters"] == {"zoo": "mine.yaml"}
     assert [(one["schedule"]["cron"], one["active"]) for one in earlier["schedules"]] == [("0 3 * * *", True)]

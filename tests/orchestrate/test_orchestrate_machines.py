@@ -16,7 +16,7 @@ from children import HANG_SECONDS
 from machines import Machine, machines, reachable
 from ports import free_port
 from postgres import Server
-from prefect_server import running_server
+from prefect_server import PLAIN, running_server
 from serving import Serving, alive, belonging, environment, eventually
 
 from autoopt.cli.app import main
@@ -97,7 +97,7 @@ def server_on(database: str, folder: Path, port: int) -> Iterator[Serving]:
     home = folder / "server"
     home.mkdir()
     kept = {"PREFECT_HOME": str(home), "PREFECT_API_DATABASE_CONNECTION_URL": database}
-    with running_server(environment(home, **kept), port, home / "server.log"):
+    with running_server(environment(home, **kept), port, home / "server.log", PLAIN):
         yield Serving(folder, f"http://127.0.0.1:{port}", None, [])  # type: ignore[arg-type]
 
 

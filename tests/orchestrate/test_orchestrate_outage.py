@@ -15,7 +15,7 @@ import pytest
 from builders import cnn, mlp, write
 from children import HANG_SECONDS, start_process
 from postgres import Server
-from prefect_server import ended, free_port, running_server
+from prefect_server import PLAIN, ended, free_port, running_server
 from serving import environment, eventually
 
 OUTAGE_SECONDS = float(os.environ.get("AUTOOPT_TEST_OUTAGE_SECONDS") or 15)
@@ -79,13 +79,13 @@ def test_a_night_outlasts_an_outage_of_everything_that_it_talks_to(
     own = {"AUTOOPT_DB_URL": f"postgresql://{at}/autoopt", "AUTOOPT_ARTIFACTS_URL": "s3://artifacts/all"}
     env = environment(tmp_path, PREFECT_HOME=str(tmp_path / "prefect"), **own)
     with_database = {**env, "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://{at}/prefect"}
-    api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", timeout=60)
+    api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", timeout=HANG_SECONDS)
     with ExitStack() as stack:
         stack.callback(database.close)
         away = stack.enter_context(ExitStack())
         away.enter_context(object_store(s3_port))
         boto3.client("s3").create_bucket(Bucket="artifacts")
-        away.enter_context(running_server(with_database, port, tmp_path / "server-1.log"))
+        away.enter_context(running_server(with_database, port, tmp_path / "server-1.log", PLAIN))
         log = stack.enter_context((tmp_path / "serve.log").open("wb"))
         serve = start_process(
             [sys.executable, "-m", "autoopt", "serve", "--zoo", "zoo.yaml"],
@@ -105,7 +105,7 @@ def test_a_night_outlasts_an_outage_of_everything_that_it_talks_to(
         time.sleep(OUTAGE_SECONDS)
         database.start()
         away.enter_context(object_store(s3_port))
-        away.enter_context(running_server(with_database, port, tmp_path / "server-2.log"))
+        away.enter_context(running_server(with_database, port, tmp_path / "server-2.log", PLAIN))
 
         def if_completed() -> Any:
             """The night's state; a long outage without heartbeats has it called crashed for a while."""

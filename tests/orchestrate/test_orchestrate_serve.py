@@ -134,9 +134,9 @@ def test_other_web_pages_reach_nothing(served: Serving) -> None:
         (served.url, True),
         (f"http://localhost:{served.port}", True),
     ):
-        answer = httpx.options(api, headers={"Origin": origin, **asks})
+        answer = httpx.options(api, headers={"Origin": origin, **asks}, timeout=HANG_SECONDS)
         assert (answer.status_code == 200, "access-control-allow-origin" in answer.headers) == (allowed, allowed)
-    assert httpx.post(api, json={"parameters": {}}).status_code == 401
+    assert httpx.post(api, json={"parameters": {}}, timeout=HANG_SECONDS).status_code == 401
     before = len(served.find("flow_runs"))
     page = f"<!doctype html><meta charset=utf-8><script>const API = {json.dumps(api)}</script>{FOREIGN_PAGE}"
     with web_page(page) as url, browsing(url, served.folder / "shots") as browser:
@@ -221,7 +221,8 @@ def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
         eventually(lambda: not [process for process in belonging(tmp_path) if alive(process)])
     with serving(tmp_path, PREFECT_SERVER_API_AUTH_STRING="me:canary") as found:  # where it was before
         assert found.get("deployments/name/tune_chain/tune-chain")
-        assert httpx.get(f"{found.url}/api/deployments/name/tune_chain/tune-chain").status_code == 401
+        unnamed = httpx.get(f"{found.url}/api/deployments/name/tune_chain/tune-chain", timeout=HANG_SECONDS)
+        assert unnamed.status_code == 401
         eventually(lambda: found.get("work_pools/autoopt-chains")["status"] == "READY")  # its worker is let in
 
         second = [sys.executable, "-m", "autoopt", "serve", "--port", str(free_port())]

@@ -26,7 +26,7 @@ FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
 
 def states(server: str, what: str) -> dict[str, str]:
-    found = httpx.post(f"{server}/{what}/filter", json={"limit": 200}, timeout=30)
+    found = httpx.post(f"{server}/{what}/filter", json={"limit": 200}, timeout=HANG_SECONDS)
     rows: list[dict[str, Any]] = found.raise_for_status().json()
     return {row["id"]: row["state_type"] for row in rows}
 
@@ -55,7 +55,7 @@ def test_a_killed_run_is_shown_as_crashed_and_its_resume_anew(
 
 
 def status_without_password(port: int) -> int:
-    return httpx.post(f"http://127.0.0.1:{port}/api/flow_runs/filter", json={}, timeout=30).status_code
+    return httpx.post(f"http://127.0.0.1:{port}/api/flow_runs/filter", json={}, timeout=HANG_SECONDS).status_code
 
 
 def test_all_that_listens_is_on_the_loopback_and_asks_for_a_password(tmp_path: Path) -> None:
