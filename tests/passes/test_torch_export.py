@@ -120,7 +120,7 @@ def test_the_same_program_is_converted_once(python: Path, work: Path) -> None:
 
 def test_apply_converts(python: Path, work: Path) -> None:
     for words in (["net.pt2"], ["net.py", "-p", "exporter=torchscript", "-p", "dynamic_batch=true"]):
-        done = autoopt(python, work, "apply", "torch_export", *words, "-o", "converted.onnx", "--json")
+        done = autoopt(python, work, "apply", "torch_export", *words, "-o", "converted.onnx", "--force", "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["reports"]["conversion"]["status"] == "same"
 
