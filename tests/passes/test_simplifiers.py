@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bench import ops, same, step
+from bench import ops, same, saved, step
 from micro_models import MODELS, made, normal, positive
 
 from autoopt.passes.base import Refused
@@ -115,3 +115,16 @@ def test_another_engine_is_tried_where_the_result_of_one_computes_something_else
     (attempt,) = result["attempts"]
     assert attempt["params"]["engine"] == "onnxslim"
     assert "not equivalent" in attempt["reason"]
+
+
+def test_functions_beside_bodies_are_simplified(tmp_path: Path) -> None:
+    model = made(
+        "g (float[2, 3] x) => (float[2, 3] y) { a = local.twice (x)\n m = ReduceMax <keepdims = 0> (a)\n"
+        " c = Cast <to = 9> (m)\n z = If (c) <then_branch = t () => (float[2, 3] p) { p = Neg (a) },"
+        " else_branch = e () => (float[2, 3] q) { q = Abs (a) }>\n y = Identity (z) }\n"
+        '<domain: "local", opset_import: ["": 17]> twice (v) => (w) { w = Add (v, v) }',
+        domains=', "local": 1',
+    )
+    result = step(tmp_path, model, "onnxslim")
+    assert result["outcome"] == "ok", result["message"]
+    assert "Identity" not in ops(saved(result))

@@ -15,6 +15,7 @@ from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
+from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
     NUMBER_ATTRIBUTES,
     constant_tensors,
@@ -186,7 +187,8 @@ class OnnxSlim(Pass):
         for name in self.skip_fusion_patterns:
             if name not in SLIM_PATTERNS:
                 raise Refused(f"onnxslim has no pattern {name!r}; it has {', '.join(SLIM_PATTERNS)}")
-        return call_on_references(self._slimmed, model)
+        # onnxslim recurses without end where a model has functions and bodies.
+        return call_on_references(self._slimmed, inline_functions(model))
 
     def _slimmed(self, model: ModelProto) -> ModelProto:
         import onnxslim
