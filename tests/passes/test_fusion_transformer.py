@@ -149,10 +149,12 @@ def test_attention_of_each_kind_of_encoder_is_fused_without_naming_the_kind(tmp_
 
 def test_attention_whose_result_a_simplifier_made_rows_is_fused(tmp_path: Path) -> None:
     """With a fixed batch, onnxslim writes the product behind the attention as Gemm of rows."""
-    passes = [("identity_elimination", {}), ("simplify", {"engine": "onnxslim"}), ("transformer_fusion", {})]
-    simplified, fused = steps(tmp_path, encoder_layer("whisper"), passes)[1:]
+    passes = [("identity_elimination", {}), ("simplify", {"engine": "onnxslim"}), ("shape_inference", {})]
+    passes += [("transformer_fusion", {}), ("dynamic_quantization", {"op_types": ["MatMul"]})]
+    _, simplified, *_, fused, quantized = steps(tmp_path, encoder_layer("whisper"), passes)
     assert "Gemm" in ops(saved(simplified))
     assert fused["outcome"] == "ok", fused["message"]
+    assert quantized["outcome"] == "ok", quantized["message"]
     assert count_attention(saved(fused)), ops(saved(fused))
 
 

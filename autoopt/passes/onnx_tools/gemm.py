@@ -59,14 +59,18 @@ def flatten_attention(model: ModelProto) -> None:
     for graph in walk_graphs(model.graph):
         attention = {node.output[0] for node in graph.node if node.op_type in ATTENTION_OPS and node.domain}
         nodes: list[NodeProto] = []
+        flattened: set[str] = set()
         for node in graph.node:
             if node.op_type == "Gemm" and node.input[0] in attention:
+                flattened.add(node.input[0])
                 rows = new_name(f"{node.input[0]}_rows", names)
                 nodes.append(helper.make_node("Flatten", [node.input[0]], [rows], rows, axis=2))
                 node.input[0] = rows
             nodes.append(node)
-        if len(nodes) > len(graph.node):
+        if flattened:
             replace_items(graph.node, nodes)
+            # The recorded shape is that of the rows.
+            replace_items(graph.value_info, [value for value in graph.value_info if value.name not in flattened])
 
 
 class _Splitter:
