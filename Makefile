@@ -7,7 +7,7 @@ UV := $(shell command -v uv)
 WORKERS := 3
 REQUIREMENTS := --quiet --constraint constraints.txt --editable '.[dev]'
 
-.PHONY: help install demo docs check test test-services test-all coverage dead-code soak clean
+.PHONY: help install demo docs check test test-services coverage dead-code soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 16
@@ -41,9 +41,6 @@ test: install  ## tests that need only Python packages
 test-services: install  ## tests that need PostgreSQL, Redis, a Prefect server, Chromium
 	tests/services.sh
 	$(BIN)/pytest -n 3 --dist loadfile -m "service and not soak"
-
-test-all: install  ## both of them at once: tests that compute fill the time in which the others wait for servers
-	$(MAKE) --jobs=2 --output-sync=target WORKERS=2 test test-services
 
 coverage: install  ## branch coverage of `make test`, as a table and in htmlcov/
 	$(BIN)/pytest -n 3 --dist loadfile -m "not service and not soak" --cov --cov-report=term --cov-report=html

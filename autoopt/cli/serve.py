@@ -71,7 +71,6 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     """
     from autoopt.deployments import CHAINS, MODELS, check_queues, deploy_all, schedule_sweep
     from autoopt.engine.sweeps.request import SweepRequest
-    from autoopt.engine.sweeps.sweep import refuse_other_zoo
     from autoopt.engine.sweeps.zoo import check_zoo
     from autoopt.orchestrate.server.form_refresh import FormRefresh
     from autoopt.orchestrate.server.supervisor import Supervisor
@@ -79,7 +78,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     queues = tuple(queue or ())
     check_queues(queues)
     if zoo is not None:
-        refuse_other_zoo(Path("out"), check_zoo(zoo).name)
+        check_zoo(zoo)
     home = settings().home
     if scripts:
         os.environ[SCRIPT_FOLDERS] = os.pathsep.join(str(folder.resolve()) for folder in scripts)

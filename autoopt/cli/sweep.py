@@ -64,11 +64,10 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
 
     if schedule is None:
         _refuse({"--queue": queue, "--timezone": timezone}, "needs a schedule", "add --schedule '0 2 * * *'")
-    name = check_zoo(zoo, only, dag, data_root).name  # before anything is started for it
+    check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.api import open_remote
     from autoopt.cli.logs import is_verbose
     from autoopt.engine.sweeps.request import SweepRequest
-    from autoopt.engine.sweeps.sweep import refuse_other_zoo
     from autoopt.report.progress.progress import Progress
 
     request = SweepRequest(
@@ -84,7 +83,6 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         data_root=data_root,
         opener=open_remote,
     )
-    refuse_other_zoo(out, name)
     if schedule is not None:
         return _schedule(request, schedule, queue, timezone, as_json)
     with document_stream(as_json) as stream:

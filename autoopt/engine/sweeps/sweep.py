@@ -22,7 +22,7 @@ from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import BareModel, ZooItem, check_data, check_metrics, dag_of, items
-from autoopt.errors import InputError, SystemFailure, one_line, writing
+from autoopt.errors import SystemFailure, one_line, writing
 from autoopt.json_codec import read_object
 from autoopt.report.elements.html import write_page
 from autoopt.report.nights.lasting import lasting_regression
@@ -46,15 +46,13 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
     """Execute a sweep and store its result.
 
     Raises:
-        InputError: the zoo file or a DAG is wrong, the output folder has the report of another zoo, there is nothing to
-            resume, another process executes the sweep, or it is that of a flow run while an earlier night is in
-            progress.
+        InputError: the zoo file or a DAG is wrong, there is nothing to resume, another process executes the sweep, or
+            it is that of a flow run while an earlier night is in progress.
             A model that does not exist or cannot be read is listed, not raised.
     """
     began = time.monotonic()
     zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
     check_data(zoo)
-    refuse_other_zoo(request.out, zoo.name)
     home = request.home or settings().home
     with open_store(request.db_url, home) as store:
         history = SweepHistory(zoo, store)
@@ -115,6 +113,9 @@ class Sweep:
         newest = self._history.newest_entries(self._id, all_models)
         entries: list[SweepEntry] = []
         observer.on_sweep_start([model.name for model in all_models])
+        note = replaced_note(self._request.out, self._name)
+        if note:
+            observer.on_note(note)
         try:
             for item in self._ordered(models, newest):
                 entry = finished.get(item.name)
@@ -266,18 +267,15 @@ def _environment_changes(before: SweepEntry | None, after: SweepEntry) -> list[s
     return [change for change in differences(before.environment, after.environment) if not change.startswith("hosts.")]
 
 
-def refuse_other_zoo(out: Path | None, name: str) -> None:
-    """Refuse a folder with the report and models of another zoo than this one.
-
-    Raises:
-        InputError: it has them.
-    """
+def replaced_note(out: Path | None, name: str) -> str:
+    """Say that the report of a zoo will replace that of another one in `out`; empty if it will not."""
     if out is None:
-        return
+        return ""
     other = read_object(out / REPORT).get("name")
-    if isinstance(other, str) and other != name:
-        message = f"has the report and models of the zoo {one_line(other)!r}"
-        raise InputError(message, where=str(out), remedy=f"name another folder for {name!r}: --out DIR")
+    if not isinstance(other, str) or other == name:
+        return ""
+    replaced = f"that of the zoo {one_line(other)!r} in {out}/"
+    return f"the report of this sweep will replace {replaced}; --out names another folder"
 
 
 def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None) -> None:
