@@ -140,6 +140,18 @@ def test_a_moved_package_runs_and_is_timed_against_its_source(
 
 
 @pytest.mark.usefixtures("kept_workers")
+def test_weights_of_the_source_go_when_a_better_model_replaces_it(
+    store: MemoryStore, package: Package, tmp_path: Path
+) -> None:
+    source = replace(package.model, artifact=package.run.model, chain="source")
+    export(store, replace(package, model=source), tmp_path / "out")
+    assert recipe_of(tmp_path / "out")["model_files"] == ["model.onnx", "weights/net.bin"]
+    export(store, package, tmp_path / "out")
+    assert recipe_of(tmp_path / "out")["model_files"] == ["model.onnx", "model.onnx.data"]
+    assert not (tmp_path / "out" / "weights" / "net.bin").exists()
+
+
+@pytest.mark.usefixtures("kept_workers")
 def test_without_its_source_the_model_is_timed_alone(
     store: MemoryStore, package: Package, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

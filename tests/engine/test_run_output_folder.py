@@ -33,6 +33,18 @@ def test_the_files_of_an_earlier_package_go_and_all_others_stay(tmp_path: Path) 
     assert labels(tmp_path) == {**new, "notes.txt": "mine"}
 
 
+def test_weights_of_an_earlier_package_go_also_where_the_user_named_them(tmp_path: Path) -> None:
+    out, outside = tmp_path / "out", tmp_path / "weights.bin"
+    outside.write_text("mine")
+    write_package(out, "old", "part/model.onnx", "part/layers/weights.bin", "part/notes.txt", "model_set.json")
+    files = ["model.onnx", "layers/weights.bin", "../../weights.bin", str(outside), "none.bin", 1]
+    (out / "part" / "recipe.json").write_text(json.dumps({"model_files": files}))
+    write_package(out, "new", "part/model.onnx", "part/recipe.json", "model_set.json")
+    new = dict.fromkeys(("part/model.onnx", "part/recipe.json", "model_set.json"), "new")
+    assert labels(out) == {**new, "part/notes.txt": "old"}
+    assert outside.read_text() == "mine"
+
+
 def test_a_package_that_fails_changes_nothing(tmp_path: Path) -> None:
     write_package(tmp_path, "old", "model.onnx", "run.py")
     with suppress(MemoryError), new_package(tmp_path) as folder:

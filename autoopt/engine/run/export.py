@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from autoopt.engine.run.output_folder import (
     INPUTS,
+    MODEL_FILES,
     RECIPE_FILE,
     SET_RECORD,
     check_out,
@@ -65,11 +66,13 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
     sample = store_inputs(store, package, out / INPUTS, pool)
     with Gate(waiting=report_waiting).brief_work(package.patience):  # large files slow down what is measured meanwhile
         model = store.artifacts.write_files(package.model.artifact, out)
+    model_files = [name for name in files_in(out) if name != INPUTS]
     measured_in = _measuring_environment(store, package)
     runtime = _runtime(measured_in)
     session = package.session(package.model.session_options)
     _write_json(out / SESSION_FILE, {**session, **narrowed_inputs(steps)})
-    _write_json(out / RECIPE_FILE, with_digest(recipe_of(store, package, steps, runtime)))
+    recipe = {**recipe_of(store, package, steps, runtime), MODEL_FILES: model_files}
+    _write_json(out / RECIPE_FILE, with_digest(recipe))
     _write_text(out / "run.py", RUN_SCRIPT.read_text(encoding="utf-8"))
     _write_text(out / "requirements.txt", _requirements(package.target, runtime))
     card = Card(

@@ -23,6 +23,8 @@ from autoopt.store import faults
 from autoopt.working_folder import working_folder
 
 RECIPE_FILE: Final = "recipe.json"
+MODEL_FILES: Final = "model_files"
+"""The field of the recipe that lists the files of the model: external data may have names that the user gave."""
 SET_RECORD: Final = "result.json"
 """The file of a model set that says which run made it, and with what gain."""
 INPUTS: Final = "inputs.npz"
@@ -79,8 +81,22 @@ def shown_folder(out: Path) -> Path:
 
 def remove_package(out: Path) -> None:
     """Remove the model of a package, and what only that model has."""
-    for name in REPLACED:
+    for name in (*REPLACED, *_model_files(out)):
         (out / name).unlink(missing_ok=True)
+
+
+def _model_files(out: Path) -> list[str]:
+    """The files of the model in a folder, as its recipe names them, such as external data under names of the user."""
+    names = read_object(out / RECIPE_FILE).get(MODEL_FILES)
+    if not isinstance(names, list):
+        return []
+    return [name for name in names if isinstance(name, str) and _lies_below(out, name)]
+
+
+def _lies_below(out: Path, name: str) -> bool:
+    """Tell whether a name from a recipe, which anyone may have written, is that of a regular file below `out`."""
+    file = out / name
+    return file.is_file() and file.resolve().is_relative_to(out.resolve())
 
 
 def recipe_in(out: Path) -> dict[str, Any]:
