@@ -49,7 +49,7 @@ class DynamicQuantization(Pass):
     and Scan are quantized too. Trees, SVMs and TF-IDF stay unchanged.
     """
 
-    version = 8
+    version = 9
     takes = "outline"
     serialized_copies = 0.0
     memory_factor = 5.5

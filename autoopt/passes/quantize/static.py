@@ -54,7 +54,7 @@ class QuantizedTypes:
 class Static(Pass):
     """The common part of all static quantizations; subclasses choose types and formats."""
 
-    version = 8
+    version = 9
     takes = "outline"
     target_bound = False
     tolerance = "lossy"

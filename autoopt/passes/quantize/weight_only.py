@@ -49,7 +49,7 @@ class WeightOnlyQuantization(Pass):
     the LM head can have bits of their own; tied ones with the same number of bits are stored once.
     """
 
-    version = 6
+    version = 7
     takes = "outline"
     serialized_copies = 0.0
     tolerance = "lossy"
