@@ -116,7 +116,8 @@ def _view_pairs(graph: GraphProto) -> int:
     for node in graph.node:
         source = next(iter(node.input), "")
         is_view = _may_be_view(node, shapes)
-        pairs += is_view and source in behind_view
+        if is_view and source in behind_view:
+            pairs += 1
         if is_view or (node.op_type in COPIES and source in behind_view):
             behind_view.update(node.output[:1])
     return pairs
@@ -127,8 +128,8 @@ def _may_be_view(node: NodeProto, shapes: Mapping[str, tuple[Dim, ...] | None]) 
     if node.op_type != "Transpose":
         return node.op_type in VIEWS
     order = next((list(attribute.ints) for attribute in node.attribute if attribute.name == "perm"), [])
-    shape = shapes.get(node.input[0])
-    if shape is None or not order:
+    shape = shapes.get(next(iter(node.input), ""))
+    if shape is None or sorted(order) != list(range(len(shape))):
         return order not in HEADS
     moved = [axis for axis in order if shape[axis] != 1]
     return moved == sorted(moved)

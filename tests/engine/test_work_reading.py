@@ -58,4 +58,5 @@ def test_a_large_model_has_more_time_to_be_stored(tmp_path: Path) -> None:
     with (tmp_path / "model.onnx.data").open("wb") as file:
         file.truncate(4_400_000_000)  # takes no room
     assert admission_seconds(str(tmp_path / "model.onnx")) == pytest.approx(READ_SECONDS + 220)
+    assert admission_seconds(str(tmp_path)) == pytest.approx(READ_SECONDS + 220)
     assert admission_seconds("s3://models/model.onnx") == READ_SECONDS

@@ -78,6 +78,7 @@ def test_convolutions_along_one_axis_are_counted(kernel: str, count: int, tmp_pa
         ("a = Squeeze (x, first)\n b = Relu (a)\n y = Unsqueeze (b, first)", 0),
         ("a = Transpose <perm = [1, 0, 2]> (x)\n y = Squeeze (a, first)", 1),
         ("a = Transpose <perm = [0, 2, 1]> (x)\n y = Squeeze (a, first)", 0),
+        ("a = Transpose <perm = [0, 1, 2, 3]> (x)\n y = Transpose ()", 0),
         ("a = Relu (x)\n b = Transpose <perm = [0, 2, 1]> (a)\n y = Squeeze (b, first)", 1),
         ("a = Relu (x)\n b = Reshape (a, four)\n y = Transpose <perm = [0, 2, 1, 3]> (b)", 0),
     ],

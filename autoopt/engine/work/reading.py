@@ -28,9 +28,10 @@ SLOWEST_COPY: Final = 20e6
 
 
 def admission_seconds(source: str) -> float:
-    """Return the time limit of `ADMIT` for the model at a path or URL: it grows with the files beside a local model."""
+    """Return the time limit of `ADMIT` for a model, a folder or a URL: it grows with the files in a local folder."""
+    path = Path(source)
     try:
-        with os.scandir(Path(source).parent) as entries:
+        with os.scandir(path if path.is_dir() else path.parent) as entries:
             size = sum(entry.stat().st_size for entry in entries if entry.is_file())
     except OSError:  # a URL, or no such folder, which the worker reports
         size = 0
