@@ -19,6 +19,7 @@ from autoopt.results import TrialResult
         ("agreement", 0.98004, 0.98, "98.004 %"),
         ("agreement", 0.98, 0.98, "98.0 %"),
         ("agreement", 0.975, 0.98, "97.5 %"),
+        ("accuracy", 0.56, 0.57 - 0.01, "56.0 %"),
         ("psnr", 29.33, 29.3, "29.33 dB"),
         ("psnr", 29.3, 28.0, "29.3 dB"),
         ("size", 843_210, 843_000, "843210 bytes"),

@@ -20,13 +20,12 @@ def figure_text(metric: str, value: float | None, decimals: int = 1, limits: Ite
     """
     if value is None:
         return metric_text(metric, None)
-    others = [limit for limit in limits if limit != value]
-    text = _text(metric, value, decimals, 0)
-    for more in range(MOST_DIGITS):
-        text = _text(metric, value, decimals, more)
-        if all(_text(metric, limit, decimals, more) != text for limit in others):
-            return text
-    return text
+    exact = _text(metric, value, decimals, MOST_DIGITS)
+    others = [limit for limit in limits if _text(metric, limit, decimals, MOST_DIGITS) != exact]
+    more = 0
+    while any(_text(metric, limit, decimals, more) == _text(metric, value, decimals, more) for limit in others):
+        more += 1
+    return _text(metric, value, decimals, more)
 
 
 def _text(metric: str, value: float, decimals: int, more: int) -> str:
