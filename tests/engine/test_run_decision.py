@@ -41,8 +41,12 @@ class Phases(Observer):
         self.seen.append("trial")
 
 
-def search_for(seconds: float, folder: Path, *, unverified: bool = False) -> tuple[RunResult, list[str], float]:
+def search_for(
+    seconds: float, folder: Path, *, unverified: bool = False, first: float = 0.9
+) -> tuple[RunResult, list[str], float]:
     """Search passes that take 10 s each, with rounds of 1 s, on a simulated clock.
+
+    The ratio of the first one is `first`, those of the others are each 0.1 less.
 
     Returns:
         The result, what was observed, and the time at the end.
@@ -61,7 +65,7 @@ def search_for(seconds: float, folder: Path, *, unverified: bool = False) -> tup
             simulation.clock.now += ROUND_SECONDS
         return 1.0
 
-    simulation.pool.passes = {name: slow(0.9 - 0.1 * number) for number, name in enumerate(PASSES)}
+    simulation.pool.passes = {name: slow(first - 0.1 * number) for number, name in enumerate(PASSES)}
     simulation.pool.noise = measured
     phases = Phases()
     session = simulation.session(observer=phases, search={"stop_early": False})
@@ -90,6 +94,12 @@ def test_the_best_of_all_trials_wins_whichever_search_found_it(tmp_path: Path) -
     best = min(model.ratios["latency_p50"].value for model in result.front if "latency_p50" in model.ratios)
     assert result.best.ratios["latency_p50"].value == pytest.approx(best)
     assert result.best.measured.rounds >= 2
+
+
+def test_a_search_without_a_gain_says_how_long_another_trial_takes(tmp_path: Path) -> None:
+    """It may begin a trial that will hardly end in time, so less than that is left."""
+    result, _, _ = search_for(28, tmp_path, first=2.0)
+    assert result.stopped == f"{RUN_LIMIT}: another trial takes about 11 s"
 
 
 def test_a_search_that_ends_by_itself_is_not_continued(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class SearchLoop:
     study: Study
     chains: Mapping[str, Chain]
     measure_source: Callable[[], MeasuredSource]
-    """Called once. Passes of the first trial run meanwhile; its candidate is measured afterwards."""
+    """Called when `run` begins. Passes of the first trial run meanwhile; its candidate is measured afterwards."""
     until: float = float("inf")
     """Time on the attempt's clock by which trials should have ended: none starts that usually would not."""
     confirmation: Confirmation | None = None
@@ -154,7 +154,7 @@ class SearchLoop:
         if not self.stopped and self.ctx.attempt.clock() + least >= self._deadline():
             self.stopped = self.ctx.attempt.limit
             if least >= NOTICED_SECONDS:
-                self.stopped += f": another trial takes about {least:.0f} s"
+                self.stopped += f": another trial takes about {median(self._durations):.0f} s"
         return bool(self.stopped or self.study.finished)
 
     def _least_seconds(self) -> float:
