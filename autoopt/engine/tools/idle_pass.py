@@ -34,26 +34,33 @@ def reason_of_no_change(pool: WorkerPool, info: PassInfo, request: PassRequest, 
         return missing.text
     if inspection.bytes > LARGEST_MODEL:
         return "nothing to do on this model as it is"
-    preparations = _preparations([info.name, *(step.pass_name for step in request.steps)], info.conflicts)
-    for name in preparations:
-        if _changes_after(pool, name, request, seconds):
+    tried: list[str] = []
+    for name in _preparations([info.name, *(step.pass_name for step in request.steps)], info.conflicts):
+        changes = _changes_after(pool, name, request, seconds)
+        if changes:
             return f"nothing to do on this model as it is; after {name} it changes the model: apply that first"
-    return f"nothing to do on this model, also after {', '.join(preparations)}"
+        if changes is not None:
+            tried.append(name)
+    if not tried:
+        return "nothing to do on this model as it is"
+    return f"nothing to do on this model, also after {', '.join(tried)}"
 
 
 def _preparations(present: Collection[str], conflicts: Collection[str]) -> list[str]:
     return [name for name in PREPARATIONS if name not in present and name not in conflicts]
 
 
-def _changes_after(pool: WorkerPool, name: str, request: PassRequest, seconds: float) -> bool:
-    """True if the last step changes the model after one more pass before all steps."""
+def _changes_after(pool: WorkerPool, name: str, request: PassRequest, seconds: float) -> bool | None:
+    """Tell if the last step changes the model after one more pass before all steps; None if that cannot be tried."""
     info = registry().info(name, request.accelerator)
     if not info.available:
-        return False
+        return None
     steps = (PassStep(info.name, full_config(info, {}), info.name), *request.steps)
     longer = replace(request, steps=steps, output=request.output.with_name(f"after {name}"))
     reply = gated_call(pool, RUN_PASSES, to_json(longer), seconds * len(steps))
     if reply.value is None:
-        return False
+        return None
     replies = from_json(PassReply, reply.value).steps
-    return len(replies) == len(steps) and replies[-1].outcome is Outcome.OK
+    if len(replies) < len(steps):
+        return None
+    return replies[-1].outcome is Outcome.OK
