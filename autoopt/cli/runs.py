@@ -130,7 +130,7 @@ def compare(
     models = [name for name in (first, second) if Path(name).is_file()]
     if models:
         remedy = "autoopt compare-models A.onnx B.onnx compares two models"
-        raise InputError("is no run but a file", where=", ".join(models), remedy=remedy)
+        raise InputError("is a file, not a run", where=", ".join(models), remedy=remedy)
     with existing_store() as store:
         records = list(map(store.runs.get, (first, second)))
         if records[0].id == records[1].id:

@@ -64,8 +64,8 @@ def admit_model(source: Path, dest: Path) -> Path:
 def store_model(source: Path, dest: Path, split_folder: Path) -> Path | None:
     """Store the model `source` and its external data in a folder of split models; return the path of its graph there.
 
-    Weights go there from the checked files without a copy in between. None for a model that is not split: then it is
-    in the folder `dest`, as after `admit_model`.
+    External data goes there from the checked files without a copy in between. `dest` gets a copy of the graph, and of
+    all files of a model that is not split: then the result is None.
 
     Raises:
         NotAdmitted: as `admit_model`, or a file changed while it was read.

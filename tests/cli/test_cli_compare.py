@@ -43,7 +43,7 @@ def test_models_are_referred_to_the_command_for_them(call: Callable[..., Any], t
     code, _, err = call("compare", str(file), "latest")
     assert (code, err.partition(": ")[2]) == (
         2,
-        "is no run but a file; autoopt compare-models A.onnx B.onnx compares two models\n",
+        "is a file, not a run; autoopt compare-models A.onnx B.onnx compares two models\n",
     )
 
 

@@ -82,7 +82,7 @@ def test_first_states_of_the_data_are_kept_where_sequences_start(simulation: Sim
     config = inputs.problem.data.evaluation.config
     assert config is not None
     assert config["starts"] == [0, 7]
-    assert any("state in the data begins 2 sequences" in note for note in inputs.notes)
+    assert any("sequences that start with the state in the data: 2" in note for note in inputs.notes)
     advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
     assert any('state: {"state_out": "state"}, starts: [0, 7] in the data' in note for note in advice)
 

@@ -12,7 +12,6 @@ from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.sources import data_source, describe_data
 from autoopt.engine.work.problem import DataSets, DataSource
 from autoopt.engine.work.resources import Resources
-from autoopt.report.words.formatting import plural
 
 MOST_STARTS = 8
 """Beginnings of sequences that a message lists."""
@@ -52,7 +51,7 @@ class DescribedData:
         names = ", ".join(f"{output} -> {name}" for output, name in description.state.items())
         note = f"items follow each other: quality is measured with each model's own recurrent state ({names})"
         if description.starts:
-            note += f"; state in the data begins {plural(len(description.starts), 'sequence')}"
+            note += f"; sequences that start with the state in the data: {len(description.starts)}"
         return DescribedData(sets, [(streamed, description), *others], [*self.notes, note])
 
 

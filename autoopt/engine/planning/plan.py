@@ -282,7 +282,7 @@ def make_proposal(request: PlanRequest, *, anywhere: bool = False, set_has_data:
 
 
 def _state_fields(descriptions: Mapping[str, DataDescription]) -> dict[str, JsonValue]:
-    """The fields that give each model its own state; empty unless evaluation data that state none show one."""
+    """The fields that give each model the recurrent state found in the evaluation data; empty if none was found."""
     description = descriptions.get("evaluation")
     return {} if description is None else description.state_fields
 

@@ -29,7 +29,7 @@ class Decision:
     remeasure: Remeasure | None
     """Candidates to measure once more in the first races."""
     before_measuring: Callable[[], object]
-    """Called before the first round."""
+    """Called before the first round of the races, each time that they go on."""
     lossy_race: Race | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:

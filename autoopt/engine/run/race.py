@@ -64,7 +64,7 @@ class Race:
     until: float = float("inf")
     """Time on the attempt's clock from which no round starts."""
     before_measuring: Callable[[], object] = lambda: None
-    """Called before the first round."""
+    """Called before the first round of each `run`."""
     evidence: Evidence = field(init=False)
     undecided: str = ""
     """The reason why the race did not decide; empty if it did."""

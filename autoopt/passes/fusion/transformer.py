@@ -164,7 +164,7 @@ class TransformerFusion(Pass):
     def after_rejection(self, problem: str) -> Retry | None:
         if self.engine != "auto":
             return None
-        return Retry(f"fusion with both libraries: {problem}", {"engine": "onnxruntime"})
+        return Retry(f"engine auto: {problem}", {"engine": "onnxruntime"})
 
     @property
     def _is_for_cpu(self) -> bool:

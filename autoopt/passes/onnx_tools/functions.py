@@ -21,7 +21,10 @@ FunctionId: TypeAlias = tuple[str, str, str]
 
 
 def inline_functions(model: ModelProto) -> ModelProto:
-    """Replace calls of the model's own functions with their bodies; a function of another opset is converted."""
+    """Replace calls of the model's own functions with their bodies; a function of another opset is converted.
+
+    Calls in `model` itself then state the defaults of their attributes.
+    """
     import onnx.inliner
 
     if not model.functions:

@@ -206,6 +206,7 @@ class SelectiveQuantization(StaticQuantization):
         return result
 
     def _layers_in_float(self, layers: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The names of the layers to keep in float: those of next to no work, then the most sensitive of the others."""
         small = [entry for entry in layers if self.rank_by == "noise_for_work" and entry["work"] < LITTLE_WORK]
         counted = [entry for entry in layers if entry not in small]
         ranking = sorted(counted, key=RANKINGS[self.rank_by], reverse=True)
