@@ -79,7 +79,7 @@ def test_time_that_the_decision_leaves_goes_back_to_the_search(tmp_path: Path) -
     first_decision = [phase.startswith("measuring the best") for phase in seen].index(True)
     assert "trials show the first measurement of each, the result all measurements" in seen[first_decision]
     later = seen[first_decision:]
-    assert any(phase.startswith("searching on") for phase in later)
+    assert any(phase.startswith("searching again") for phase in later)
     assert "trial" in later
     assert end <= 64
     assert result.stopped == f"{RUN_LIMIT}: another trial takes about 11 s"
@@ -105,7 +105,7 @@ def test_a_search_without_a_gain_says_how_long_another_trial_takes(tmp_path: Pat
 def test_a_search_that_ends_by_itself_is_not_continued(tmp_path: Path) -> None:
     result, seen, end = search_for(1000, tmp_path)
     assert result.trial_counts["total"] == len(PASSES)
-    assert not any(phase.startswith("searching on") for phase in seen)
+    assert not any(phase.startswith("searching again") for phase in seen)
     assert end < 100
 
 

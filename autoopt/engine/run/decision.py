@@ -16,7 +16,7 @@ from autoopt.engine.work.problem import Problem
 LARGEST_SHARE = 0.25
 """Largest share of the run's time that is set aside before the first race."""
 FEW_RIVALS = 2
-"""Candidates beside the leader in a race that goes on: earlier rounds have rejected the others."""
+"""Candidates beside the leader when a race continues; earlier rounds have rejected the others."""
 
 
 @dataclass
@@ -29,14 +29,14 @@ class Decision:
     remeasure: Remeasure | None
     """Candidates to measure once more in the first races."""
     before_measuring: Callable[[], object]
-    """Called before the first round of the races, each time that they go on."""
+    """Called before the first round of the races, and of each continuation."""
     lossy_race: Race | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.race = Race(self.ctx, self.ranking, before_measuring=self.before_measuring)
 
     def run(self, trials: Sequence[CompletedTrial]) -> None:
-        """Measure the best of these trials until one is certain; later calls go on with all that was measured."""
+        """Measure the best of these trials until one is certain; later calls continue with all measurements so far."""
         attempt, unverified = self.ctx.attempt, self.ctx.problem.unverified
         has_lossy = any(trial.chain.lossy for trial in distinct_feasible(trials, self.ctx.problem.source))
         races = 2 if unverified and has_lossy else 1
@@ -50,7 +50,7 @@ class Decision:
         self.remeasure = None
 
     def next_deadline(self) -> float:
-        """End of a search that goes on after `run`, as a time on the attempt's clock.
+        """Compute when a search that continues after `run` ends, as a time on the attempt's clock.
 
         It leaves as much time as the rounds so far took, or as two of them if there were fewer.
         """

@@ -86,8 +86,8 @@ class Race:
         """Measure until the race is decided or its rounds are used up.
 
         Trials of measured candidates get the pooled figures, and their constraints are judged again. `remeasure` says
-        which feasible candidates to measure once more first: all, or those whose ratio is not known well. A race that
-        is run again with further trials goes on with what it measured.
+        which feasible candidates to measure once more first: all, or those whose ratio is not known well. When
+        called again with further trials, the race continues with its earlier measurements.
         """
         self._is_announced = False
         if not self.evidence.rounds.metrics or not self.ctx.problem.measurement_settings.rounds:

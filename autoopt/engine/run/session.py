@@ -189,7 +189,7 @@ class Session:
         trials = self._search_on(loop, executor)
         self._decide(trials)
         while self._decision is not None and loop.extend(self._decision.next_deadline()):
-            observer.on_phase("searching on, because the decision took less time than was set aside")
+            observer.on_phase("searching again: the decision took less time than was set aside")
             trials = self._search_on(loop, executor)
             self._decide(trials)
         return self._finish(trials, loop.stopped)

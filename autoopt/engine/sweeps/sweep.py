@@ -113,7 +113,7 @@ class Sweep:
         newest = self._history.newest_entries(self._id, all_models)
         entries: list[SweepEntry] = []
         observer.on_sweep_start([model.name for model in all_models])
-        note = replaced_note(self._request.out, self._name)
+        note = replaced_report_note(self._request.out, self._name)
         if note:
             observer.on_note(note)
         try:
@@ -267,7 +267,7 @@ def _environment_changes(before: SweepEntry | None, after: SweepEntry) -> list[s
     return [change for change in differences(before.environment, after.environment) if not change.startswith("hosts.")]
 
 
-def replaced_note(out: Path | None, name: str) -> str:
+def replaced_report_note(out: Path | None, name: str) -> str:
     """Say that the report of a zoo will replace that of another one in `out`; empty if it will not."""
     if out is None:
         return ""
