@@ -6,7 +6,7 @@ COPY autoopt autoopt
 COPY flows flows
 RUN python -m venv /opt/autoopt \
  && /opt/autoopt/bin/pip install --no-cache-dir --disable-pip-version-check \
-    --constraint constraints.txt '.[data,plots,postgres,prefect,redis,s3]'
+    --constraint constraints.txt '.[images,plots,postgres,prefect,redis,s3]'
 
 FROM python:3.11.14-slim-bookworm
 RUN useradd --uid 10001 --create-home autoopt \

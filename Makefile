@@ -5,25 +5,33 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv)
 WORKERS := 3
-REQUIREMENTS := --quiet --constraint constraints.txt --editable '.[dev]'
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
 
 .PHONY: help install demo docs check test test-services coverage dead-code soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 16
 
-install: $(VENV)/installed  ## create .venv and install pinned versions of everything
+install: $(VENV)/installed  ## create .venv with pinned versions of everything that development needs
 
-$(VENV)/installed: pyproject.toml constraints.txt
+# $(1): extras. uv does not read pip's index settings, so pip tries again. pip compiles on one core; compileall uses all.
+define install_extras
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(if $(UV),$(UV) pip install --python $(BIN)/python --compile-bytecode $(REQUIREMENTS) ||) \
-	  $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(REQUIREMENTS)  # uv does not read pip's index settings
-	$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib || true  # pip compiles on one core; templates of libraries are no Python
-	$(BIN)/python -m compileall -q autoopt flows  # as for an installed package, also where PYTHONDONTWRITEBYTECODE is set
+	$(if $(UV),$(UV) pip install --python $(BIN)/python --constraint constraints.txt --editable '.[$(1)]' ||) \
+	  $(PIP) --constraint constraints.txt --editable '.[$(1)]'
+	$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib autoopt flows || true  # templates of libraries are no Python
+endef
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(call install_extras,dev)
+	touch $@ $(VENV)/demo
+
+$(VENV)/demo: pyproject.toml constraints.txt
+	$(call install_extras,plots)
 	touch $@
 
-demo: install  ## optimize the model that ships with the project
+demo: $(VENV)/demo  ## install what the demo needs, and optimize the model that ships with the project
 	$(BIN)/autoopt run dags/quickstart.yaml
 
 docs: install  ## build the documentation as a site in site/

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
@@ -61,6 +63,18 @@ def parse_assignments(options: list[str] | None, option: str) -> dict[str, JsonV
         except (ValueError, RecursionError):
             values[name] = value
     return values
+
+
+def shell_commands() -> tuple[str, str]:
+    """The commands with which this shell starts Python and autoopt.
+
+    These are their names, or paths where autoopt was started by its path and PATH does not have it.
+    """
+    program = Path(sys.argv[0])
+    found = shutil.which("autoopt")
+    if program.name != "autoopt" or (found is not None and os.path.samefile(found, program)):
+        return "python", "autoopt"
+    return str(program.with_name("python")), str(program)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import typer
 from autoopt.cli.completion import complete_sampler, complete_words
 from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
 from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
-from autoopt.cli.output import AsJson, document_stream, exit_code, parse_assignments, print_json
+from autoopt.cli.output import AsJson, document_stream, exit_code, parse_assignments, print_json, shell_commands
 from autoopt.cli.store_access import complete_run
 from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
@@ -343,9 +343,10 @@ def _show_result(result: RunResult, out: Path | None, shown_notes: Sequence[str]
     from autoopt.report.words.verdict import lossy_steps
 
     files = [] if out is None else _written_files(result, out)
-    steps = [*lossy_steps(result), "Why: autoopt report"]
+    python, autoopt = shell_commands()
+    steps = [*lossy_steps(result), f"Why: {autoopt} report"]
     if out is not None and result.better_model is not None:
-        steps.insert(0, f"Try it: python {out / 'run.py'}")
+        steps.insert(0, f"Try it: {python} {out / 'run.py'}")
     if is_verbose():
         next_step = ". ".join(steps)
         write_run(result, sys.stdout, verbose=True, files=files, next_step=next_step, shown_notes=shown_notes)

@@ -170,12 +170,12 @@ def test_a_broken_file_is_named(folder: Path, content: bytes) -> None:
         open_data(str(folder))
 
 
-def test_a_missing_scipy_is_named_with_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_reader_is_named_with_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(folder / "1.wav", [1, 2])
-    monkeypatch.setitem(sys.modules, "scipy.io", None)
-    with pytest.raises(InputError, match="need scipy") as refused:
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(InputError, match="need soundfile") as refused:
         sounds.load(str(folder))
-    assert "autoopt[data]" in refused.value.remedy
+    assert "autoopt[sounds]" in refused.value.remedy
 
 
 def test_a_folder_of_neither_images_nor_sounds_says_what_is_read(folder: Path) -> None:

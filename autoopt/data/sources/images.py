@@ -109,7 +109,7 @@ def _read(file: Path, options: ImageOptions, where: str) -> Array:
     try:
         from PIL import Image
     except ImportError as error:
-        raise InputError("images need Pillow", where=str(file), remedy="pip install 'autoopt[data]'") from error
+        raise InputError("images need Pillow", where=str(file), remedy="pip install 'autoopt[images]'") from error
     try:
         with Image.open(file, formats=FORMATS) as image:
             return options.pixels_of(image, where)

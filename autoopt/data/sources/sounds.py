@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +16,6 @@ from autoopt.data.sources.file_labels import LabelledFiles, find_files
 from autoopt.data.sources.signals import SHORTEST_PIECE, is_length, is_rate, sound_axes, state_names
 from autoopt.errors import InputError, one_line
 
-ZERO_LEVEL: Final = 128
-"""Silence in WAV files of 8 bits, which are unsigned."""
 HIGHEST_RATE: Final = 768_000
 """Hz. Only broken files and typing errors have higher ones, and resampling to one would fill the memory."""
 
@@ -201,23 +197,16 @@ def _read_all(files: Sequence[Path], sample_rate: int | None, channels: int, pat
 def _read(file: Path) -> tuple[int, Array]:
     """The rate of a WAV file, and its samples from -1 to 1: (samples, channels)."""
     try:
-        from scipy.io import wavfile
+        import soundfile
     except ImportError as error:
-        raise InputError("WAV files need scipy", where=str(file), remedy="pip install 'autoopt[data]'") from error
+        raise InputError("sounds need soundfile", where=str(file), remedy="pip install 'autoopt[sounds]'") from error
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about chunks that hold no samples
-            rate, values = wavfile.read(file)
-    except Exception as error:  # the reader raises many kinds of errors for broken files
+        samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, OSError) as error:
         raise InputError(f"not a readable WAV file ({error or type(error).__name__})", where=str(file)) from error
-    if values.size == 0 or not 0 < rate <= HIGHEST_RATE:
-        raise InputError(f"not a readable WAV file ({len(values)} samples at {rate} Hz)", where=str(file))
-    if values.dtype == np.uint8:
-        values = (values.astype(np.float32) - ZERO_LEVEL) / ZERO_LEVEL
-    elif values.dtype.kind == "i":
-        values = values / -float(np.iinfo(values.dtype).min)
-    samples = values.astype(np.float32)
-    return int(rate), samples[:, np.newaxis] if samples.ndim == 1 else samples
+    if samples.size == 0 or not 0 < rate <= HIGHEST_RATE:
+        raise InputError(f"not a readable WAV file ({len(samples)} samples at {rate} Hz)", where=str(file))
+    return int(rate), samples
 
 
 def _with_channels(sound: Array, channels: int, file: Path) -> Array:
@@ -230,10 +219,9 @@ def _with_channels(sound: Array, channels: int, file: Path) -> Array:
 
 
 def _resampled(sound: Array, rate: int, to: int) -> Array:
-    from scipy.signal import resample_poly
+    import soxr
 
-    divisor = math.gcd(rate, to)
-    return np.asarray(resample_poly(sound, to // divisor, rate // divisor, axis=0), np.float32)
+    return np.asarray(soxr.resample(sound, rate, to), np.float32)
 
 
 def _of_length(sound: Array, samples: int) -> Array:

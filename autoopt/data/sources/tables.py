@@ -47,7 +47,7 @@ def load_parquet(
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise InputError("Parquet needs pyarrow", where=path, remedy="pip install 'autoopt[data]'") from error
+        raise InputError("Parquet needs pyarrow", where=path, remedy="pip install 'autoopt[tables]'") from error
     try:
         table = pyarrow.parquet.read_table(path)
     except (OSError, pyarrow.ArrowException) as error:

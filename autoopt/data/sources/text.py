@@ -50,7 +50,7 @@ def tokenize(data: DataSet, tokenizer: str, length: int = 128, column: str = "te
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise InputError("texts need the tokenizers library", remedy="pip install 'autoopt[data]'") from error
+        raise InputError("texts need the tokenizers library", remedy="pip install 'autoopt[texts]'") from error
     try:
         encoder = Tokenizer.from_file(tokenizer)
     except Exception as error:  # the library raises plain Exception for every bad file
