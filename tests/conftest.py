@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -186,3 +186,20 @@ def kept_workers(workers_end: None, monkeypatch: pytest.MonkeyPatch) -> None:
     from kept_workers import keep_workers
 
     keep_workers(monkeypatch)
+
+
+@pytest.fixture
+def report_cpu() -> Iterator[Callable[[str], None]]:
+    """Return `report_cpu("avx2")`, after which this process takes the CPU for that one of `tests/cpus`.
+
+    `tests/as_cpu.sh` does the same for whole processes.
+    """
+    from autoopt.engine.work import environment
+
+    def report(name: str) -> None:
+        patch.setattr(environment, "CPUINFO", Path(__file__).parent / "cpus" / f"{name}.txt")
+        environment.cpu.cache_clear()
+
+    with pytest.MonkeyPatch.context() as patch:
+        yield report
+    environment.cpu.cache_clear()

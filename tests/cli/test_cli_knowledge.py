@@ -18,6 +18,12 @@ Call = Callable[..., Any]
 DIGITS = Path(__file__).parents[2] / "dags/digits/model.onnx"
 
 
+@pytest.fixture(autouse=True)
+def cpu(report_cpu: Callable[[str], None]) -> None:
+    """The CPU has the instructions for integers with which all knowledge was measured."""
+    report_cpu("avx512_vnni")
+
+
 @pytest.fixture
 def file(home: Path) -> Path:
     """A lesson about a model like that of the digits."""
@@ -56,6 +62,18 @@ def test_the_built_in_knowledge_is_shown_and_orders_plans_without_a_store(call: 
     planned = call("plan", str(DIGITS), "--data", str(DIGITS.with_name("evaluation.npz"))).out
     assert "knowledge: built in: " in planned
     assert "learned: " in planned
+
+
+@pytest.mark.parametrize("name", ["avx2", "arm"])
+def test_knowledge_from_cpus_with_other_instructions_is_left_out(
+    call: Call, file: Path, report_cpu: Callable[[str], None], name: str
+) -> None:
+    report_cpu(name)
+    call("knowledge", "import", "team.json")
+    assert call("knowledge", "show", str(DIGITS)).out == "nothing is known about such models\n"
+    planned = call("plan", str(DIGITS), "--data", str(DIGITS.with_name("evaluation.npz"))).out
+    assert "left out, measured on a CPU with other instructions for integers" in planned
+    assert "learned: " not in planned
 
 
 def test_a_dag_is_planned_with_it_too(call: Call, file: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+from collections.abc import Callable
 
 import pytest
 
-from autoopt.engine.work.environment import LIBRARIES, cpu, environment, library_version, versions
+from autoopt.engine.work.environment import LIBRARIES, cpu, environment, library_version, local_accelerator, versions
 from autoopt.engine.work.keys import run_identity
 
 
@@ -15,6 +17,23 @@ def test_the_cpu_is_described() -> None:
     assert cpu()["model"]
     assert cpu()["cores"] == len(os.sched_getaffinity(0))
     assert list(cpu()["flags"]) == sorted(cpu()["flags"])
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "present", "absent"),
+    [
+        ("avx2", "AVX2 CPU", "avx2", "avx512_vnni"),
+        ("avx512_vnni", "VNNI CPU", "avx512_vnni", "amx_int8"),
+        ("arm", platform.processor() or platform.machine(), "asimddp", "avx2"),
+    ],
+)
+def test_the_instruction_set_is_that_which_the_kernel_names(
+    report_cpu: Callable[[str], None], name: str, model: str, present: str, absent: str
+) -> None:
+    report_cpu(name)
+    assert cpu()["model"] == model
+    assert present in local_accelerator().isa
+    assert absent not in local_accelerator().isa
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

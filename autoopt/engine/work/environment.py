@@ -28,6 +28,8 @@ LIBRARIES = (
     "torch",
 )
 """Distributions that make or measure models."""
+CPUINFO = Path("/proc/cpuinfo")
+"""The kernel's description of the CPU. Nothing else in autoopt says which CPU this is."""
 
 
 class CpuInfo(TypedDict):
@@ -42,10 +44,10 @@ class CpuInfo(TypedDict):
 
 @lru_cache(maxsize=1)
 def cpu() -> CpuInfo:
-    """This machine's CPU. Model name and flags come from /proc/cpuinfo on Linux."""
+    """This machine's CPU. Model name and flags come from `CPUINFO` on Linux."""
     info = CpuInfo(model=platform.processor() or platform.machine(), cores=_usable_cores(), flags=())
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = CPUINFO.read_text().splitlines()
     except OSError:
         return info
     for line in lines:
