@@ -184,11 +184,6 @@ class Estimate:
             return self.value - other.value > math.hypot(self.value - self.low, other.high - other.value)
         return other.value - self.value > math.hypot(self.high - self.value, other.value - other.low)
 
-    @property
-    def excludes_one(self) -> bool:
-        """True if this ratio certainly differs from 1."""
-        return self.low > 1 or self.high < 1
-
     def inverse(self) -> Estimate:
         """1 divided by the value. An interval that reaches 0 gets no upper end, and 0 stays 0."""
         if self.value <= 0:

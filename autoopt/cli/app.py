@@ -110,12 +110,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "autoopt nights production",
             "autoopt nights --compare 1f2e3d4c5b6a latest",
         ),
-        "bisect": Command(
-            "nights:bisect",
-            "Find by measuring what made a model slower.",
-            "autoopt bisect latest cnn",
-            "autoopt bisect 1f2e3d4c5b6a cnn --minutes 10",
-        ),
         "promote": Command(
             "releases:promote",
             "Release a model; later sweeps compare with it.",

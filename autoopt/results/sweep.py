@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from autoopt import json_codec
 from autoopt.metrics import Estimate
-from autoopt.results.bisection import Bisection
 from autoopt.results.model import ModelResult
 from autoopt.results.run import RunResult
 from autoopt.results.upgrades import SCHEMA, Json, upgraded
@@ -18,8 +17,6 @@ MISSING = "missing"
 """Status of a model that an earlier sweep had and that its line in the zoo file no longer yields; also a verdict."""
 BROKEN = "breaks a constraint"
 """Status of a model whose best, measured again on a nightly sweep, certainly breaks a constraint."""
-BESIDE = "best model (beside the earlier night's)"
-"""The subject of a change that only a bisection shows."""
 REGRESSIONS = ("worse", "fails", MISSING)
 IMPROVEMENTS = ("better", "works again")
 
@@ -29,7 +26,7 @@ class MetricChange:
     """A metric that moved beyond its interval since an earlier sweep."""
 
     what: str
-    """`best model`, `last best model`, `released model`, `source model` or `BESIDE`; also since when it lasts."""
+    """`best model`, `last best model`, `released model`, or `source model`; also since when it lasts."""
     metric: str
     before: Estimate | None
     after: Estimate | None
@@ -101,8 +98,6 @@ class SweepEntry:
     """Short digests of the run's inputs, by name."""
     seconds: float = 0.0
     compared: EntryComparison = field(default_factory=lambda: EntryComparison("new"))
-    bisection: Bisection | None = None
-    """The cause of a change, if it was measured."""
 
     @property
     def best(self) -> ModelResult | None:
@@ -131,8 +126,6 @@ class SweepEntry:
             document["inputs"] = dict(self.inputs)
         if self.last_best is not None:
             document["last_best"] = self.last_best.to_json()
-        if self.bisection is not None:
-            document["bisection"] = json_codec.to_json(self.bisection)
         return document | {
             "schema": SCHEMA,
             "status": self.status,

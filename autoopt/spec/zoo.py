@@ -88,13 +88,6 @@ class NightSpec(StrictModel):
     """Maximum time of a night. A search that it cuts off, and models that it leaves out, continue in the next one."""
 
 
-class BisectSpec(StrictModel):
-    """The bisection of regressions at the end of a nightly sweep."""
-
-    minutes: float = Field(gt=0)
-    """Maximum time for all models of a night together."""
-
-
 class ZooSpec(FileModel):
     """The models of a sweep, and what they share. `load_zoo` makes it."""
 
@@ -117,9 +110,6 @@ class ZooSpec(FileModel):
 
     night: NightSpec | None = None
     """Limits the time of nightly sweeps."""
-
-    bisect: BisectSpec | None = None
-    """Measures at the end of a nightly sweep what made models slower; see `autoopt bisect`."""
 
     @classmethod
     def refuse_other_kind(cls, value: Mapping[str, object], source: Source) -> None:

@@ -93,15 +93,15 @@ def test_sweeps_zoos_and_their_models_are_completed(complete: Any, home: Path) -
             sweep = store.sweeps.create(SweepRecord(id="", name=name)).id
             entries = tuple(SweepEntry(model, "ok") for model in models)
             store.sweeps.finish(sweep, "finished", SweepResult(sweep=sweep, name=name, models=entries).to_json())
-    assert complete("bisect", "")[:2] == ["latest", sweep]
-    for command in (("bisect", "latest"), ("promote",), ("rollback",)):
+    assert complete("nights", "--compare", "")[:2] == ["latest", sweep]
+    for command in (("promote",), ("rollback",)):
         assert complete(*command, "") == ["cnn", "rnn"], command
     for command in (("nights",), ("releases",), ("report", "--zoo"), ("promote", "cnn", "--zoo")):
         assert complete(*command, "") == ["production", "trial"], command
 
 
 def test_without_a_store_there_are_no_runs_and_none_is_created(complete: Any, home: Path) -> None:
-    for command in ("best", "bisect", "promote", "nights"):
+    for command in ("best", "promote", "nights"):
         assert complete(command, "") == [""], command
     assert not home.exists()
 

@@ -119,5 +119,3 @@ def test_a_sweep_runs_a_dag_of_several_models_beside_single_models(call: Call, f
     again = call("sweep", "zoo.json", "--nightly", "--json")
     assert again.code == 0, again.err
     assert json.loads(again.out)["regressions"] == []
-    bisected = call("bisect", "latest", "both")
-    assert (bisected.code, "both is several models" in bisected.err) == (2, True)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from autoopt.results import EntryComparison, SweepEntry, SweepResult
 from autoopt.store import SweepRecord, open_store
 
@@ -40,23 +38,3 @@ def test_nights_are_listed_compared_and_written_as_a_page(call: Callable[..., An
     code, out, err = call("nights", "--model", "gru")
     assert (code, out) == (2, "")
     assert err == "--model, --only: no night has such a model; see 'autoopt nights production'\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (
-            ("latest", "cnn"),
-            "MODEL: cnn is new in this sweep: there is no earlier night to compare it with; name a later",
-        ),
-        (("latest", "gru"), "has no model 'gru'; it has: cnn"),
-        (("zz", "cnn"), "zz"),
-    ],
-)
-def test_a_bisection_that_is_not_possible_is_refused(
-    call: Callable[..., Any], home: Path, arguments: tuple[str, ...], text: str
-) -> None:
-    add_night(home, "ok")
-    code, out, err = call("bisect", *arguments, "--quiet")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert text in err

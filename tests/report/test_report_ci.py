@@ -10,7 +10,6 @@ from nights_cases import entry
 from autoopt.metrics import Estimate
 from autoopt.report.sweeps.ci import badge_svg, github_annotations, junit_xml
 from autoopt.results import EntryComparison, MetricChange, SweepResult
-from autoopt.results.bisection import Bisection, Factor, Variant
 
 CHANGE = MetricChange("best model", "latency_p50", Estimate(0.5, 0.48, 0.52), Estimate(0.6, 0.58, 0.62), True, "worse")
 WORSE = replace(
@@ -52,11 +51,3 @@ def test_annotations_name_the_zoo_file() -> None:
     error, warning = github_annotations(RESULT, "zoo.yaml")
     assert error.startswith("::error file=zoo.yaml,title=autoopt <slow>::worse; best model latency_p50")
     assert warning == "::warning file=zoo.yaml,title=autoopt odd::failed; 100 %25 unreadable"
-
-
-def test_a_proven_cause_stands_in_place_of_possible_ones() -> None:
-    slower = Variant(("onnxruntime",), Estimate(1.2, 1.1, 1.3))
-    proven = Bisection("<slow>", "s2", "s1", (Factor("onnxruntime", "1.30", "1.31"),), (), (slower,), ("onnxruntime",))
-    [line] = github_annotations(replace(RESULT, models=(replace(WORSE, bisection=proven),)), "zoo.yaml")
-    assert line.endswith("onnxruntime 1.30 -> 1.31 makes <slow> 1.20x slower (1.10 to 1.30); nothing else changed.")
-    assert "possible cause" not in line

@@ -10,11 +10,10 @@ import pytest
 from nights_cases import entry, nights_of, noisy
 
 from autoopt.metrics import Estimate
-from autoopt.report.nights.night_history import ReleaseMark, StoredNight, history_of
+from autoopt.report.nights.night_history import ReleaseMark, history_of
 from autoopt.report.nights.nights import comparison_table, models_table, nights_table, notable, write_nights
 from autoopt.report.nights.nights_page import nights_html
 from autoopt.results import SweepResult
-from autoopt.results.bisection import Bisection, Factor, Variant
 
 SERIES: dict[str, list[float | None]] = {
     "<cnn>": [*noisy(0.5, 12), *noisy(0.6, 6, seed=1)],
@@ -71,27 +70,16 @@ def test_two_nights_are_compared_model_by_model() -> None:
     assert [row[0] for row in comparison_table(before, after, worse=True).rows] == ["cnn"]
 
 
-def released_and_bisected() -> tuple[list[StoredNight], dict[str, list[ReleaseMark]]]:
-    """Two nights of a model that was released twice, and whose change has a known cause."""
+def test_releases_are_listed() -> None:
     nights = nights_of({"cnn": [0.5, 0.6]})
-    factor, slower = Factor("onnxruntime", "1.30.0", "1.31.1"), Variant(("onnxruntime",), Estimate(1.2, 1.1, 1.3))
-    cause = Bisection("cnn", "1", "0", (factor,), variants=(slower, slower), cause=("onnxruntime",))
-    last = nights[-1].result
-    entries = tuple(replace(one, bisection=cause) for one in last.models)
-    nights[-1] = replace(nights[-1], result=replace(last, models=entries))
     marks = [ReleaseMark(nights[0].time, 1, False, "ann@forge"), ReleaseMark(nights[1].time, 1, True, "bob@forge")]
-    return nights, {"cnn": marks}
-
-
-def test_releases_and_causes_are_listed() -> None:
-    history = history_of("production", *released_and_bisected())
+    history = history_of("production", nights, {"cnn": marks})
     assert models_table(history).rows[0][-1] == "1"
     stream = StringIO()
     write_nights(history, stream)
     text = stream.getvalue()
     assert "cnn: released 1 on " in text
     assert "cnn: rolled back to 1 on " in text
-    assert "onnxruntime 1.30.0 -> 1.31.1 makes cnn 1.20x slower (1.10 to 1.30); nothing else changed." in text
 
 
 def test_the_page_has_the_verdict_a_heat_map_and_plots() -> None:

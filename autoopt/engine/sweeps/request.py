@@ -45,8 +45,6 @@ class SweepRequest:
     """Measures every source model and every last best model again."""
     accept: bool = False
     """Makes this sweep the new baseline, regressions included."""
-    bisect_minutes: float = 0.0
-    """Time for bisecting models that are or may be slower; the zoo file sets it for nightly sweeps."""
     until: float = math.inf
     """End of the sweep on `time.monotonic`; the zoo file sets it for nightly sweeps."""
     out: Path | None = None

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoopt.engine.run.session import search_inline
-from autoopt.engine.sweeps.causes import Causes
 from autoopt.engine.sweeps.entry import EntryRunner
 from autoopt.engine.sweeps.history import SweepHistory
 from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights
@@ -82,8 +81,6 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
 
 def _with_limits(request: SweepRequest, zoo: ZooSpec, began: float) -> SweepRequest:
     """The request for a night that began then, with the limits that the zoo file sets."""
-    if zoo.bisect is not None:
-        request = replace(request, bisect_minutes=zoo.bisect.minutes)
     if zoo.night is not None:
         request = replace(request, until=began + zoo.night.minutes * 60)
     return request
@@ -135,8 +132,6 @@ class Sweep:
                 if entries:
                     self._write_pages(result, earlier)
             raise
-        if self._request.bisect_minutes:
-            entries = Causes(self._request, self._store, self._name, self._id).explain(entries, earlier)
         result = self._finish("finished", entries, all_models, newest)
         self._write_pages(result, earlier)
         return result

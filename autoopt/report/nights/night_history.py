@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 
 from autoopt.metrics import Direction, Estimate, is_ratio_metric
 from autoopt.report.nights.change_points import change_points
-from autoopt.report.sweeps.bisection import sentence
 from autoopt.report.sweeps.gains import gain_of, ratio_of
 from autoopt.report.words.change import improvement
 from autoopt.report.words.figures import first_objective, is_quality
@@ -59,8 +58,6 @@ class Night:
     accepted: bool = False
     left_out: int = 0
     """Number of models for which there was no time."""
-    causes: tuple[str, ...] = ()
-    """Causes of changes that were measured, a sentence each."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +218,6 @@ def _night(stored: StoredNight) -> Night:
         changes=result.environment_changes,
         accepted=result.accepted,
         left_out=len(result.not_run),
-        causes=tuple(sentence(entry.bisection) for entry in result.models if entry.bisection is not None),
     )
 
 

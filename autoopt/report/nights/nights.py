@@ -18,8 +18,6 @@ def write_nights(history: ZooHistory, stream: TextIO) -> None:
     write_table(nights_table(history), stream)
     write_table(models_table(history), stream)
     write_lines(notable(history), stream)
-    for night in reversed(history.nights):
-        write_lines([f"{day_text(night.time)}: {cause}" for cause in night.causes], stream)
     for past in history.models:
         write_lines([f"{past.model}: {line}" for line in releases_of(past)], stream)
 

@@ -86,7 +86,6 @@ def _last_night(night: Night) -> list[str]:
         lines.append(f"Better: {first_names(night.improvements)}.")
     if night.left_out:
         lines.append(f"No time for {plural(night.left_out, 'model')}; the next night begins with them.")
-    lines += night.causes
     if night.changes:
         lines.append(f"Changed since the night before: {'; '.join(night.changes)}.")
     return lines

@@ -6,7 +6,6 @@ from html import escape
 from xml.etree import ElementTree
 
 from autoopt.errors import one_line
-from autoopt.report.sweeps.bisection import sentence
 from autoopt.report.sweeps.sweep import changes_table
 from autoopt.report.words.formatting import plural
 from autoopt.report.words.verdict import gains
@@ -73,7 +72,7 @@ def badge_svg(result: SweepResult) -> str:
 
 
 def problem_text(result: SweepResult, entry: SweepEntry) -> str:
-    """Description of a model's problem: its verdict, what moved, the reason, the measured or possible causes."""
+    """Description of a model's problem: its verdict, what moved, the reason, the possible causes."""
     parts = [entry.compared.verdict if entry.compared.regressed else entry.status]
     for name, what, metric, before, after, verdict in changes_table(result).rows:
         if name == entry.name:
@@ -81,8 +80,6 @@ def problem_text(result: SweepResult, entry: SweepEntry) -> str:
     if entry.reason:
         parts.append(entry.reason)
     causes = (*entry.compared.causes, *entry.compared.other_inputs)
-    if entry.bisection is not None:
-        parts.append(sentence(entry.bisection))
-    elif causes:
+    if causes:
         parts.append(f"possible cause: {', '.join(causes)}")
     return one_line("; ".join(parts))

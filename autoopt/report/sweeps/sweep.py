@@ -10,13 +10,12 @@ from typing import TextIO
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, headline_metrics, is_ratio_metric
 from autoopt.report.elements.table import Table, markdown, write_lines, write_table
-from autoopt.report.sweeps.bisection import remarks, sentence
 from autoopt.report.words.change import estimate_text, ratio_change, value_text
 from autoopt.report.words.figures import chain_text, is_quality, model_estimate
 from autoopt.report.words.formatting import first_names, metric_text, plural, short
 from autoopt.report.words.verdict import gains
 from autoopt.results import MetricChange, SweepEntry, SweepResult
-from autoopt.results.sweep import BESIDE, OK
+from autoopt.results.sweep import OK
 
 MOST_LINES = 5
 """Largest number of regressions, and of causes, in a message."""
@@ -103,7 +102,6 @@ def summary(result: SweepResult) -> list[str]:
         lines.append(f"regressions: {', '.join(result.regressions)}")
     if result.improvements:
         lines.append(f"improvements: {', '.join(result.improvements)}")
-    lines += causes(result.models)
     lines += _environment_lines(result)
     lines += _lines_on_models(result.models)
     if not result.regressions:
@@ -112,15 +110,6 @@ def summary(result: SweepResult) -> list[str]:
         lines.append("accepted: this sweep is the new baseline, regressions included")
     if OK not in counts:
         lines.append("no model has a result")
-    return lines
-
-
-def causes(entries: Sequence[SweepEntry]) -> list[str]:
-    """The measured causes of changes, a sentence each, with remarks."""
-    lines = []
-    for entry in entries:
-        if entry.bisection is not None:
-            lines += [sentence(entry.bisection), *remarks(entry.bisection)]
     return lines
 
 
@@ -201,12 +190,8 @@ def _regression_line(entry: SweepEntry) -> str:
     if not changes:
         return f"{entry.name} {entry.compared.verdict}: {one_line(entry.reason)[:MOST_REASON]}"
     change = changes[0]
-    if change.what == BESIDE and entry.bisection is not None:
-        return sentence(entry.bisection)
     before, after = _change_text(change, change.before), _change_text(change, change.after)
     line = f"{entry.name}: {change.metric} of the {change.what} {before} -> {after}."
-    if entry.bisection is not None:
-        return f"{line} {sentence(entry.bisection)}"
     if entry.compared.other_inputs:
         line += f" Its inputs changed: {'; '.join(entry.compared.other_inputs)}."
     return line

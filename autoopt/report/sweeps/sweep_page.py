@@ -12,7 +12,6 @@ from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.report.elements.html import charts, code, figure, page, paragraphs, section, table_html, text_html
 from autoopt.report.elements.night_charts import chart_over_nights, heat_style, heat_table
 from autoopt.report.elements.table import Table
-from autoopt.report.sweeps.bisection import remarks, sentence, tables
 from autoopt.report.sweeps.sweep import changes_table, models_table, summary, sweep_title
 from autoopt.report.words.formatting import day_text, plural, short
 from autoopt.results import SweepEntry, SweepResult
@@ -71,7 +70,6 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
         paragraphs([line for line in summary(result) if line != verdict]),
         section("Models", models),
         section("Changes beyond the noise", _changes(result)),
-        section("Causes, measured", _causes(result)),
         section("Models and chains", heat_map(facts.chains)),
         section("Over the nights", _histories(result, facts)),
         section("Runs without a page here", _runs(result.models, facts)),
@@ -111,16 +109,6 @@ def _changes(result: SweepResult) -> str:
     table = changes_table(result)
     links = {entry.name: f"#{_row_id(entry)}" for entry in result.models}
     return table_html(Table(table.columns, table.rows), links=links)
-
-
-def _causes(result: SweepResult) -> str:
-    """The sentence and the tables of each bisection."""
-    parts = []
-    for entry in result.models:
-        if entry.bisection is not None:
-            lines = [sentence(entry.bisection), *remarks(entry.bisection)]
-            parts.append(paragraphs(lines) + "".join(map(table_html, tables(entry.bisection))))
-    return "\n".join(parts)
 
 
 def heat_map(chains: Mapping[str, Mapping[str, Estimate]]) -> str:
