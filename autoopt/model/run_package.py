@@ -26,26 +26,30 @@ try:
 except ModuleNotFoundError as error:
     sys.exit(f"{error.name} is not installed here; run: pip install -r {FOLDER / 'requirements.txt'}")
 
-SESSIONS = 4
-"""Sessions of each model. Two sessions of one model differ by a few percent, depending on where their weights lie."""
+SESSIONS = {0: 4, 10: 8, 20: 16}
+"""Sessions of each model, from these seconds of measuring on. Two sessions of one model differ by a few percent."""
+T_QUANTILES = {4: 3.18, 8: 2.36, 16: 2.13}
+"""Student's t for 95 %, two-sided, by the number of sessions."""
 BLOCK_SECONDS, WARM_UP_SECONDS = 0.003, 0.1
 LATENCIES = ("latency_p50", "latency_mean", "latency_p90", "latency_p99")
 SAME = 0.1
-"""Relative difference up to which two measured gains are the same."""
-UNDECIDED = 2
-"""Factor between the sessions from which nothing can be told."""
+"""Relative difference up to which two measured gains are the same: machines have moods that outlast a measurement."""
+QUIET = 3
+"""Level of onnxruntime's log: errors only."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one inference, time it, and report; returns 1 if the gain is clearly smaller here than the recorded one."""
+    """Run one inference, time it, and report; returns 1 if the model is another one or lacks the recorded gain here."""
     options = parse(arguments)
     os.environ.setdefault("ORT_DISABLE_CPU_AFFINITY_WARNING", "1")
+    ort.set_default_logger_severity(QUIET)
     session_file = read(FOLDER / "session.json")
     recipe = read(FOLDER / "recipe.json")
     bind(session_file.get("affinity") or [])
     model = next((path for path in (FOLDER / "model.onnx", FOLDER / "model.ort") if path.is_file()), None)
     if model is None:
         sys.exit(f"{FOLDER}: has no model.onnx; 'autoopt export' writes the package again")
+    refuse_other_model(model, recipe)
     feed = read_inputs(options.inputs)
     session = open_session(model, session_file)
     print(f"model    {model}: {recipe['chain']}")
@@ -86,6 +90,12 @@ def read(path: Path) -> dict[str, Any]:
     return document
 
 
+def refuse_other_model(model: Path, recipe: Mapping[str, Any]) -> None:
+    """Exit unless this is the model that the recipe belongs to."""
+    if recipe.get("model_sha256") not in (None, sha256(model)):
+        sys.exit(f"{model}: is not the model that was measured; 'autoopt export' writes the package again")
+
+
 def read_inputs(path: Path) -> dict[str, Any]:
     """Read the inputs of one inference; texts as objects, as onnxruntime takes them."""
     try:
@@ -108,6 +118,7 @@ def open_session(model: Path, document: Mapping[str, Any]) -> ort.InferenceSessi
     if provider not in ort.get_available_providers():
         sys.exit(f"{provider} is not in the installed onnxruntime {ort.__version__}; see requirements.txt")
     options = ort.SessionOptions()
+    options.log_severity_level = QUIET
     for name, value in document["session_options"].items():
         if isinstance(value, str):
             value = getattr(type(getattr(options, name)), value)
@@ -255,48 +266,55 @@ def compare(
     `recorded_ratio`. `noun` is what the text calls the model.
 
     Returns:
-        The exit code: 1 if the gain is clearly smaller here.
+        The exit code: 1 if the recorded gain does not show here.
     """
     sources: list[float] = []
     models: list[float] = []
     factors: list[float] = []
     print(f"timing   both in turns, for at least {seconds:g} s", flush=True)
-    for _ in range(SESSIONS):
+    sessions = max(count for least, count in SESSIONS.items() if seconds >= least)
+    for _ in range(sessions):
         source, model = (opener() for opener in openers)
         first = len(sources)
-        until = time.perf_counter() + seconds / SESSIONS
+        until = time.perf_counter() + seconds / sessions
         while len(sources) < first + 3 or time.perf_counter() < until:
             sources.append(time_block(source, clock))
             models.append(time_block(model, clock))
         factors.append(float(np.median(np.array(sources[first:]) / np.array(models[first:]))))
     print(f"median   source {milliseconds(sources)}, {noun} {milliseconds(models)} per inference")
-    sentence, shows = judge(factors, ratio)
+    sentence, shows = judge(*interval_of(factors), ratio)
     print(sentence)
     return 0 if shows else 1
 
 
-def judge(factors: list[float], ratio: Mapping[str, float] | None) -> tuple[str, bool]:
-    """Compare the factors of the sessions with the factors of the recorded rounds.
+def interval_of(factors: Sequence[float]) -> tuple[float, float, float]:
+    """The geometric mean of the sessions' factors, and the ends of its 95 % confidence interval."""
+    logs = np.log(factors)
+    half = T_QUANTILES[len(factors)] * float(np.std(logs, ddof=1)) / len(factors) ** 0.5
+    centre = float(np.mean(logs))
+    return float(np.exp(centre)), float(np.exp(centre - half)), float(np.exp(centre + half))
 
-    Gains are the same if the two ranges meet, because a machine may be in one state for all of this measurement.
+
+def judge(factor: float, low: float, high: float, ratio: Mapping[str, float] | None) -> tuple[str, bool]:
+    """Compare the gain here, with its interval, with the recorded rounds.
 
     Returns:
-        A sentence, and False if the gain here is clearly smaller.
+        A sentence, and False if the recorded gain does not show.
     """
-    low, high = min(factors), max(factors)
-    text = f"Here {speed(float(np.median(factors)))} ({low:.2f} to {high:.2f} in {len(factors)} sessions)"
+    text = f"Here {speed(factor)} ({low:.2f} to {high:.2f})"
     if ratio is None:
         return f"{text}; no latency was recorded.", True
     slowest, fastest = 1 / ratio["highest"], 1 / ratio["lowest"]
     text += f"; autoopt measured {speed(1 / ratio['value'])} ({slowest:.2f} to {fastest:.2f} in its rounds):"
-    if high > UNDECIDED * low:
-        return f"{text} this machine is too busy to tell; repeat it with --seconds 30.", True
+    reaches = high >= slowest * (1 - SAME)
+    if slowest <= 1 <= fastest and low <= fastest * (1 + SAME) and reaches:
+        return f"{text} no difference there, none here.", True
+    if low <= 1 <= high:
+        return f"{text} cannot tell from no gain; repeat it with --seconds 30.", reaches
     if low > fastest * (1 + SAME):
-        return f"{text} a larger gain.", True
-    if high >= slowest * (1 - SAME):
+        return f"{text} the same gain, or more.", True
+    if reaches and low > 1:
         return f"{text} the same gain.", True
-    if high > 1 + SAME / 2:
-        return f"{text} a smaller gain.", False
     return f"{text} no such gain on this machine.", False
 
 

@@ -41,6 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
     feed = run_package.read_inputs(options.inputs)
     session = load()
     description = session.description
+    for name, part in description.parts.items():
+        run_package.refuse_other_model(FOLDER / part.file, run_package.read(FOLDER / name / "recipe.json"))
     print(f"models   {recorded['chain']}")
     for value in session.get_inputs():
         print(f"input    {value.name}: {run_package.described(feed[value.name])}")

@@ -20,6 +20,7 @@ from autoopt.model import run_package
 from autoopt.model.run_package import (
     clock_for,
     find_source,
+    interval_of,
     judge,
     make_call,
     read_inputs,
@@ -34,23 +35,38 @@ ROUNDS = {"ratios": {"latency_p50": RATIO}, "round_ratios": {"latency_p50": [0.4
 
 
 @pytest.mark.parametrize(
-    ("factors", "end", "shows"),
+    ("low", "high", "end", "shows"),
     [
-        ([2.0, 2.1, 1.9], "the same gain.", True),
-        ([1.8, 1.8], "the same gain.", True),
-        ([3.0, 3.1], "a larger gain.", True),
-        ([1.6, 1.6, 1.8], "the same gain.", True),  # one session shows it
-        ([2.7], "the same gain.", True),  # as in the fastest round
-        ([1.3, 1.3], "a smaller gain.", False),
-        ([0.9, 1.0], "no such gain on this machine.", False),
-        ([0.9, 1.9], "this machine is too busy to tell; repeat it with --seconds 30.", True),
+        (1.9, 2.1, "the same gain.", True),
+        (1.6, 1.8, "the same gain.", True),  # as in the slowest round, but for a tenth
+        (2.6, 2.8, "the same gain.", True),
+        (3.0, 3.1, "the same gain, or more.", True),
+        (1.2, 1.4, "no such gain on this machine.", False),
+        (0.7, 0.9, "no such gain on this machine.", False),
+        (0.98, 1.05, "cannot tell from no gain; repeat it with --seconds 30.", False),
+        (0.9, 1.9, "cannot tell from no gain; repeat it with --seconds 30.", True),
     ],
 )
-def test_the_gain_here_is_compared_with_the_recorded_rounds(factors: list[float], end: str, shows: bool) -> None:
-    sentence, found = judge(factors, recorded_ratio(ROUNDS))
-    assert sentence.endswith(end)
+def test_the_gain_here_is_compared_with_the_recorded_rounds(low: float, high: float, end: str, shows: bool) -> None:
+    sentence, found = judge((low * high) ** 0.5, low, high, recorded_ratio(ROUNDS))
+    assert sentence.endswith(f": {end}")
     assert "autoopt measured 2.00x faster (1.92 to 2.50 in its rounds)" in sentence
     assert found is shows
+
+
+def test_a_package_that_promises_no_gain_needs_none() -> None:
+    recorded = recorded_ratio({"ratios": {"latency_p50": {"value": 1.0, "low": 0.97, "high": 1.03}}})
+    assert judge(1.01, 0.98, 1.04, recorded)[0].endswith(": no difference there, none here.")
+
+
+def test_the_interval_of_a_gain_covers_it_in_19_of_20_cases() -> None:
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(1000):
+        factor, low, high = interval_of(2.0 * np.exp(rng.normal(0, 0.05, 4)))
+        assert low < factor < high
+        covered += low < 2.0 < high
+    assert 930 < covered < 970
 
 
 def test_packages_without_the_rounds_are_judged_by_the_interval() -> None:
@@ -59,14 +75,11 @@ def test_packages_without_the_rounds_are_judged_by_the_interval() -> None:
 
 
 def test_a_slower_model_is_called_slower() -> None:
-    assert judge([0.5], recorded_ratio(ROUNDS))[0].startswith("Here 2.00x slower (0.50 to 0.50 in 1 sessions)")
+    assert judge(0.5, 0.4, 0.6, recorded_ratio(ROUNDS))[0].startswith("Here 2.00x slower (0.40 to 0.60)")
 
 
 def test_without_a_recorded_latency_only_the_gain_here_is_said() -> None:
-    assert judge([2.0], None) == (
-        "Here 2.00x faster (2.00 to 2.00 in 1 sessions); no latency was recorded.",
-        True,
-    )
+    assert judge(2.0, 1.9, 2.1, None) == ("Here 2.00x faster (1.90 to 2.10); no latency was recorded.", True)
 
 
 def test_the_source_itself_has_nothing_to_be_compared_with() -> None:
@@ -152,6 +165,15 @@ def test_a_source_that_changed_is_not_compared_with(package: Path, capsys: pytes
     (package.parent / "source.onnx").unlink()
     assert run(package) == 0
     assert "The source model is not on this machine" in capsys.readouterr().out
+
+
+def test_another_model_in_its_place_is_noticed(package: Path) -> None:
+    recipe = json.loads((package / "recipe.json").read_text())
+    recipe["model_sha256"] = sha256(package / "model.onnx")
+    (package / "recipe.json").write_text(json.dumps(recipe))
+    (package / "model.onnx").write_bytes((package / "model.onnx").read_bytes() + b"\0")
+    with pytest.raises(SystemExit, match=r"model\.onnx: is not the model that was measured"):
+        run(package)
 
 
 def test_a_named_source_replaces_the_recorded_one(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

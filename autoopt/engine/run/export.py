@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from autoopt.engine.run.output_folder import (
     INPUTS,
+    MODEL_DIGEST,
     MODEL_FILES,
     RECIPE_FILE,
     SET_RECORD,
@@ -26,7 +27,7 @@ from autoopt.engine.run.package_inputs import has_generated_inputs, store_inputs
 from autoopt.engine.run.recipe_file import figures_of, narrowed_inputs, recipe_of, steps_of, with_digest
 from autoopt.engine.work.environment import environment
 from autoopt.errors import InputError, writing
-from autoopt.model.files import files_in
+from autoopt.model.files import digest_file, files_in
 from autoopt.model.model_set import MODEL_SET
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS
 from autoopt.observer import Observer
@@ -71,7 +72,7 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
     runtime = _runtime(measured_in)
     session = package.session(package.model.session_options)
     _write_json(out / SESSION_FILE, {**session, **narrowed_inputs(steps)})
-    recipe = {**recipe_of(store, package, steps, runtime), MODEL_FILES: model_files}
+    recipe = {**recipe_of(store, package, steps, runtime), MODEL_FILES: model_files, MODEL_DIGEST: digest_file(model)}
     _write_json(out / RECIPE_FILE, with_digest(recipe))
     _write_text(out / "run.py", RUN_SCRIPT.read_text(encoding="utf-8"))
     _write_text(out / "requirements.txt", _requirements(package.target, runtime))

@@ -24,6 +24,7 @@ from autoopt.working_folder import working_folder
 
 RECIPE_FILE: Final = "recipe.json"
 MODEL_FILES: Final = "model_files"
+MODEL_DIGEST: Final = "model_sha256"
 """The field of the recipe that lists the files of the model: external data may have names that the user gave."""
 SET_RECORD: Final = "result.json"
 """The file of a model set that says which run made it, and with what gain."""
