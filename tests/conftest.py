@@ -43,7 +43,6 @@ SLOWEST = (
     "cli/test_cli_app.py",
     "cli/test_cli_init.py",
     "test_api.py",
-    "orchestrate/test_zoo_site.py",
     "reliability/test_interrupted.py",
     "reliability/test_keeping.py",
     "reliability/test_sets_ended_early.py",

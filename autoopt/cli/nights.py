@@ -41,9 +41,6 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
             autocompletion=complete_sweep,
         ),
     ] = None,
-    prometheus: Annotated[
-        bool, typer.Option("--prometheus", help="Print the newest night as metrics for Prometheus.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the sweeps of a zoo over time: nights, models, lasting changes and flaky models.
@@ -55,15 +52,11 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.report.elements.table import write_table
     from autoopt.report.nights.night_history import NightFilter, history_of
     from autoopt.report.nights.nights import compare_nights, comparison_table, write_nights
-    from autoopt.report.nights.prometheus import prometheus_text
 
     with existing_store() as store:
         name = zoo_of(store, zoo)
         stored = stored_nights(store, name, limit)
         releases = release_marks(store, name)
-    if prometheus:
-        typer.echo(prometheus_text(stored[-1:]), nl=False)
-        return
     chosen = NightFilter(tuple(model or ()), only, worse)
     if compare is not None:
         before, after = (chosen.restricted(night_named(stored, night)) for night in compare)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from autoopt.script import SCRIPT_FOLDERS
 from autoopt.settings import settings
-
-if TYPE_CHECKING:
-    from autoopt.orchestrate.server.supervisor import Supervisor
 
 CHAINS_PER_CORE = 4
 """Most chains wait for their next trial, and a process that waits is quicker than a new one."""
@@ -26,10 +23,6 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect server.")] = 4200,
-    site_port: Annotated[
-        int | None,
-        typer.Option(min=1, max=65535, help="Port of the pages of zoos [default: the one after --port]."),
-    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of chains at once on this machine [default: 4 per core].")
     ] = None,
@@ -65,7 +58,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         typer.Option("--no-password", help="Let every user and program of this machine use the server; loopback only."),
     ] = False,
 ) -> None:
-    """Start a Prefect server, workers, deployments and the pages of zoos; stop with Ctrl-C.
+    """Start a Prefect server, workers and deployments; stop with Ctrl-C.
 
     The first start makes a password and shows it. If PREFECT_API_URL is set, no server is started and that one is used.
     """
@@ -85,7 +78,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     with Supervisor(
         home, host, port, typer.echo, queues=queues, password=not no_password, database=database
     ) as supervisor:
-        _start_servers(supervisor, site_port)
+        supervisor.server()
         forms = FormRefresh(supervisor.api, Path.cwd())
         names = deploy_all(queues)
         if zoo is not None:
@@ -101,13 +94,3 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
             supervisor.watch(forms.look)
         except KeyboardInterrupt:
             typer.echo("stopping")
-
-
-def _start_servers(supervisor: Supervisor, site_port: int | None) -> None:
-    """Start the Prefect server and the pages of zoos; with a server elsewhere, the pages only if they have a port."""
-    starts_server = not os.environ.get("PREFECT_API_URL")
-    if site_port is not None:
-        supervisor.check_port(site_port)
-    supervisor.server()
-    if starts_server or site_port is not None:
-        supervisor.zoo_site(site_port)

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from autoopt.engine.sweeps.history import SweepHistory
-from autoopt.engine.sweeps.nights import newest_nights, stored_nights
+from autoopt.engine.sweeps.nights import stored_nights
 from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.zoo import ZooItem, check_zoo, dag_of, items
 from autoopt.engine.work.environment import environment
 from autoopt.metrics import Estimate, Objective
 from autoopt.report.nights.night_history import history_of
 from autoopt.report.nights.nights_page import nights_html
-from autoopt.report.nights.prometheus import prometheus_text
 from autoopt.report.sweeps.sweep_page import sweep_html
 from autoopt.results import Baseline, EntryComparison, ModelResult, RunResult, SweepEntry, SweepResult
 from autoopt.store import RunRecord, Store, open_store
@@ -120,7 +119,6 @@ def main() -> None:
         past = timed("the history of each model", lambda: history_of("big", nights))
         page = timed("the page of the zoo", lambda: nights_html(past))
         sweep = timed("the page of a night", lambda: sweep_html(nights[-1].result))
-        timed("metrics for Prometheus", lambda: prometheus_text(newest_nights(store)))
         timed("store gc", lambda: collect(store, dry_run=True))
         timed("store gc --max-size", lambda: evict(store, 1, dry_run=True))
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

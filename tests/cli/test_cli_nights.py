@@ -29,8 +29,6 @@ def test_nights_are_listed_compared_and_written_as_a_page(call: Callable[..., An
     code, out, _ = call("report", "--zoo", "production", "-o", str(tmp_path / "zoo.html"))
     assert (code, out) == (0, f"wrote {tmp_path / 'zoo.html'}\n")
     assert "zoo production" in (tmp_path / "zoo.html").read_text()
-    code, out, _ = call("nights", "--prometheus")
-    assert (code, 'autoopt_model_ok{zoo="production",model="cnn"} 0\n' in out) == (0, True)
     code, out, err = call("nights", "other")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "cnn" in call("nights", "--model", "c*").out

@@ -46,11 +46,6 @@ def stored_nights(store: Store, zoo: str, limit: int) -> list[StoredNight]:
     return nights[::-1]
 
 
-def newest_nights(store: Store) -> list[StoredNight]:
-    """The newest finished sweep of each zoo, by the zoo's name."""
-    return [night for name in sorted(store.sweeps.names()) for night in stored_nights(store, name, 1)]
-
-
 def night_named(nights: list[StoredNight], name: str) -> SweepResult:
     """Return the night whose sweep's id begins with `name`, or the newest one for `latest`.
 

@@ -48,14 +48,13 @@ from autoopt.orchestrate.server.process_reaper import ProcessReaper, end_groups
 _SERVER_PASSWORD = "PREFECT_SERVER_API_AUTH_STRING"
 _CLIENT_PASSWORD = "PREFECT_API_AUTH_STRING"
 START_SECONDS = 120.0
-SERVER_NAME, DATABASE_NAME, SITE_NAME = "server", "postgres", "zoo-site"
-SITE: Final = "autoopt.orchestrate.zoo_site"
+SERVER_NAME, DATABASE_NAME = "server", "postgres"
 WORKER: Final = "autoopt.orchestrate.server.worker"
 SQLITE_SERVER: Final = "autoopt.orchestrate.server.sqlite_writers"
 ENDED_LAST: Final = {SERVER_NAME: 1, DATABASE_NAME: 2}
 """Order of the ends: workers report to the server until they end, and the server writes to its database."""
 MAX_RESTARTS = 5
-"""A worker or site that ends is started again at most this often within an hour."""
+"""A worker that ends is started again at most this often within an hour."""
 RESTART_WINDOW_SECONDS = 3600
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The last comes when the terminal is closed."""
@@ -221,24 +220,6 @@ class Supervisor:
         check_password(self.api)
         self.say(f"Prefect server: {pages}")
 
-    def zoo_site(self, port: int | None) -> None:
-        """Start the read-only site of the zoos, which asks for the password of the server.
-
-        Args:
-            port: Its port; None for the one after the server's, without a site if that is taken.
-        """
-        if port is None:
-            port = self.port + 1
-            try:
-                self.check_port(port)
-            except InputError:
-                self.say(f"zoos: no pages, because port {port} is taken; choose another one with --site-port")
-                return
-        pages = os.environ.get("PREFECT_UI_URL") or self.api.removesuffix("/api")
-        self._restarts[SITE_NAME] = partial(self.zoo_site, port)
-        self._start(SITE_NAME, [SITE, "--host", self.host, "--port", str(port)], {"PREFECT_UI_URL": pages})
-        self.say(f"zoos: {local_url(self.host, port)}, log {self.log(SITE_NAME)}")
-
     def worker(self, pool: str, limit: int | None = None) -> None:
         """Start a worker for a pool, with at most `limit` flow runs at once."""
         self._restarts[pool] = partial(self.worker, pool, limit)
@@ -257,7 +238,7 @@ class Supervisor:
         return self.home / "logs" / f"{name}.log"
 
     def watch(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Restart workers and the site of the zoos if they end. Returns only by a signal.
+        """Restart workers if they end. Returns only by a signal.
 
         `meanwhile` is called twice a second.
 

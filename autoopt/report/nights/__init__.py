@@ -1,4 +1,4 @@
-"""The history of a zoo over its nights: text, page, lasting changes, metrics for Prometheus.
+"""The history of a zoo over its nights: text, page, lasting changes.
 
 Read `night_history` first: its records are what the others show.
 """
