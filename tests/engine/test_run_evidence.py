@@ -193,3 +193,37 @@ def test_further_rounds_change_what_is_known_badly_and_is_no_lasting_error(simul
         noisy = [replace(record, details={**record.details, CONTENTION: 0.4}) for record in few.rounds.records[name]]
         few.rounds.records[name] = noisy
     assert Evidence(few.rounds).foreseen_change(key, other, LATENCY, rounds=2) < changes[1]
+
+
+def test_an_estimate_beyond_all_of_its_own_measurements_reaches_back_to_them_and_does_not_decide(
+    simulation: Simulation,
+) -> None:
+    evidence, key = measured(simulation, 10.0, rounds=3)
+    other = Candidate("f" * 64)
+    records = evidence.records(key)
+    for number, (own, shared) in enumerate(((1.037, 1.4), (1.0, 1.35), (0.98, 1.38))):
+        ratio = Estimate(own, own / 1.15, own * 1.15)
+        records[number] = replace(records[number], ratios={"latency_p50": ratio})
+        # Its neighbour was much slower in the shared rounds than by itself.
+        slower = Estimate(shared, shared / 1.01, shared * 1.01)
+        evidence.rounds.records.setdefault(other.key, []).append(
+            replace(records[number], candidate=other.key, ratios={"latency_p50": slower})
+        )
+    for number in range(6):
+        alone = replace(records[0], key=f"alone {number}", candidate=other.key, details={})
+        evidence.rounds.records[other.key].append(replace(alone, ratios={"latency_p50": Estimate(0.8, 0.79, 0.81)}))
+    evidence.rounds.records[key] = records
+    evidence = Evidence(evidence.rounds)
+    estimate = evidence.estimate(key, "latency_p50")
+    assert estimate.value < 0.98
+    assert estimate.high > 1
+    assert evidence.gain_probability(key, LATENCY) <= 0.5
+
+
+def test_the_source_s_own_graph_has_no_ratio_to_measure(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 9.0, rounds=2)
+    same = [replace(record, details={**record.details, "same_graph": True}) for record in evidence.records(key)]
+    evidence.rounds.records[key] = same
+    evidence = Evidence(evidence.rounds)
+    assert evidence.equals_source(key)
+    assert not evidence.has(key, "latency_p50")

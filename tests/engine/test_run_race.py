@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulation import Model, Simulation, faster
+from simulation import SOURCE, Model, Simulation, faster
 
 from autoopt import json_codec
 from autoopt.engine.run.evidence import Evidence
@@ -393,3 +393,17 @@ def test_equal_candidates_do_not_race_until_one_is_ahead_by_luck(tmp_path: Path,
     assert len(joint(simulation)) - 4 <= 5
     assert result.best is not None
     assert not result.best.is_source
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_the_runtime_makes_the_source_of_does_not_race_and_gains_nothing(tmp_path: Path, seed: int) -> None:
+    simulation = simulate(tmp_path, (1.0, 0.97, 0.98), source={**SOURCE, "graph": "of the source"})
+    simulation.pool.passes["identity_elimination"] = faster(1.0, graph="of the source", size=900.0)
+    simulation.pool.passes["remove_unused"] = faster(0.97, graph="another")
+    simulation.pool.passes["name_fix"] = faster(0.98, graph="a third")
+    simulation.pool.noise = Noise(spread=0.1, seed=seed)
+    simulation.pool.spread = 0.02
+    result = finish(simulation.session())
+    assert not any("identity_elimination" in models for models in joint(simulation)[1:])
+    assert result.best is not None
+    assert result.best.chain != "fold"

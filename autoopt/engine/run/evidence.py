@@ -15,7 +15,7 @@ from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
 from autoopt.measure.contention import DETAIL as CONTENTION
 from autoopt.measure.contention import error_of
-from autoopt.measure.request import EXECUTED_GRAPH, WORK
+from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, WORK
 from autoopt.measure.two_ratios import COMMON, DETAIL, TwoRatios
 from autoopt.metrics import (
     FIRST_TOKEN,
@@ -111,8 +111,14 @@ class Evidence:
         ratio = records[-1].ratios.get(metric)
         return 0.0 if ratio is None else _contention_error(records[-1].details, ratio)
 
+    def equals_source(self, candidate: str) -> bool:
+        """True if the runtime executes the source's graph for the candidate: its ratio is 1 by construction."""
+        return any(record.details.get(SAME_GRAPH) for record in self.rounds.good(candidate))
+
     def has(self, candidate: str, metric: str) -> bool:
-        """True if this metric's ratio to the source was measured."""
+        """True if this metric's ratio to the source was measured, and could be another than 1."""
+        if self.equals_source(candidate):
+            return False
         return any(_is_positive(record.ratios.get(metric)) for record in self.records(candidate))
 
     def draws(self, candidate: str, metric: str) -> np.ndarray:
@@ -127,8 +133,25 @@ class Evidence:
         return draws
 
     def estimate(self, candidate: str, metric: str) -> Estimate:
-        """The ratio to the source, as it is to hold in the user's process too."""
-        return self._pool(metric).estimate(self.subject(candidate), self._beyond(metric))
+        """The ratio to the source, as it is to hold in the user's process too.
+
+        Measurements that were taken in turns with others move each other's estimates. Where that moves one beyond all
+        of its own measurements, its interval reaches back to them.
+        """
+        pooled = self._pool(metric).estimate(self.subject(candidate), self._beyond(metric))
+        low, high = self._own_range(candidate, metric)
+        if low <= pooled.value <= high:
+            return pooled
+        return replace(pooled, low=min(pooled.low, high), high=max(pooled.high, low))
+
+    def _own_range(self, candidate: str, metric: str) -> tuple[float, float]:
+        """The smallest and the largest ratio of the candidate's own measurements."""
+        logs = [
+            observation.log
+            for record in self.records(candidate)
+            for observation in _observations(candidate, record, metric)
+        ]
+        return math.exp(min(logs)), math.exp(max(logs))
 
     def _beyond(self, metric: str) -> float:
         """Half-width, in logarithms, of the differences between this process and the user's."""
@@ -186,10 +209,18 @@ class Evidence:
         return 1 / ratio if objective.goal == "maximize" else ratio
 
     def gain_probability(self, candidate: str, objective: Objective) -> float:
-        """The probability that the candidate is better than the source in an objective, in the user's process too."""
+        """The probability that the candidate is better than the source in an objective, in the user's process too.
+
+        At most a half where the estimate is better than all of the candidate's own measurements and these show no gain.
+        """
         scale = math.sqrt(2) * self._beyond(objective.metric) / NORMAL
         chances = [math.erfc(loss / scale) / 2 for loss in self.losses(candidate, objective).tolist()]
-        return math.fsum(chances) / len(chances)
+        probability = math.fsum(chances) / len(chances)
+        low, high = self._own_range(candidate, objective.metric)
+        value = self._pool(objective.metric).estimate(self.subject(candidate)).value
+        if not low <= value <= high and not self.estimate(candidate, objective.metric).is_gain(objective.goal):
+            return min(probability, 0.5)
+        return probability
 
     def measurements(self, candidate: str) -> Measurements:
         """All measurements of a candidate as one; its figures are pooled, and the source's are the baseline's."""
@@ -215,6 +246,8 @@ class Evidence:
         if metric not in self._pooled:
             subjects: dict[str, list[EvaluationRecord]] = {}
             for key, records in self.rounds.records.items():
+                if self.equals_source(key):
+                    continue
                 subjects.setdefault(self.subject(key), []).extend(records)
             observations: list[Observation] = []
             for subject, records in subjects.items():

@@ -114,6 +114,7 @@ class Race:
 
     def contenders(self, trials: Sequence[CompletedTrial]) -> list[CompletedTrial]:
         """The candidates of the next round, the leader first; none if the race is decided."""
+        trials = self._other_than_source(trials)
         if not self.ranking.by_speed:
             few_best = self.ranking.few_best(trials, FEW_BEST)
             return [trial for trial in few_best if not self._is_settled(trial)]
@@ -131,6 +132,10 @@ class Race:
         while len(contenders) > 2 and sum(map(_size, contenders)) > MOST_BYTES:
             contenders.pop()
         return contenders
+
+    def _other_than_source(self, trials: Sequence[CompletedTrial]) -> list[CompletedTrial]:
+        """The trials for which the runtime does not execute the source's graph: the others can gain nothing."""
+        return [trial for trial in trials if not self.evidence.equals_source(trial.key)]
 
     def _measure(self, trials: Sequence[CompletedTrial], number: int) -> bool:
         """Measure the candidates of these trials in turns; false if the time is over."""
@@ -209,6 +214,7 @@ class Race:
 
     def _doubt(self, trials: Sequence[CompletedTrial]) -> str:
         """Say why the race is not decided; empty if it is."""
+        trials = self._other_than_source(trials)
         leader = self.ranking.leader(trials) if self.ranking.by_speed else None
         if leader is None:
             return ""

@@ -200,6 +200,8 @@ class Ranking:
     def gains(self, trial: CompletedTrial) -> bool:
         """True if the trial is certainly better than the source in the first objective, or has no ratio to judge by."""
         objective = self._objectives[0]
+        if self.evidence is not None and objective.metric in STEADY_STATE and self.evidence.equals_source(trial.key):
+            return False
         if self.evidence is not None and self._has_evidence(trial):
             return self.evidence.gain_probability(trial.key, objective) >= CERTAIN
         ratio = trial.result.ratios.get(objective.metric)
@@ -217,6 +219,8 @@ class Ranking:
 
     def expected_gain(self, trial: CompletedTrial) -> float:
         """The expected relative gain in speed on the source, if the better one of the two is used; 1 if unknown."""
+        if self.evidence is not None and self.evidence.equals_source(trial.key):
+            return 0.0
         if self.evidence is None or not self._has_evidence(trial):
             return 1.0
         return _expected_gain(self.evidence.losses(trial.key, self._objectives[0]))
