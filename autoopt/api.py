@@ -20,7 +20,6 @@ from autoopt.engine.run.opening import refuse_imported
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue
@@ -31,11 +30,9 @@ from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import ProposalOptions
-from autoopt.spec.targets import HostSpec
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.leases import end_run
 from autoopt.workers.gate import notices_to
-from autoopt.workers.hosts import Host
 
 if TYPE_CHECKING:
     from autoopt.stored_runs import Run
@@ -83,7 +80,6 @@ class RunOptions(TypedDict, total=False):
     proposal_options: ProposalOptions
     target: str
     observer: Observer
-    opener: Opener
 
 
 SEARCH_OPTIONS = ("trials", "minutes", "strategy", "sampler", "seed")
@@ -262,7 +258,6 @@ def _request_of(store: Store, record: RunRecord) -> RunRequest:
 
 def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
     """Execute a request; see `run` for the engine and the errors."""
-    request = replace(request, opener=request.opener or open_remote)
     out = request.out
     if out is not None:
         check_out(out)
@@ -280,13 +275,6 @@ def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
             if isinstance(session, Session):
                 record_answer(session, request, result)
         return result
-
-
-def open_remote(host: HostSpec, home: Path) -> Host:
-    """Open a host behind a Prefect work pool."""
-    from autoopt.orchestrate.hosts.work_pool import PrefectHost
-
-    return PrefectHost(host, home)
 
 
 def _search(session: Session, engine: Engine) -> RunResult:

@@ -7,10 +7,9 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
-from itertools import chain
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -40,7 +39,7 @@ def only_allowed_scripts() -> Iterator[None]:
 
 
 def check_allowed(path: str | Path) -> None:
-    """Check that a script or an interpreter may run: it is in an allowed folder, or equals a script there.
+    """Check that a script or an interpreter may run: it is in an allowed folder.
 
     Raises:
         InputError: it may not.
@@ -53,19 +52,8 @@ def check_allowed(path: str | Path) -> None:
     file = file.parent.resolve() / file.name  # the interpreter of a virtual environment is itself a link
     if "://" not in str(path) and any(map(file.is_relative_to, folders)):
         return
-    # A script from another machine arrives in a folder for temporary files.
-    if file.suffix == ".py" and file.is_file() and _hold_copy(folders, file.read_bytes()):
-        return
     remedy = "name its folder with 'autoopt serve --scripts DIR', or in AUTOOPT_SCRIPTS of another worker"
     raise InputError("this worker may run only scripts in allowed folders", where=str(path), remedy=remedy)
-
-
-def _hold_copy(folders: Iterable[Path], content: bytes) -> bool:
-    """True if there is a script with this content in one of the folders."""
-    for script in chain.from_iterable(folder.rglob("*.py") for folder in folders):
-        if script.is_file() and script.stat().st_size == len(content) and script.read_bytes() == content:
-            return True
-    return False
 
 
 class _UncachedLoader(SourceFileLoader):

@@ -1,20 +1,13 @@
-"""A Prefect server, a process work pool and its worker, for tests of what goes on behind a work pool."""
+"""A Prefect server that tests stop and start again."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ports import free_port
-from prefect_server import ended, prepared, running_server
-
-from autoopt.spec.targets import HostSpec
-
-POOL = "elsewhere"
+from prefect_server import prepared, running_server
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -41,26 +34,6 @@ def bare_server(folder: Path, port: int) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def server(folder: Path, port: int) -> Iterator[dict[str, str]]:
-    """A server with the pool; gives the environment in which it is known."""
-    with bare_server(folder, port) as env:
-        create = ["work-pool", "create", POOL, "--type", "process"]
-        subprocess.run([sys.executable, "-m", "prefect", *create], env=env, check=True, capture_output=True)
-        yield env
-
-
-@contextmanager
-def worker(folder: Path, env: Mapping[str, str]) -> Iterator[None]:
-    """A worker of the pool; its flow runs end with it."""
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL, "--type", "process"]
-    often = {**env, "PREFECT_WORKER_QUERY_SECONDS": "1"}
-    with (folder / "worker.log").open("wb") as log:
-        process = subprocess.Popen(command, env=often, stdout=log, stderr=log, start_new_session=True)
-        with ended(process):
-            yield
-
-
-@contextmanager
 def known(env: Mapping[str, str]) -> Iterator[None]:
     """This process knows the server."""
     before = {name: os.environ.get(name) for name in ("PREFECT_API_URL", "PREFECT_HOME")}
@@ -75,16 +48,3 @@ def known(env: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-@contextmanager
-def pool_of_processes(folder: Path) -> Iterator[object]:
-    """A host behind the pool of a server and worker of their own."""
-    from autoopt.orchestrate.hosts.work_pool import PrefectHost
-
-    with server(folder, free_port()) as env, worker(folder, env), known(env):
-        host = PrefectHost(HostSpec(type="work_pool", work_pool=POOL), folder)
-        try:
-            yield host
-        finally:
-            host.close()

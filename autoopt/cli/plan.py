@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +14,7 @@ from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import DagOrModels
 
 if TYPE_CHECKING:
-    from autoopt.spec.targets import HostSpec
-    from autoopt.workers.hosts import Host
+    pass
 
 
 class PlanFormat(StrEnum):
@@ -69,7 +67,6 @@ def plan(  # noqa: PLR0913  options of the command
         proposal_options=proposal.options(),
         goal=goal.options(),
         data_root=data_root,
-        opener=_open_remote,
     )
     plans = make_plans(request)
     limit = min(limit, sys.maxsize)
@@ -87,10 +84,3 @@ def plan(  # noqa: PLR0913  options of the command
             sys.stdout.write(mermaid(plan))
         else:
             sys.stdout.write(dot(plan))
-
-
-def _open_remote(host: HostSpec, home: Path) -> Host:
-    """Open a host behind a work pool; few plans need one, and the import takes long."""
-    from autoopt.api import open_remote
-
-    return open_remote(host, home)

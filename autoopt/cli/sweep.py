@@ -65,7 +65,6 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     if schedule is None:
         _refuse({"--queue": queue, "--timezone": timezone}, "needs a schedule", "add --schedule '0 2 * * *'")
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
-    from autoopt.api import open_remote
     from autoopt.cli.logs import is_verbose
     from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.report.progress.progress import Progress
@@ -81,7 +80,6 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         workers=workers,
         search=without_nulls({"trials": trials, "minutes": minutes}),
         data_root=data_root,
-        opener=open_remote,
     )
     if schedule is not None:
         return _schedule(request, schedule, queue, timezone, as_json)

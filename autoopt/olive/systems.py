@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from autoopt.json_codec import JsonValue
-from autoopt.olive.config import OliveConfig, Remarks, Section, flat, items, section
+from autoopt.olive.config import OliveConfig, Remarks, Section, flat, items
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B?)", re.IGNORECASE)
@@ -81,9 +81,7 @@ def _interpreter(system: Section, role: str, remarks: Remarks) -> dict[str, Json
             return {"python": str(PurePosixPath(str(folder)) / "python")}
         remarks.add((role,), "no environment is created", "make one with pip and set target.python to its interpreter")
     elif kind == "docker":
-        image = section(system.get("local_docker_config")).get("image_name", system.get("image_name"))
-        remedy = f"set target.host to {{type: docker, image: {image}}}, see docs/targets.md"
-        remarks.add((role,), "docker needs a Prefect work pool", remedy)
+        remarks.add((role,), "no container is started", "run autoopt in that image, see docs/targets.md")
     else:
         remarks.add((role,), f"no system {system.get('type')!r}", "docs/targets.md shows how to use other machines")
     return {}

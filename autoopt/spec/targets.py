@@ -12,7 +12,7 @@ from autoopt.spec.source import FieldError, below
 from autoopt.spec.strict_model import Name, StrictModel
 from autoopt.target import ALL_THREADS, DEFAULT_EP, Accelerator, Target
 
-HostType: TypeAlias = Literal["local", "python_env", "isolated_ort", "docker", "work_pool"]
+HostType: TypeAlias = Literal["local", "python_env", "isolated_ort"]
 
 _DEVICES: Final = {
     "cpu": ("CPU", "OpenVINO", "Dnnl", "Xnnpack", "ArmNN", "ACL", "Azure"),
@@ -21,9 +21,6 @@ _DEVICES: Final = {
 }
 _DEVICE_OF: Final = {f"{name}ExecutionProvider": device for device, names in _DEVICES.items() for name in names}
 EXECUTION_PROVIDERS: Final = tuple(_DEVICE_OF)
-_NEEDS: Final = {"python_env": "python", "isolated_ort": "python", "docker": "image", "work_pool": "work_pool"}
-"""Host type -> the field that it requires."""
-
 
 MAX_THREADS: Final = 4096
 
@@ -53,41 +50,27 @@ def _count_word(threads: int) -> str:
 
 
 class HostSpec(StrictModel):
-    """The place where a pass runs. A bare text is the type; `local` is this machine and interpreter."""
+    """The interpreter in which a pass runs. A bare text is the type; `local` is this interpreter."""
 
     short: ClassVar[str] = "type"
 
     type: HostType = "local"
-    """Another interpreter (`python_env`, `isolated_ort`), or a Prefect work pool (`docker`, `work_pool`)."""
+    """Another interpreter of this machine: `python_env` has autoopt's libraries, `isolated_ort` only a runtime."""
     python: str = ""
     """`python_env`, `isolated_ort`: the interpreter."""
-    image: str = ""
-    """`docker`: the image."""
-    work_pool: str = ""
-    """`work_pool`: the Prefect work pool."""
-    queue: str = ""
-    """`work_pool`: the queue in it."""
 
     @model_validator(mode="after")
     def _check_required(self) -> HostSpec:
-        field = _NEEDS.get(self.type)
-        if field and not getattr(self, field):
-            raise FieldError(f"is required for type {self.type}", place=(field,))
+        if self.type != "local" and not self.python:
+            raise FieldError(f"is required for type {self.type}", place=("python",))
         return self
-
-    @property
-    def remote(self) -> bool:
-        """True if it is behind a Prefect work pool."""
-        return self.type in ("docker", "work_pool")
 
     @property
     def elsewhere(self) -> str:
         """Description for people, `python_env /opt/env/bin/python`; empty for this interpreter."""
         if self.type == "local":
             return ""
-        if self.type == "work_pool":
-            return f"work pool {self.work_pool}"
-        return f"{self.type} {self.python or self.image}"
+        return f"{self.type} {self.python}"
 
 
 class TargetSpec(StrictModel):
@@ -114,7 +97,7 @@ class TargetSpec(StrictModel):
     python: str = ""
     """Another interpreter, whose runtime measures."""
     host: HostSpec = HostSpec()
-    """Another interpreter or machine that measures."""
+    """Another interpreter that measures."""
 
     @model_validator(mode="after")
     def _check_host(self) -> TargetSpec:
@@ -184,13 +167,6 @@ class TargetSpec(StrictModel):
         return self.threads
 
     @property
-    def machine(self) -> tuple[str, ...]:
-        """Identity of the machine; empty for this one."""
-        if not self.host.remote:
-            return ()
-        return self.host.type, self.host.work_pool, self.host.queue, self.host.image
-
-    @property
     def where(self) -> HostSpec:
         """The host that measures."""
         if self.python:
@@ -205,8 +181,4 @@ class TargetSpec(StrictModel):
         host = self.where
         if host.python:
             parts.append(f"the runtime of {host.python}")
-        elif host.type == "docker":
-            parts.append(f"docker image {host.image}")
-        elif host.type == "work_pool":
-            parts.append(f"work pool {host.work_pool}")
         return ", ".join(parts)

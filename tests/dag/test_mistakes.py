@@ -89,7 +89,7 @@ def test_a_right_dag_is_read() -> None:
 def test_passes_that_another_host_may_have_are_not_called_unknown(tmp_path: Path) -> None:
     file = tmp_path / "d.yaml"
     file.write_text(
-        "name: x\nhost: {type: work_pool, work_pool: lab}\n"
+        "name: x\nhost: {type: python_env, python: /lab/python}\n"
         "passes: {a: {pass: own}, c: {pass: own, host: local}}\nchains: [[a, b]]\n"
     )
     with pytest.raises(ConfigError) as caught:

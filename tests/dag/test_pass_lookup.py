@@ -16,7 +16,7 @@ from autoopt.registry import PassInfo
 from autoopt.spec import load_dag
 from autoopt.spec.targets import HostSpec
 
-LAB = {"type": "work_pool", "work_pool": "lab"}
+LAB = {"type": "python_env", "python": "/lab/py"}
 
 
 def hosts(known: Mapping[str, PassInfo], asked: list[HostSpec]) -> HostPasses:
@@ -39,9 +39,9 @@ def test_the_host_of_a_node_describes_what_is_not_known_here() -> None:
     passes = {"a": "p", "b": {"pass": "far", "params": "search", "host": LAB}}
     plan, asked = planned({"p": make_info("p")}, {"far": make_info("far", 3)}, passes=passes)
     assert plan.point_count == 3
-    assert {host.work_pool for host in asked} == {"lab"}
-    assert plan.to_json()["hosts"] == {"b": "work pool lab"}
-    assert "b (far, x3, on work pool lab)" in tree_text(plan)
+    assert {host.python for host in asked} == {"/lab/py"}
+    assert plan.to_json()["hosts"] == {"b": "python_env /lab/py"}
+    assert "b (far, x3, on python_env /lab/py)" in tree_text(plan)
 
 
 def test_no_host_is_asked_for_passes_of_this_interpreter() -> None:
@@ -61,7 +61,7 @@ def test_what_the_host_lacks_is_said_of_the_host() -> None:
     there = {"p": make_info("p", missing="lib is not installed")}
     plan, _ = planned({}, there, passes={"a": {"pass": "p", "host": LAB}})
     (pruned,) = plan.pruned()
-    assert pruned.reason == "a: pass p is not available: on work pool lab, lib is not installed"
+    assert pruned.reason == "a: pass p is not available: on python_env /lab/py, lib is not installed"
 
 
 def test_a_plug_in_is_described_by_the_host_that_runs_it() -> None:
@@ -76,16 +76,22 @@ def test_a_required_pass_runs_on_the_host_that_has_it() -> None:
     there = {"far": make_info("far", requires=("near", "p")), "near": make_info("near")}
     plan, _ = planned({"p": make_info("p")}, there, passes={"a": {"pass": "far", "host": LAB}})
     (chain,) = plan.chains()
-    assert [(node.id, node.host.work_pool) for node in chain.nodes] == [("near", "lab"), ("p", ""), ("a", "lab")]
+    assert [(node.id, node.host.python) for node in chain.nodes] == [
+        ("near", "/lab/py"),
+        ("p", ""),
+        ("a", "/lab/py"),
+    ]
     assert plan.to_json()["inserted"] == [
-        {"node": "near", "pass": "near", "before": "a", "host": "work pool lab"},
+        {"node": "near", "pass": "near", "before": "a", "host": "python_env /lab/py"},
         {"node": "p", "pass": "p", "before": "a"},
     ]
-    assert "inserted: near (on work pool lab) before a" in tree_text(plan)
+    assert "inserted: near (on python_env /lab/py) before a" in tree_text(plan)
 
 
 def test_a_pass_that_nobody_has_is_an_error_of_its_node() -> None:
-    with pytest.raises(ConfigError, match=r"passes\.a\.pass: unknown pass 'fra' here and on work pool lab; .*'far'"):
+    with pytest.raises(
+        ConfigError, match=r"passes\.a\.pass: unknown pass 'fra' here and on python_env /lab/py; .*'far'"
+    ):
         planned({}, {"far": make_info("far")}, passes={"a": {"pass": "fra", "host": LAB}})
 
 
@@ -94,5 +100,5 @@ def test_a_host_that_does_not_answer_is_the_error() -> None:
         raise InputError("no answer", where=host.elsewhere)
 
     spec = load_dag({"name": "d", "passes": {"a": {"pass": "far", "host": LAB}}, "chains": [["a"]]})
-    with pytest.raises(InputError, match=r"^work pool lab: no answer$"):
+    with pytest.raises(InputError, match=r"^python_env /lab/py: no answer$"):
         compile_plan(spec, World({}, {}).info, host_passes=silent)

@@ -133,9 +133,9 @@ def test_a_node_with_objectives_of_its_own_decides_by_them(go: Any, mlp_file: Pa
     ("more", "line", "text"),
     [
         ("measurement: {second: 1}", 4, "did you mean 'seconds'"),
-        ("host: {type: docker}", 4, "is required for type docker"),
+        ("host: {type: python_env}", 4, "is required for type python_env"),
         ("target: {device: cpu, host: {type: python_env, python: /no/python}}", 4, "no such interpreter"),
-        ("target: {device: cpu, python: x, host: {type: docker, image: y}}", 4, "exclude each other"),
+        ("target: {device: cpu, python: x, host: {type: python_env, python: y}}", 4, "exclude each other"),
         ("host: {type: python_env, python: /no/python}", 4, "no such interpreter"),
         ("target: {device: cpu, python: /no/python}", 4, "no such interpreter"),
     ],
@@ -146,18 +146,6 @@ def test_what_a_run_cannot_do_is_refused_at_its_line(go: Any, tmp_path: Path, mo
     with pytest.raises(ConfigError, match=text) as found:
         make_plan(file)
     assert str(found.value).startswith(f"{file}:{line}: ")
-
-
-@pytest.mark.parametrize("where", ["target", "node"])
-def test_a_work_pool_needs_a_server_that_stays(
-    go: Any, mlp_file: Path, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    host = {"type": "work_pool", "work_pool": "far"}
-    quant = {"pass": "dynamic_quantization", **({"host": host} if where == "node" else {})}
-    target = {"target": {"host": host}} if where == "target" else {}
-    with pytest.raises(InputError, match="work pool far needs a permanent Prefect server"):
-        go({**CHAIN, **target, "passes": {"tidy": "simplify", "quant": quant}}, model=mlp_file)
 
 
 def test_a_provider_that_is_not_installed_ends_the_run_with_its_name(go: Any, mlp_file: Path) -> None:

@@ -451,20 +451,6 @@ def test_models_in_archives_and_folders_behind_addresses(folder: Path) -> None:
     assert read == {(folder / "made" / "model.onnx").read_bytes()}
 
 
-def test_a_sweep_reaches_hosts_behind_work_pools(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
-    settings.cache_clear()
-    (folder / "dag.yaml").write_text(DAG + "host: {type: work_pool, work_pool: far}\n")
-    command = ["sweep", str(folder / "zoo.yaml"), "--only", "dense", "--engine", "inline", "--out", str(folder / "out")]
-    assert main([*command, "--json"]) == 1
-    settings.cache_clear()
-    entry = models(json.loads(capfd.readouterr().out))["mlp"]
-    assert "work pool far needs a permanent Prefect server" in entry["reason"]
-
-
 def test_a_lasting_change_fails_the_night_that_proves_it_and_no_other(folder: Path) -> None:
     goal = "passes: [dynamic_quantization]\nchains: [[dynamic_quantization]]\nobjectives: [{metric: size}]\n"
     (folder / "dag.yaml").write_text(f"name: small\n{goal}constraints: []\n")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 from builders import mlp, write
+from children import HANG_SECONDS
 
 from autoopt.api import execute, resume
 from autoopt.cli.app import main
@@ -34,6 +38,15 @@ DAG: dict[str, Any] = {
     "objectives": [{"metric": "size"}],
     "constraints": [],
 }
+
+
+CHILD = """
+import json, sys
+from pathlib import Path
+from autoopt.api import execute
+from autoopt.engine.inputs.request import RunRequest
+execute(RunRequest(dag=json.loads(sys.argv[1]), model=sys.argv[2], home=Path(sys.argv[3])))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -155,11 +168,11 @@ def test_chains_of_a_part_done_again_are_joined_anew(
 
 def test_the_examples_of_the_documentation_are_plans(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "targets.md").read_text()
-    examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    examples = re.findall(r"```yaml\n(.*?)```", re.sub(r"/opt/\w+/bin/python", sys.executable, page), re.DOTALL)
     assert len(examples) == 3
     for number, example in enumerate(examples):
         file = tmp_path / f"{number}.yaml"
-        file.write_text(example.replace("/opt/ov/bin/python", sys.executable))
+        file.write_text(example)
         plans = make_plans(PlanRequest(file)).by_name
         assert len(plans) == max(1, example.count("  - "))
         assert all(plan.chain_count for plan in plans.values())
@@ -188,3 +201,18 @@ def test_a_target_that_cannot_be_is_left_out_with_the_reason(go_there: Callable[
     assert "QNNExecutionProvider is not in the installed runtime" in result.notes[0]
     with pytest.raises(InputError, match=r"target there is left out: .+; target too is left out"):
         go_there([there, {**there, "name": "too"}])
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    model, home = write(mlp(width=64), tmp_path / "mlp"), tmp_path / "home"
+    dag = {"name": "t", **DAG, "measurement": SHORT}
+    program = [sys.executable, "-c", CHILD, json.dumps(dag), str(model), str(home)]
+    env = {**os.environ, "AUTOOPT_FAULT": "between ask and tell:3"}
+    killed = subprocess.run(program, env=env, timeout=HANG_SECONDS)
+    assert killed.returncode == -signal.SIGKILL, "in the search of the second target"
+    with open_store(None, home) as store:
+        [before] = [run.id for run in store.runs.all(status="finished")]
+    [result] = resume("latest", home=home)
+    assert result.targets[0].result.run == before, "the first target was done"
+    assert result.targets[0].result.reused
+    assert all(target.result.best is not None for target in result.targets)

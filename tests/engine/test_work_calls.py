@@ -36,7 +36,6 @@ class FakeHost(Host):
     result: CallResult = field(default_factory=lambda: CallResult(Outcome.OK, {}))
     steps: tuple[StepReply, ...] = ()
     name: str = "fake"
-    remote: bool = False
     limits: list[CallLimits] = field(default_factory=list)
 
     def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
@@ -67,9 +66,9 @@ class RecordingGate(Gate):
         yield
 
     @contextmanager
-    def measuring(self, until: float = float("inf")) -> Iterator[None]:
+    def measuring(self, until: float = float("inf")) -> Iterator[Any]:
         self.entries.append(("measuring", until))
-        yield
+        yield SimpleNamespace(passed_over=False)
 
 
 @pytest.fixture
@@ -96,7 +95,7 @@ def test_a_call_keeps_to_its_limits(simulation: Simulation) -> None:
     ctx = simulation.context()
     limits = replace(ctx.problem.limits, memory=10**9)
     run_pass(replace(ctx, problem=replace(ctx.problem, limits=limits)), host, request(simulation.folder), TERMS)
-    assert host.limits == [CallLimits(60.0, 10**9, exclusive=False)]
+    assert host.limits == [CallLimits(60.0, 10**9)]
 
 
 def test_a_call_shortly_before_the_deadline_is_shortened(simulation: Simulation) -> None:
@@ -152,16 +151,7 @@ def test_a_measurement_that_was_suspended_is_repeated(simulation: Simulation) ->
     ctx = replace(simulation.context(), resources=replace(simulation.resources, gate=gate))
     host = FakeHost()
     measure_alone(ctx, host)
-    assert [limits.exclusive for limits in host.limits] == [True, True]
-
-
-def test_a_remote_machine_has_a_gate_of_its_own(simulation: Simulation) -> None:
-    gate = RecordingGate()
-    ctx = replace(simulation.context(), resources=replace(simulation.resources, gate=gate))
-    host = FakeHost(remote=True)
-    measure_alone(ctx, host)
-    assert gate.entries == []
-    assert host.limits[0].exclusive
+    assert [kind for kind, _ in gate.entries] == ["measuring"] * 2
 
 
 def test_time_is_counted_for_the_phase(simulation: Simulation) -> None:
@@ -214,7 +204,7 @@ def test_what_the_machine_may_have_caused_is_tried_again_alone(
     host = RecoveringHost(first=first, steps=(StepReply("name_fix", Outcome.UNCHANGED),))
     answer = call(simulation, host)
     assert answer.reply == PassReply(host.steps)
-    assert [limits.exclusive for limits in host.limits] == [False, True]
+    assert len(host.limits) == 2
 
 
 def test_a_worker_that_is_killed_from_outside_is_never_quarantined(simulation: Simulation) -> None:

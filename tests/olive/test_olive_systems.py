@@ -47,7 +47,7 @@ def test_a_python_environment_is_an_interpreter(converted: Convert) -> None:
     ("system", "remark"),
     [
         ({"type": "PythonEnvironment", "olive_managed_env": True}, "no environment is created"),
-        ({"type": "Docker", "image_name": "img:1"}, "set target.host to {type: docker, image: img:1}"),
+        ({"type": "Docker", "image_name": "img:1"}, "run autoopt in that image"),
         ({"type": "AzureML"}, "no system 'AzureML'"),
     ],
 )

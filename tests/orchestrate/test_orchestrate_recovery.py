@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,20 +18,14 @@ from typing import Any
 
 import psutil
 import pytest
-from builders import cnn, endless_loop, mlp, write
+from builders import cnn, mlp, write
 from children import HANG_SECONDS
 from ports import free_port
 from receiving import receiver
-from remote_pool import POOL, bare_server, known, server, worker
-from serving import Json, Serving, alive, belonging, eventually, process_of, processes_of, serving
+from remote_pool import bare_server, known
+from serving import Serving, alive, belonging, eventually, process_of, processes_of, serving
 
-from autoopt.errors import SystemFailure
-from autoopt.orchestrate.hosts import work_pool as remote
 from autoopt.orchestrate.server import heartbeats, notifications, outages
-from autoopt.outcome import Outcome
-from autoopt.spec.targets import HostSpec
-from autoopt.workers import CallResult, Gate
-from autoopt.workers.hosts import CallLimits, FunctionHost
 
 pytestmark = pytest.mark.service
 
@@ -256,29 +249,6 @@ def calls(folder: Path) -> int:
     return len(path.read_text().split()) if path.exists() else 0
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str], Serving]]:
-    """A server that this process knows: its folder, its environment, what is asked of it."""
-    folder = tmp_path_factory.mktemp("outages")
-    port = free_port()
-    with server(folder, port) as env, known(env):
-        yield folder, env, Serving(folder, f"http://127.0.0.1:{port}", None, [])  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def host(place: tuple[Path, dict[str, str], Serving]) -> Iterator[FunctionHost]:
-    opened = remote.PrefectHost(HostSpec(type="work_pool", work_pool=POOL), place[0])
-    yield opened
-    opened.close()
-
-
-def called(
-    host: FunctionHost, function: str, timeout: float, payload: dict[str, Any] | None = None
-) -> Future[CallResult]:
-    """A call under way in another thread."""
-    return beside(lambda: host.call(function, payload or {}, CallLimits(timeout)))
-
-
 def beside(work: Callable[[], Any]) -> Future[Any]:
     future: Future[Any] = Future()
 
@@ -290,94 +260,3 @@ def beside(work: Callable[[], Any]) -> Future[Any]:
 
     threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
     return future
-
-
-def taken(asked: Serving, known: set[str]) -> Json | None:
-    """The next flow run, taken as by a worker that then dies: it is pending, and nothing more comes of it."""
-    for run in asked.find("flow_runs", flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}):
-        if run["id"] not in known:
-            known.add(run["id"])
-            asked.set_state(run["id"], {"type": "PENDING"})
-            return run
-    return None
-
-
-def test_a_call_that_a_worker_took_and_did_not_begin_is_submitted_again(
-    place: tuple[Path, dict[str, str], Serving], host: FunctionHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, env, asked = place
-    seen: set[str] = set()
-    with monkeypatch.context() as patch:
-        patch.setattr(heartbeats, "PENDING_SECONDS", 0.0)
-        result = called(host, RUNTIME, 60.0)
-        lost = eventually(lambda: taken(asked, seen))
-        again = eventually(lambda: asked.named(f"{lost['name']} · attempt 2"))
-    assert asked.ended(lost["id"])["state_type"] == "CRASHED"
-    with worker(folder, env):
-        assert result.result(HANG_SECONDS).outcome is Outcome.OK
-    asked.completed(again["id"])
-
-
-def test_the_time_of_a_call_begins_when_its_machine_lets_it(
-    place: tuple[Path, dict[str, str], Serving], host: FunctionHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, env, asked = place
-    endless = {"path": str(write(endless_loop(), folder / "endless")), "session_options": {}}
-    target = {"device": "cpu", "execution_provider": "CPUExecutionProvider", "threads": 1}
-    request = {"metrics": ["latency_p50"], "candidate": endless, "source": endless, "target": target, "settings": {}}
-    monkeypatch.setattr(remote, "GRACE_SECONDS", -59.0)
-    with worker(folder, env):
-        with Gate(folder / "tmp").measuring():
-            result = called(host, LATENCY, 60.0, request)
-            run = eventually(lambda: running(asked))
-            eventually(lambda: seconds_since(run["start_time"]) > 3.0)  # longer than it may take
-            assert not result.done()
-        assert result.result(HANG_SECONDS).outcome is Outcome.TIMEOUT
-        with Gate(folder / "tmp").measuring(), monkeypatch.context() as patch:
-            patch.setattr(remote, "WAIT_SECONDS", 0.0)
-            with pytest.raises(SystemFailure, match=f"work pool {POOL}: a call waited 0 s on its machine"):
-                host.call(LATENCY, request, CallLimits(60.0))
-
-
-def running(asked: Serving) -> Json | None:
-    return next(iter(asked.find("flow_runs", flow_runs={"state": {"type": {"any_": ["RUNNING"]}}})), None)
-
-
-def seconds_since(stamp: str) -> float:
-    return time.time() - datetime.fromisoformat(stamp).timestamp()
-
-
-def test_a_chain_whose_worker_dies_before_it_begins_is_started_again(
-    place: tuple[Path, dict[str, str], Serving], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from prefect import flow
-
-    from autoopt.deployments import deploy_all
-    from autoopt.engine.inputs.request import RunRequest
-    from autoopt.engine.prepare import prepare
-    from autoopt.orchestrate.flow_runs.model_run import search_and_show
-
-    folder, _, asked = place
-    monkeypatch.setattr(heartbeats, "PENDING_SECONDS", 0.0)
-    monkeypatch.chdir(folder)
-    deploy_all()
-    spec = {"name": "d", "passes": ["name_fix"], "chains": [["name_fix"]], "constraints": []}
-    over, seen = threading.Event(), set[str]()
-
-    def dying() -> list[Json]:
-        found = []
-        while not over.wait(0.2):
-            found += [run for run in [taken(asked, seen)] if run is not None]
-        return found
-
-    deaths = beside(dying)
-    request = RunRequest(
-        dag={**spec, "objectives": [{"metric": "size"}]}, model=write(mlp(), folder / "mlp"), home=folder / "home"
-    )
-    with prepare(request) as session:
-        result = flow(name="optimize_model")(lambda: session.execute(search_and_show))()
-    over.set()
-    assert [run["name"] for run in deaths.result()] == ["name_fix", "name_fix · round 2", "name_fix · round 3"]
-    assert {asked.ended(run["id"])["state_type"] for run in deaths.result()} == {"CRASHED"}
-    assert result.trial_counts["crashed"] == 1
-    assert result.best is not None, "the source model"

@@ -174,7 +174,7 @@ def test_addresses_are_no_paths() -> None:
         (("search: {", "forbid: [a -> z]\nsearch: {"), 17, "forbid[0]", "unknown node 'z'"),
         (("search: {", "weights: {a -> b: 0}\nsearch: {"), 17, "weights.a -> b", "must be above 0"),
         (("search: {", "level: 4\nsearch: {"), 17, "level", "must be at most 3"),
-        (("search: {", "host: {type: docker}\nsearch: {"), 17, "host.image", "is required for type docker"),
+        (("search: {", "host: {type: python_env}\nsearch: {"), 17, "host.python", "is required for type python_env"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_line_field_and_remedy(

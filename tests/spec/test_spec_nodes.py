@@ -49,7 +49,7 @@ def test_a_node_overrides_which_parameters_are_searched(
         ({"params": [1]}, "params: must be a mapping of parameters, or search, or default"),
         ({"params": {"a": {"search": []}}}, "params.a.search: needs at least one value"),
         ({"objectives": []}, "objectives: is empty; name a metric, or remove the field"),
-        ({"host": {"type": "docker"}}, "host.image: is required for type docker"),
+        ({"host": {"type": "python_env"}}, "host.python: is required for type python_env"),
         ({"parms": {}}, "parms: unknown field; did you mean 'params'?"),
     ],
 )

@@ -45,8 +45,8 @@ def test_device_and_provider_follow_from_each_other(value: object, device: str, 
         ({"threads": [1, "two"]}, "threads[1]: must be a number from 0 to 4096, all, or a list of these, not 'two'"),
         ({"threads": True}, "threads: must be a number"),
         ({"threads": []}, "threads: is empty; write a number, or a list such as [1, 2, all]"),
-        ({"python": "python3", "host": "docker"}, "host.image: is required for type docker"),
-        ({"python": "p", "host": {"type": "work_pool", "work_pool": "w"}}, "host: python and host exclude each other"),
+        ({"python": "python3", "host": "python_env"}, "host.python: is required for type python_env"),
+        ({"python": "p", "host": {"type": "python_env", "python": "q"}}, "host: python and host exclude each other"),
     ],
 )
 def test_targets_that_do_not_exist_are_refused(value: object, words: str) -> None:
@@ -60,17 +60,6 @@ def test_another_interpreter_is_an_isolated_host() -> None:
     assert spec.where == HostSpec(type="isolated_ort", python="/env/bin/python")
     assert spec.target().python == "/env/bin/python"
     assert spec.words == "CPUExecutionProvider, 2 threads, the runtime of /env/bin/python"
-    assert spec.machine == ()
-
-
-def test_remote_hosts_are_machines_of_their_own() -> None:
-    pool = target({"threads": 1, "host": {"type": "work_pool", "work_pool": "gpus", "queue": "fast"}})
-    assert pool.host.remote
-    assert pool.machine == ("work_pool", "gpus", "fast", "")
-    assert pool.words == "CPUExecutionProvider, 1 thread, work pool gpus"
-    image = target({"threads": 0, "host": {"type": "docker", "image": "img"}})
-    assert image.words == "CPUExecutionProvider, the default number of threads, docker image img"
-    assert image.machine != pool.machine
 
 
 def test_the_instruction_set_is_that_of_the_machine_and_the_target() -> None:
@@ -79,11 +68,11 @@ def test_the_instruction_set_is_that_of_the_machine_and_the_target() -> None:
     assert spec.accelerator(frozenset({"avx2"})) == expected
 
 
-@pytest.mark.parametrize(("kind", "field"), [("python_env", "python"), ("docker", "image"), ("work_pool", "work_pool")])
-def test_a_host_needs_what_its_type_is_about(kind: str, field: str) -> None:
+@pytest.mark.parametrize("kind", ["python_env", "isolated_ort"])
+def test_another_interpreter_needs_its_path(kind: str) -> None:
     with pytest.raises(ValidationError) as refused:
         HostSpec.model_validate(kind)
-    assert str(input_error(refused.value)) == f"{field}: is required for type {kind}"
+    assert str(input_error(refused.value)) == f"python: is required for type {kind}"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from autoopt.passes.request import PassRequest, PassStep
 from autoopt.registry import info_to_json, registry
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
-from autoopt.workers.hosts import CallLimits, FunctionHost, open_host
+from autoopt.workers.hosts import CallLimits, Host, open_host
 
 INTERPRETERS = ("local", "python_env", "isolated_ort")
 SITE = Path(np.__file__).parent.parent
@@ -39,25 +39,10 @@ def environment_with(folder: Path, *names: str) -> str:
     return str(folder / "bin" / "python")
 
 
-@pytest.fixture(scope="module")
-def behind_a_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionHost]:
-    """A host whose calls are flow runs of a real server's work pool, carried out by a real worker."""
-    from remote_pool import pool_of_processes
-
-    with pool_of_processes(tmp_path_factory.mktemp("pool")) as made:
-        yield made
-
-
-@pytest.fixture(
-    scope="module",
-    params=[*INTERPRETERS, pytest.param("work_pool", marks=pytest.mark.service)],
-)
-def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionHost]:
+@pytest.fixture(scope="module", params=INTERPRETERS)
+def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """In a folder from which autoopt cannot be imported."""
     with chdir(tmp_path_factory.mktemp("elsewhere")):
-        if request.param == "work_pool":
-            yield request.getfixturevalue("behind_a_pool")
-            return
         python = None
         if request.param == "python_env":
             names = [entry.name for entry in SITE.iterdir() if "autoopt" not in entry.name]
@@ -81,8 +66,8 @@ def payload(tmp_path: Path) -> dict[str, object]:
     return {"candidate": candidate, "source": candidate, "data": data, "target": target, "settings": {}}
 
 
-def test_it_is_the_interpreter_that_was_asked_for(host: FunctionHost) -> None:
-    told = host.call("sys:getrecursionlimit", {}, CallLimits())
+def test_it_is_the_interpreter_that_was_asked_for(host: Host) -> None:
+    told = host.pool.call("sys:getrecursionlimit", {})
     assert told.outcome is Outcome.FAILED  # not our function, but the worker lives
     found = host.runtime().value
     assert found
@@ -91,7 +76,7 @@ def test_it_is_the_interpreter_that_was_asked_for(host: FunctionHost) -> None:
     assert found["numpy"] == np.__version__
 
 
-def test_it_describes_its_passes(host: FunctionHost) -> None:
+def test_it_describes_its_passes(host: Host) -> None:
     answer = host.passes(Accelerator())
     assert answer.reply, answer.result.message
     described = {info.name: info for info in answer.reply.passes}
@@ -106,20 +91,11 @@ def request_for(payload: dict[str, object], metric: str) -> MeasureRequest:
 METERS_BY_NAME = {meter.name: meter for meter in METERS}
 
 
-@pytest.mark.parametrize(("meter", "metric"), [("task", "accuracy"), ("memory", "peak_memory")])
-def test_evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, metric: str) -> None:
-    evaluate_model(host, payload, meter, metric)
-
-
-@pytest.mark.parametrize("host", INTERPRETERS, indirect=True)
-@pytest.mark.parametrize(("meter", "metric"), [("size", "size"), ("fidelity", "cosine")])
-def test_evaluate_model_in_every_interpreter(
-    host: FunctionHost, payload: dict[str, object], meter: str, metric: str
-) -> None:
-    evaluate_model(host, payload, meter, metric)
-
-
-def evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, metric: str) -> None:
+@pytest.mark.parametrize(
+    ("meter", "metric"),
+    [("task", "accuracy"), ("memory", "peak_memory"), ("size", "size"), ("fidelity", "cosine")],
+)
+def test_evaluate_model(host: Host, payload: dict[str, object], meter: str, metric: str) -> None:
     answer = host.evaluate_model(METERS_BY_NAME[meter], request_for(payload, metric), CallLimits(HANG_SECONDS))
     assert answer.reply, answer.result.message
     value = answer.reply.metrics[metric].value
@@ -131,7 +107,7 @@ def evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, m
         assert value == pytest.approx(1.0)
 
 
-def test_latency_is_a_ratio_around_one(host: FunctionHost, payload: dict[str, object]) -> None:
+def test_latency_is_a_ratio_around_one(host: Host, payload: dict[str, object]) -> None:
     answer = host.evaluate_model(
         METERS_BY_NAME["latency"], request_for(payload, "latency_p50"), CallLimits(HANG_SECONDS)
     )
@@ -140,7 +116,7 @@ def test_latency_is_a_ratio_around_one(host: FunctionHost, payload: dict[str, ob
     assert 0 < ratio.low <= ratio.value <= ratio.high
 
 
-def test_run_pass(host: FunctionHost, payload: dict[str, object], tmp_path: Path) -> None:
+def test_run_pass(host: Host, payload: dict[str, object], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     model = ModelFile(payload["candidate"]["path"])  # type: ignore[index]
     request = PassRequest(model, (PassStep("dynamic_quantization"),), tmp_path / "out")
@@ -149,9 +125,7 @@ def test_run_pass(host: FunctionHost, payload: dict[str, object], tmp_path: Path
     assert answer.reply.steps[0].outcome.good, answer.reply.steps[0].message
 
 
-def test_model_that_aborts_the_reader_is_an_outcome(
-    host: FunctionHost, payload: dict[str, object], tmp_path: Path
-) -> None:
+def test_model_that_aborts_the_reader_is_an_outcome(host: Host, payload: dict[str, object], tmp_path: Path) -> None:
     path = builders.write(builders.split_abort(), tmp_path / "killer")
     bad = {**payload, "candidate": {"path": str(path), "session_options": {}}}
     answer = host.evaluate_model(METERS_BY_NAME["fidelity"], request_for(bad, "cosine"), CallLimits(HANG_SECONDS))
@@ -159,11 +133,11 @@ def test_model_that_aborts_the_reader_is_an_outcome(
     assert host.runtime().outcome is Outcome.OK
 
 
-def test_the_time_limit_ends_a_call(host: FunctionHost, payload: dict[str, object], tmp_path: Path) -> None:
+def test_the_time_limit_ends_a_call(host: Host, payload: dict[str, object], tmp_path: Path) -> None:
     endless = {"path": str(builders.write(builders.endless_loop(), tmp_path / "endless")), "session_options": {}}
     request = {**payload, "metrics": ["latency_p50"], "candidate": endless, "source": endless, "data": None}
     latency = METERS_BY_NAME["latency"].function
-    assert host.call(latency, request, CallLimits(seconds=1.0)).outcome is Outcome.TIMEOUT
+    assert host.pool.call(latency, request, 1.0).outcome is Outcome.TIMEOUT
     assert host.runtime().outcome is Outcome.OK
 
 

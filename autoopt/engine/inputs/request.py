@@ -14,7 +14,7 @@ from autoopt.data import DataConfig
 from autoopt.data.config import map_texts
 from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.work.answers import CommandLine
-from autoopt.engine.work.hosts import Hosts, Opener
+from autoopt.engine.work.hosts import Hosts
 from autoopt.engine.work.model_folders import holds_models, read_models, with_models
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.quarantine import stored_quarantine
@@ -91,8 +91,6 @@ class RunRequest:
     target: str | None = None
     """Name of the only target of the DAG to run on."""
     observer: Observer = SILENT
-    opener: Opener | None = None
-    """Opens hosts behind work pools."""
     dag_file: str | None = None
     """File that `dag` was read from."""
     out: Path | None = None
@@ -130,7 +128,7 @@ class RunRequest:
         return Resources(
             store=store,
             pool=pool,
-            hosts=Hosts(pool, memory=memory, home=store.home, opener=self.opener),
+            hosts=Hosts(pool, memory=memory),
             gate=make_gate(waiting=report_other_runs(self.observer.on_note)),
             quarantine=stored_quarantine(store, retry=self.retry_failed),
             scratch=make_working_folder(store.home / STORE_WORK),

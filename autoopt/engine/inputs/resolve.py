@@ -73,7 +73,6 @@ class ResolvedInputs:
     def identity(self) -> str:
         """The content key of the run."""
         problem, data = self.problem, self.problem.data
-        host = problem.host
         parts: dict[str, object] = {
             "plan": problem.plan.digest,
             "source": problem.source.key,
@@ -87,8 +86,6 @@ class ResolvedInputs:
             "measurement": dict(problem.measurement),
         }
         # Only what is set counts, so that the runs of earlier versions, which did not know these, keep their identity.
-        if host.remote:
-            parts["target host"] = host.model_dump()
         if problem.unverified:
             parts["unverified"] = True
         if self.runtimes:

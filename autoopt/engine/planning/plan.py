@@ -36,7 +36,6 @@ from autoopt.target import Target
 if TYPE_CHECKING:
     from autoopt.dag.proposal.narrowing import Narrowing
     from autoopt.dag.proposal.propose import Proposal
-    from autoopt.engine.work.hosts import Opener
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,6 @@ class PlanRequest:
     """Goal of the run, by which earlier runs are compared with it."""
     data_root: str | Path | None = None
     """Folder that relative paths of data start from."""
-    opener: Opener | None = None
-    """Opens hosts behind work pools, which are asked for passes that this interpreter lacks."""
 
     def part(self, dag: Written | DagSpec, model: str | None = None) -> PlanRequest:
         """The request for a model of a set, which has data only in a run."""
@@ -75,7 +72,6 @@ def make_plan(  # noqa: PLR0913  the public `autoopt.plan`
     proposal_options: ProposalOptions | None = None,
     goal: GoalOptions | None = None,
     data_root: str | Path | None = None,
-    opener: Opener | None = None,
 ) -> Plan:
     """Plan a DAG for its first target, or a proposed DAG for a model.
 
@@ -86,7 +82,7 @@ def make_plan(  # noqa: PLR0913  the public `autoopt.plan`
         InputError: What the user gave is wrong; one line.
     """
     options = proposal_options or ProposalOptions()
-    request = PlanRequest(dag, model, {}, data, calibration, options, goal or GoalOptions(), data_root, opener)
+    request = PlanRequest(dag, model, {}, data, calibration, options, goal or GoalOptions(), data_root)
     with python_words(PLAN):
         return _plan(request)
 
@@ -121,7 +117,7 @@ def _plan_of_dag(spec: DagSpec, request: PlanRequest) -> Plan:
             providers = probe.execution_providers(accelerator.execution_provider)
         given = (request.data, request.calibration, spec.data.calibration, spec.data.evaluation)
         facts = Facts(accelerator, inspection, providers, has_calibration=any(data is not None for data in given))
-        host_passes = partial(probe.passes_of, accelerator=accelerator, opener=request.opener)
+        host_passes = partial(probe.passes_of, accelerator=accelerator)
         plan = compile_plan(spec, infos, facts, host_passes=host_passes)
     generates = inspection is not None and decodes(inspection)
     objectives = goal.objectives or [default_objective(decodes=generates)]

@@ -22,7 +22,7 @@ from autoopt.target import DEFAULT_EP, Accelerator
 
 if TYPE_CHECKING:
     from autoopt.data.config import DataConfig
-    from autoopt.engine.work.hosts import Hosts, Opener
+    from autoopt.engine.work.hosts import Hosts
     from autoopt.spec.targets import HostSpec
     from autoopt.workers import WorkerPool
 
@@ -51,12 +51,12 @@ class Probe:
             self._pool = self._stack.enter_context(WorkerPool(size=1))
         return self._pool
 
-    def passes_of(self, host: HostSpec, accelerator: Accelerator, opener: Opener | None) -> Mapping[str, PassInfo]:
+    def passes_of(self, host: HostSpec, accelerator: Accelerator) -> Mapping[str, PassInfo]:
         """The passes of another host by name and alias."""
         from autoopt.engine.work.hosts import Hosts
 
         if self._hosts is None:
-            self._hosts = Hosts(self._workers(), home=settings().home, opener=opener)
+            self._hosts = Hosts(self._workers())
             self._stack.callback(self._hosts.close)
         return self._hosts.passes_of(host, accelerator)
 

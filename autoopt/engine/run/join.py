@@ -15,7 +15,6 @@ from autoopt.engine.run.opening import make_attempt, make_session, refuse_import
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import execute_trial
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.hosts import Opener
 from autoopt.errors import InputError
 from autoopt.results import RunResult
 from autoopt.store import EventRecord, RunRecord, Store, TrialRecord, open_store
@@ -97,10 +96,8 @@ class JoinedRun:
 
 
 @contextmanager
-def join(run: str, *, home: Path | None = None, opener: Opener | None = None) -> Iterator[JoinedRun]:
+def join(run: str, *, home: Path | None = None) -> Iterator[JoinedRun]:
     """Join a run, with its DAG as it was when it began.
-
-    `opener` opens hosts behind work pools.
 
     Raises:
         InputError: There is no such run, or its data, script or environment has changed since it began.
@@ -110,7 +107,7 @@ def join(run: str, *, home: Path | None = None, opener: Opener | None = None) ->
         refuse_imported(record)
         model = store.artifacts.path(record.model)
     request = RunRequest.from_json(record.settings["request"])
-    request = replace(request, model=model, workers=1, home=home, opener=opener)
+    request = replace(request, model=model, workers=1, home=home)
     spec = spec_of(request)
     with closing(request.open_resources(spec)) as resources:
         inputs = resolve_inputs(request, spec, resources)

@@ -11,7 +11,6 @@ from typing import Any
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.session import Session
 from autoopt.engine.sweeps.zoo import BareModel, ZooItem, ZooSource
-from autoopt.engine.work.hosts import Opener
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.observer import SILENT, Observer
@@ -56,7 +55,6 @@ class SweepRequest:
     search: Mapping[str, Any] = field(default_factory=dict)
     measurement: Mapping[str, JsonValue] = field(default_factory=dict)
     observer: Observer = SILENT
-    opener: Opener | None = None
 
     def settings(self) -> dict[str, object]:
         """The fields that the sweep's record keeps."""
@@ -95,7 +93,6 @@ class SweepRequest:
             sweep=sweep,
             until=self.until,
             observer=self.observer,
-            opener=self.opener,
         )
 
 

@@ -1,7 +1,6 @@
 """A run over several targets: a part for each, which is a run of its own, then the choice among their best models.
 
-Targets on the same machine follow each other, because latencies there cannot be measured in parallel; those on
-different machines run in parallel.
+Targets follow each other, because latencies on one machine cannot be measured in parallel.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from autoopt.engine.run.export import export
 from autoopt.engine.run.output_folder import replaced_note
 from autoopt.engine.run.package import Package
 from autoopt.engine.run.parts import RunOfParts, Search
-from autoopt.engine.targets.part import TargetPart, run_by_machine
+from autoopt.engine.targets.part import TargetPart
 from autoopt.engine.targets.single_best import JoinedTargets, join_targets
 from autoopt.engine.work.context import RunContext
 from autoopt.results import ModelResult, RunResult, TargetResult, WorkCounts
@@ -38,12 +37,9 @@ class Targets(RunOfParts[TargetPart]):
     def search(self, search: Search) -> RunResult:
         """Search each target, measure the best models on all of them, and join the results."""
         observer = self.request.observer
-
-        def search_target(part: TargetPart) -> None:
+        for part in self.parts:
             observer.on_phase(f"target {part.name}: {part.target.words}")
             self.search_part(part, search)
-
-        run_by_machine(self.parts, search_target)
         observer.on_phase("measuring the best models of each target on the others")
         minutes = self.request.search.get("minutes", self.parts[0].inputs.spec.search.minutes)
         deadline = self.began + minutes * 60 if minutes else float("inf")

@@ -51,12 +51,11 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
 
 def _plan_parts(request: RunRequest, spec: DagSpec, resources: Resources) -> list[TargetPart]:
     minutes = request.search.get("minutes", spec.search.minutes)
+    search = request.search
+    if minutes:
+        search = {**search, "minutes": minutes * SEARCH_SHARE / len(spec.all_targets)}
     parts = []
     for target in spec.all_targets:
-        search = request.search
-        if minutes:
-            sharing = sum(other.machine == target.machine for other in spec.all_targets)
-            search = {**search, "minutes": minutes * SEARCH_SHARE / sharing}
         out = None if request.out is None else request.out / "targets" / target.name
         part_request = replace(request, target=target.name, search=search, resume=None, sweep=None, out=out)
         inputs = resolve_inputs(part_request, spec.for_target(target.name), resources)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from autoopt.engine.run.select import distinct_feasible, pass_count, source_model, trial_model
 from autoopt.engine.run.session import CONTENDERS
 from autoopt.engine.run.trial import CompletedTrial
-from autoopt.engine.targets.part import TargetPart, run_by_machine
+from autoopt.engine.targets.part import TargetPart
 from autoopt.metrics import Direction, Estimate
 from autoopt.results import BestSingleModel, ModelResult
 
@@ -54,14 +54,10 @@ def join_targets(parts: list[TargetPart], until: float) -> JoinedTargets:
     """
     contenders = find_contenders(parts)
     measured: dict[str, dict[str, CompletedTrial]] = {part.name: {} for part in parts}
-
-    def measure(part: TargetPart) -> None:
-        session = part.open_session
+    for part in parts:
         for key, contender in contenders.items():
             if time.monotonic() < until:
-                measured[part.name][key] = session.measure_trial(contender.trial, until)
-
-    run_by_machine(parts, measure)
+                measured[part.name][key] = part.open_session.measure_trial(contender.trial, until)
     missing = len(contenders) * len(parts) - sum(map(len, measured.values()))
     notes = []
     if missing:

@@ -7,7 +7,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -131,19 +130,18 @@ def _gated_call(
     until = time.monotonic() + attempt.remaining()
     gate = resources.gate.measuring(until) if terms.exclusive else resources.gate.working(until)
     waiting_since = time.monotonic()
-    # A remote machine has a gate of its own, which its worker takes.
-    with nullcontext() if host.remote else gate as passage:
+    with gate as passage:
         began = time.monotonic()
         _report(attempt, terms, "waiting", waiting_since, began)
         seconds = attempt.call_seconds(terms.limit)
         cores = () if terms.exclusive else resources.pass_cores
         # The end of the run's time holds for calls that were paused, too.
         latest = began + max(1.0, attempt.remaining() + attempt.grace)
-        reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive, cores, latest))
+        reply = work(CallLimits(seconds, ctx.problem.limits.memory, cores, latest))
         ended = time.monotonic()
         attempt.counts.add_seconds(terms.phase, ended - began)
         _report(attempt, terms, terms.phase, began, ended)
-        if terms.exclusive and passage is not None and passage.passed_over:
+        if terms.exclusive and passage.passed_over:
             # This process was suspended, and others worked meanwhile.
             reply = replace(reply, result=replace(reply.result, transient=True))
     _raise_if_disk_full(reply.result.message)

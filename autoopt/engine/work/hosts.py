@@ -1,11 +1,10 @@
-"""The hosts of a run: this interpreter, other interpreters, and machines behind Prefect work pools."""
+"""The hosts of a run: this interpreter and others on this machine."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from autoopt.errors import InputError
@@ -15,29 +14,23 @@ from autoopt.spec import DagSpec
 from autoopt.spec.targets import HostSpec
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
-from autoopt.workers.hosts import Host, PoolHost, open_host
+from autoopt.workers.hosts import Host, open_host
 
 Runtime: TypeAlias = Mapping[str, Any]
-"""Versions and execution providers of a host, and the CPU of a remote one; empty for this interpreter."""
-Opener: TypeAlias = Callable[[HostSpec, Path], Host]
-"""Opens a host behind a work pool, for a run whose store has this home folder."""
+"""Versions and execution providers of a host; empty for this interpreter."""
 
 
 class Hosts:
     """Opens each host at its first use. Thread-safe."""
 
-    def __init__(
-        self, pool: WorkerPool, *, memory: int | None = None, home: Path = Path(), opener: Opener | None = None
-    ) -> None:
+    def __init__(self, pool: WorkerPool, *, memory: int | None = None) -> None:
         """Create the collection.
 
-        The workers in `pool` are those of this interpreter, and their owner closes them. `memory` limits a call on this
-        machine, in bytes; None is half of it. Without an `opener`, this process cannot reach hosts behind work pools.
+        The workers in `pool` are those of this interpreter, and their owner closes them. `memory` limits a call, in
+        bytes; None is half of the machine's.
         """
-        self._local = PoolHost("local", pool)
+        self._local = Host("local", pool)
         self._memory = memory
-        self._home = home
-        self._opener = opener
         self._open: dict[HostSpec, Host] = {}
         self._runtimes: dict[HostSpec, Runtime] = {}
         self._passes: dict[tuple[HostSpec, Accelerator], Mapping[str, PassInfo]] = {}
@@ -48,22 +41,15 @@ class Hosts:
         """The host that a DAG names.
 
         Raises:
-            InputError: This process cannot reach it.
+            InputError: Its interpreter may not be used here.
         """
         if host.type == "local":
             return self._local
         with self._open_lock:
             if host not in self._open:
-                self._open[host] = self._opened(host)
+                check_allowed(host.python)
+                self._open[host] = open_host(host.type, host.python, self._memory)
             return self._open[host]
-
-    def _opened(self, host: HostSpec) -> Host:
-        if host.type in ("python_env", "isolated_ort"):
-            check_allowed(host.python)
-            return open_host(host.type, host.python, self._memory)
-        if self._opener is None:
-            raise InputError(f"this process cannot reach a {host.type} host")
-        return self._opener(host, self._home)
 
     def runtime_of(self, host: HostSpec) -> Runtime:
         """The runtime of a host, which is asked once.

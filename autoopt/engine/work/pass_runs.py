@@ -230,7 +230,7 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
         data_root=problem.data_root,
         user_script=problem.script.path,
         reports=dict(progress.reports),
-        split_folder=None if host.remote else ctx.store.artifacts.split_folder.absolute(),
+        split_folder=ctx.store.artifacts.split_folder.absolute(),
     )
     terms = CallTerms(
         subject=_subject(ctx, group, candidate),

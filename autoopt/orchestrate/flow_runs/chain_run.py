@@ -19,7 +19,6 @@ from autoopt.orchestrate.flow_runs.naming import chain_state, headlines, session
 from autoopt.orchestrate.flow_runs.run_log import log_trial, run_logger
 from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
 from autoopt.orchestrate.flow_runs.worker_slot import WorkerSlot
-from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.results import Trial
 from autoopt.script import only_allowed_scripts
 from autoopt.store import TrialRecord
@@ -38,7 +37,7 @@ def tune(run: str, chain: str) -> State[None]:
     """
     use_server_settings()
     try:
-        with join(run, opener=PrefectHost) as joined:
+        with join(run) as joined:
             retried = flow_run.run_count > 1 or not joined.is_running
             if retried:
                 joined.retry_failures(chain)

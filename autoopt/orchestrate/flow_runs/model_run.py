@@ -23,7 +23,6 @@ from autoopt.orchestrate.flow_runs.naming import artifact_key, final_state, sess
 from autoopt.orchestrate.flow_runs.progress import ProgressArtifact, TrialProgress
 from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result, run_logger
 from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
-from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.heartbeats import announce_suspension
 from autoopt.orchestrate.server.outages import best_effort
 from autoopt.results import RunResult
@@ -42,7 +41,7 @@ def optimize(request: RunRequest) -> State[None]:
             check_out(request.out)
         logger = run_logger()
         log = RunLog(logger)
-        request = replace(request, opener=PrefectHost, observer=log)
+        request = replace(request, observer=log)
         with prepare(request, try_scripts=False) as session:
             result = session.execute(search_and_show)
             log_result(logger, result, log.notes)

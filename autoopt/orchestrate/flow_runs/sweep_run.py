@@ -40,7 +40,6 @@ from autoopt.orchestrate.flow_runs.progress import SweepProgress
 from autoopt.orchestrate.flow_runs.run_log import RunLog, SweepLog, log_result, run_logger
 from autoopt.orchestrate.flow_runs.server_settings import use_server_settings
 from autoopt.orchestrate.flow_runs.showing import search_shown
-from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.heartbeats import announce_suspension, continued_too_often
 from autoopt.orchestrate.server.outages import Outage, best_effort
@@ -124,7 +123,6 @@ def nightly(night: Night) -> State[None]:
         data_root=night.data_root,
         search=night.limits,
         observer=ObserverGroup(SweepProgress(zoo_title(night.zoo)), SweepLog(run_logger())),
-        opener=PrefectHost,
     )
     try:
         pages: dict[str, str] = {}

@@ -37,7 +37,6 @@ PRELOADED: Final = (
     "autoopt.orchestrate.flow_runs.chain_run",
     "autoopt.orchestrate.flow_runs.model_run",
     "autoopt.orchestrate.flow_runs.sweep_run",
-    "autoopt.orchestrate.hosts.remote_call",
     "autoopt.store.sql.store",
 )
 
