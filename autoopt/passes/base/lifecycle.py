@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from autoopt.errors import InputError, one_line
 from autoopt.model.io import load, save
+from autoopt.model.random_nodes import distinct_seeds
 from autoopt.outcome import Outcome
 from autoopt.passes.base.contract import PassContext, Refused, Retry, Takes
 from autoopt.script import script_line
@@ -55,9 +56,20 @@ def run_lifecycle(pass_: LifecyclePass, model: ModelProto | Path) -> LifecycleRe
     """
     phases = [_run_phase(pass_.initialize, makes_model=False)]
     if phases[0].outcome.good:
-        phases.append(_run_phase(lambda: pass_.run(model), makes_model=True))
+        phases.append(_run_phase(lambda: _run_with_distinct_seeds(pass_, model), makes_model=True))
     phases.append(_run_phase(pass_.finalize, makes_model=False))
     return max(phases, key=lambda phase: _SEVERITY.index(phase.outcome))
+
+
+def _run_with_distinct_seeds(pass_: LifecyclePass, model: ModelProto | Path) -> ModelProto | Path | Retry | None:
+    """Call `run`; meanwhile no two random nodes are alike, so that no library joins them."""
+    if not hasattr(model, "graph"):
+        return pass_.run(model)
+    with distinct_seeds(model) as seeds:
+        result = pass_.run(model)
+        if hasattr(result, "graph"):
+            seeds.restore(result)
+    return result
 
 
 def _run_phase(phase: Callable[[], ModelProto | Path | Retry | None], makes_model: bool) -> LifecycleResult:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper
+from autoopt.model.random_nodes import is_random
 from autoopt.model.tensors import bodies, names_of, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import (
-    RANDOM_OPS,
     attribute_values,
     constant_tensors,
     consumers,
@@ -146,7 +146,7 @@ class _Loop:
 
 def _is_movable(node: NodeProto) -> bool:
     """Tell if a node reads values, has no bodies, and always computes the same from them."""
-    return any(node.input) and not any(True for _ in bodies(node)) and node.op_type not in RANDOM_OPS
+    return any(node.input) and not any(True for _ in bodies(node)) and not is_random(node)
 
 
 def _products_of_rows(body: GraphProto) -> Iterator[tuple[NodeProto, NodeProto]]:

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto
 
-RANDOM_OPS: Final = frozenset(
-    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-)
-"""Operators whose result differs from one run to the next."""
 INTEGERS: Final = (6, 7)
 """TensorProto.INT32 and INT64, the types of sizes and positions."""
 DEFAULT_DOMAINS: Final = ("", "ai.onnx")

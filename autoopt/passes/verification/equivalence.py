@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.memory import return_unused
 from autoopt.model import io
+from autoopt.model.random_nodes import random_nodes
 from autoopt.model.session import make_plain_session
 from autoopt.model.split.graphs import is_split
 from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base.lifecycle import describe_error
-from autoopt.passes.onnx_tools.graphs import RANDOM_OPS
 from autoopt.passes.verification.noisy_model import LARGEST_CONSTANT
 from autoopt.passes.verification.output_comparison import Equivalence, Status, compare_outputs
+from autoopt.passes.verification.random_outputs import compare_draws
 from autoopt.passes.verification.rounding import NoiseSource, SpreadMeter
 from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds, unusual_feeds
 from autoopt.registry import Tolerance
@@ -104,7 +105,7 @@ class Reference:
             candidates = synthetic_feeds(self.model, narrower)
             for feeds in chain(candidates, self.items):
                 try:
-                    session = self._open()
+                    session = self.open()
                     ordinary = {**feeds, **(pinned or {})}
                     self.inferences = [Inference(ordinary, session.run(None, ordinary))]
                 except Exception as error:  # any exception type of the runtime
@@ -115,7 +116,7 @@ class Reference:
         except ValueError as error:  # no synthetic inputs for this model
             self.failure = str(error)
 
-    def _open(self) -> InferenceSession:
+    def open(self) -> InferenceSession:
         return make_plain_session(self.path, packs_weights=not self.spares_memory)
 
     def _further_feeds(
@@ -153,7 +154,7 @@ class Reference:
 
         Unless they are `complete`, `run` finds new inputs.
         """
-        session = self._open()
+        session = self.open()
         self.inferences = [Inference(each, session.run(None, each)) for each in feeds]
         self._attempted = complete
 
@@ -200,9 +201,6 @@ def compare(
     tolerance = pass_.tolerance
     model = parsed if parsed is not None else before.model
     reference = Reference(after, model, before.items, spares_memory=before.spares_memory)
-    random = sorted(RANDOM_OPS.intersection(node.op_type for node in model.graph.node))
-    if random:
-        return Equivalence("not run", tolerance, f"{random[0]} gives other values at every run"), reference
     pinned = pass_.pinned(before.model)
     if pinned or reference.spares_memory != before.spares_memory:
         before = Reference(before.path, before.model, before.items, spares_memory=reference.spares_memory)
@@ -215,6 +213,12 @@ def compare(
     feeds = _map_feeds(before, model, pass_)
     if not feeds:
         return _run_alone(before, reference, tolerance, unrunnable), reference
+    draws = random_nodes(before.model)
+    if draws:
+        fewer = 0
+        if not pinned and len(before.model.graph.output) == len(model.graph.output):
+            fewer = draws - random_nodes(model)
+        return _compare_random(before, reference, feeds[0], tolerance, unrunnable, fewer), reference
     try:
         if tolerance == "lossy":
             feeds = {0: feeds[0]}  # mostly the last pass: only another one needs the outputs on the other inputs
@@ -227,6 +231,34 @@ def compare(
     if result.status == "same" and tolerance != "lossy":
         reference.adopt_spreads(before, feeds)
     return result, reference
+
+
+def _compare_random(
+    before: Reference,
+    reference: Reference,
+    feeds: Mapping[str, np.ndarray],
+    tolerance: Tolerance,
+    unrunnable: Status,
+    fewer: int,
+) -> Equivalence:
+    """Compare models whose outputs are random; `fewer` random nodes are missing in the new one."""
+    if fewer > 0:
+        reason = f"{fewer} of the nodes that draw random numbers are gone, and outputs depend on them"
+        return Equivalence("different", tolerance, reason)
+    try:
+        session = reference.open()
+        session.run(None, dict(feeds))
+    except Exception as error:  # the runtime rejects the new model
+        return Equivalence(unrunnable, tolerance, f"the runtime rejects the new model: {describe_error(error)}")
+    if tolerance == "lossy":
+        return Equivalence("only run", tolerance, "outputs are random")
+    try:
+        problem = compare_draws((before.open(), before.open()), session, before.inferences[0].feeds, feeds)
+    except (TimeoutError, ValueError) as error:  # sizes that change from draw to draw
+        return Equivalence("only run", tolerance, f"outputs are random: {error}")
+    if problem:
+        return Equivalence("different", tolerance, problem)
+    return Equivalence("same", tolerance)
 
 
 def _compare_inferences(
