@@ -86,11 +86,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "Log a run to MLflow.",
             "autoopt export-mlflow latest --tracking-uri http://localhost:5000",
         ),
-        "export-openlineage": Command(
-            "exports:export_openlineage",
-            "Write a run as OpenLineage events.",
-            "autoopt export-openlineage latest -o events.jsonl",
-        ),
     },
     "Zoos of models, every night": {
         "sweep": Command(

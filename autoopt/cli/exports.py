@@ -1,4 +1,4 @@
-"""`autoopt export`, `export-optuna`, `export-mlflow` and `export-openlineage`: runs as packages and for other tools."""
+"""`autoopt export`, `export-optuna` and `export-mlflow`: runs as packages and for other tools."""
 
 from __future__ import annotations
 
@@ -54,35 +54,6 @@ def export_mlflow(
     text = f"logged run {record.id} to experiment {result.experiment!r} at {result.tracking_uri}"
     document = {"run": record.id, "tracking_uri": result.tracking_uri, "experiment": result.experiment}
     print_result({**document, "mlflow_runs": dict(result.runs)}, text, as_json)
-
-
-def export_openlineage(
-    run: RunName = "latest",
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, in JSON lines.")] = Path("openlineage.jsonl"),
-    url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Send the events to this server instead of writing a file.")
-    ] = None,
-    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of jobs and models.")] = "autoopt",
-    as_json: AsJson = False,
-) -> None:
-    """Write a run as OpenLineage events: which pass made which model, and from which one.
-
-    Models are data sets, named by their SHA-256. Needs autoopt[openlineage].
-    """
-    from autoopt.engine.tools.exports.openlineage_events import lineage_events, send_events, write_events
-    from autoopt.model.fetch import shown_source
-
-    with existing_store() as store:
-        record = store.runs.get(run)
-        events = lineage_events(store, record, namespace)
-    if url is not None:
-        send_events(events, url)
-        place = shown_source(url)
-    else:
-        write_events(events, out)
-        place = str(out)
-    text = f"{len(events)} events of run {record.id}: {place}"
-    print_result({"run": record.id, "events": len(events), "place": place}, text, as_json)
 
 
 def export(

@@ -1,9 +1,7 @@
-"""Content of a run for other tools, and the same run as OpenLineage events."""
+"""Content of a run for other tools."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 from autoopt.engine.tools.exports.content import parts_of
-from autoopt.engine.tools.exports.openlineage_events import lineage_events, write_events
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
@@ -144,55 +141,3 @@ def test_a_run_without_trials_is_refused(store: MemoryStore) -> None:
         parts_of(store, begun(store))
     with pytest.raises(InputError, match="has no trial in the store"):
         parts_of(store, ended(store, begun(store, "lost")))
-
-
-def events_of(store: Store, run: RunRecord, folder: Path) -> list[Mapping[str, Any]]:
-    """The events as other programs read them."""
-    pytest.importorskip("openlineage.client")
-    write_events(lineage_events(store, run), folder / "events.jsonl")
-    return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-
-
-def test_events_tell_of_each_pass_run_once_and_of_failures(store: MemoryStore, clock: Clock, tmp_path: Path) -> None:
-    run = begun(store)
-    clock.now = 1010.0
-    quant = passed(store, run, "quant", Outcome.OK, node="quantize")
-    clock.now = 1020.0
-    failed = passed(store, run, "fold", Outcome.FAILED, message="the disk is full")
-    refused = passed(store, run, "tidy", Outcome.REFUSED)
-    unchanged = passed(store, run, "names", Outcome.UNCHANGED)
-    tried(store, run, 0, unchanged, quant)
-    tried(store, run, 1, quant, failed)
-    tried(store, run, 2, refused)
-    events = events_of(store, ended(store, run), tmp_path)
-    assert [event["eventTime"] for event in events] == sorted(event["eventTime"] for event in events)
-    jobs: dict[str, list[Mapping[str, Any]]] = {}
-    for event in events:
-        jobs.setdefault(event["job"]["name"].removeprefix(run.name), []).append(event)
-    ends = {name: [event["eventType"] for event in pair] for name, pair in jobs.items()}
-    good, bad = ["START", "COMPLETE"], ["START", "FAIL"]
-    assert ends == {"": good, ".quantize": good, ".names": good, ".fold": bad, ".tidy": bad}
-    outputs = {name: [item["name"] for item in pair[-1]["outputs"]] for name, pair in jobs.items()}
-    assert quant.output is not None
-    assert outputs == {"": [], ".quantize": [quant.output.artifact], ".names": [], ".fold": [], ".tidy": []}
-    messages = {name: pair[-1]["run"]["facets"].get("errorMessage", {}).get("message") for name, pair in jobs.items()}
-    assert (messages[".fold"], messages[".tidy"]) == ("the disk is full", "refused")
-    assert jobs[".quantize"][0]["eventTime"] == "1970-01-01T00:16:49.500000+00:00"
-    (whole,) = {event["run"]["runId"] for event in jobs.pop("")}
-    parents = {event["run"]["facets"]["parent"]["run"]["runId"] for pair in jobs.values() for event in pair}
-    assert parents == {whole}
-
-
-def test_the_same_run_has_the_same_ids_in_every_export(store: MemoryStore, tmp_path: Path) -> None:
-    run = begun(store)
-    tried(store, run, 0, passed(store, run, "quant", Outcome.OK))
-    record = ended(store, run)
-    first, second = events_of(store, record, tmp_path), events_of(store, record, tmp_path)
-    assert first == second
-    assert len({event["run"]["runId"] for event in first}) == 2
-
-
-def test_events_that_cannot_be_written_are_refused(store: MemoryStore, tmp_path: Path) -> None:
-    pytest.importorskip("openlineage.client")
-    with pytest.raises(InputError, match=r"none/events\.jsonl"):
-        write_events([], tmp_path / "none" / "events.jsonl")
