@@ -62,9 +62,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "lineage": Command(
             "lineage:lineage", "Show how a model was made.", "autoopt lineage latest", "autoopt lineage out/model.onnx"
         ),
-        "view": Command(
-            "view:view", "Show a model's graph in Netron.", "autoopt view model.onnx", "autoopt view latest"
-        ),
     },
     "Use results elsewhere": {
         "export": Command(

@@ -36,7 +36,7 @@ def lineage(
         models = {name: _document(store, candidate) for name, candidate in models_of_set(store, what).items()}
         document = {"models": models}
         if not models:
-            document = _document(store, resolve(store, what, target))
+            document = _document(store, _resolve(store, what, target))
     if as_json:
         print_json(document)
         return
@@ -108,7 +108,7 @@ def _add_measurements(store: Store, document: dict[str, Any]) -> None:
             step["metrics"] = metrics
 
 
-def resolve(store: Store, what: str, target: str | None) -> Candidate | str:
+def _resolve(store: Store, what: str, target: str | None) -> Candidate | str:
     """The candidate, or the digest, that the user names.
 
     Raises:

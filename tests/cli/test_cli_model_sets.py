@@ -41,9 +41,6 @@ def test_commands_read_a_finished_run(call: Call, folder: Path) -> None:
     page = (folder / "report.html").read_text()
     assert "autoopt replay out/second/recipe.json" in page
     assert page.count("How the chosen model was made") == 2
-    view = call("view")
-    assert (view.code, view.err.count("\n")) == (2, 1)
-    assert "name one by its digest: first " in view.err
     trial = call("export", "latest", "0")
     assert trial.code == 2
     assert f"name the run of one: {run['parts'][0]['run']} (first)" in trial.err
