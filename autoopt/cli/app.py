@@ -57,7 +57,10 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "best": Command("runs:best", "Show the result of a run: best model and Pareto front.", "autoopt best latest"),
         "report": Command("runs:report", "Write a run as an HTML page.", "autoopt report latest"),
         "compare": Command(
-            "runs:compare", "Compare the best models of two runs.", "autoopt compare 1f2e3d4c5b6a latest"
+            "compare:compare",
+            "Compare two runs, or two models layer by layer.",
+            "autoopt compare 1f2e3d4c5b6a latest",
+            "autoopt compare model.onnx out/model.onnx",
         ),
         "lineage": Command(
             "lineage:lineage", "Show how a model was made.", "autoopt lineage latest", "autoopt lineage out/model.onnx"
@@ -129,11 +132,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "apply:apply",
             "Apply one pass to a model.",
             "autoopt apply dynamic_quantization m.onnx -o q.onnx --param per_channel=true",
-        ),
-        "compare-models": Command(
-            "compare_models:compare_models",
-            "Compare two models layer by layer.",
-            "autoopt compare-models model.onnx out/model.onnx",
         ),
     },
     "Setup and store": {

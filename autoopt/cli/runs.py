@@ -1,4 +1,4 @@
-"""`autoopt runs`, `best`, `compare` and `report`: answers from the store."""
+"""`autoopt runs`, `best` and `report`: answers from the store."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from autoopt.cli.output import AsJson, exit_code, print_json, print_result
 from autoopt.cli.store_access import (
     RunName,
     TargetName,
-    complete_run,
     complete_zoo,
     existing_store,
     result_of,
     target_of,
 )
-from autoopt.errors import InputError, writing
+from autoopt.errors import writing
 from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
@@ -103,51 +102,6 @@ def _write_operator_times(times: OperatorTimes | None, result: RunResult) -> Non
     else:
         typer.echo()
         write_table(operator_table(times), sys.stdout)
-
-
-def compare(
-    first: Annotated[
-        str,
-        typer.Argument(
-            metavar="OLD", help="An earlier run's id, or the beginning of one.", autocompletion=complete_run
-        ),
-    ],
-    second: Annotated[
-        str,
-        typer.Argument(
-            metavar="NEW", help="A run's id, the beginning of one, or 'latest'.", autocompletion=complete_run
-        ),
-    ] = "latest",
-    as_json: AsJson = False,
-) -> int:
-    """Compare the best models of two runs.
-
-    Exit code 1 if the best model of NEW is worse by more than the measurement noise.
-    """
-    from autoopt.report.runs.compare import compare as compare_runs
-    from autoopt.report.runs.compare import write_comparison
-
-    models = [name for name in (first, second) if Path(name).is_file()]
-    if models:
-        remedy = "autoopt compare-models A.onnx B.onnx compares two models"
-        raise InputError("is a file, not a run", where=", ".join(models), remedy=remedy)
-    with existing_store() as store:
-        records = list(map(store.runs.get, (first, second)))
-        if records[0].id == records[1].id:
-            remedy = "name an earlier run first; 'autoopt runs' lists them"
-            raise InputError(f"OLD and NEW are both run {records[0].id}", remedy=remedy)
-        comparison = compare_runs(*map(result_of, records))
-    imported = {record.id: record.imported for record in records if record.imported}
-    if as_json:
-        document = to_json(comparison)
-        if imported:
-            document["imported"] = imported
-        print_json(document)
-    else:
-        write_comparison(comparison, sys.stdout)
-        for run, archive in imported.items():
-            typer.echo(f"note: run {run} was imported from {archive}")
-    return exit_code(not comparison.regressed)
 
 
 def report(

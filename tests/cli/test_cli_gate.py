@@ -28,7 +28,7 @@ def apply(model: str, folder: Path) -> Any:
 
 
 def compare(model: str, folder: Path) -> Any:
-    return main(["compare-models", model, model])
+    return main(["compare", model, model])
 
 
 def begin(model: str, folder: Path) -> Any:

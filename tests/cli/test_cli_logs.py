@@ -41,6 +41,6 @@ def test_commands_are_silent_unless_asked(
 ) -> None:
     monkeypatch.setenv("AUTOOPT_DEBUG", "")
     model = str(write(mlp(), tmp_path / "in"))
-    code, _, err = call(*option, "compare-models", model, model)
+    code, _, err = call(*option, "compare", model, model)
     assert code == 0
     assert len(re.findall(r"autoopt\.workers\.pool\[\d+\]: call autoopt\.measure\.layerwise", err)) == lines

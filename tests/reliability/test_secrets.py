@@ -186,7 +186,7 @@ def test_no_error_says_what_is_secret_in_an_address(address: str, command: Comma
         ("run", "dag.yaml", "--model", url, "--engine", "inline", "--quiet"), ("run", url), ("plan", url),
         ("run", url.replace("net.onnx", "dag.yaml")), ("plan", "dag.yaml", "--model", url), ("init", url),
         ("run", "dag.yaml", *given, "--data", url), ("sweep", url), ("apply", "simplify", url, "-o", "small.onnx"),
-        ("replay", url, "--model", "model.onnx"), ("store", "import", url), ("compare-models", "model.onnx", url),
+        ("replay", url, "--model", "model.onnx"), ("store", "import", url), ("compare", "model.onnx", url),
     ):  # fmt: skip
         code, out, err = command(tmp_path, *arguments)
         assert code == 2, err

@@ -1,4 +1,4 @@
-"""`autoopt compare-models`: two models output by output and layer by layer."""
+"""`autoopt compare`: two models output by output and layer by layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def models(tmp_path: Path) -> tuple[str, str]:
 
 
 def test_a_model_equals_itself(call: Callable[..., Any], models: tuple[str, str]) -> None:
-    code, out, err = call("compare-models", models[0], models[0])
+    code, out, err = call("compare", models[0], models[0])
     assert (code, err) == (0, "")
     assert "all common layers are equal" in out
     assert "0 only in the first, 0 only in the second" in out
@@ -37,7 +37,7 @@ def test_a_model_equals_itself(call: Callable[..., Any], models: tuple[str, str]
 def test_only_layers_that_differ_are_shown_unless_all_are_asked_for(
     call: Callable[..., Any], models: tuple[str, str]
 ) -> None:
-    some, every = (call("compare-models", *models, *options).out.splitlines() for options in ((), ("--all",)))
+    some, every = (call("compare", *models, *options).out.splitlines() for options in ((), ("--all",)))
     assert len([line for line in some if line.startswith("  ")]) > 0
     assert len(some) < len(every)
     assert some[0].startswith("output ")
@@ -45,13 +45,13 @@ def test_only_layers_that_differ_are_shown_unless_all_are_asked_for(
 
 
 def test_the_document_has_the_outputs_and_layers(call: Callable[..., Any], models: tuple[str, str]) -> None:
-    document = json.loads(call("compare-models", *models, "--items", "2", "--json").out)
+    document = json.loads(call("compare", *models, "--items", "2", "--json").out)
     assert document["items"] == 2
     assert {"outputs", "tensors", "only_source", "only_candidate", "first_different"} <= set(document)
 
 
 def test_a_missing_model_is_wrong_input(call: Callable[..., Any], models: tuple[str, str]) -> None:
-    assert call("compare-models", models[0], "no.onnx") == (2, "", "no.onnx: no such model\n")
+    assert call("compare", models[0], "no.onnx") == (2, "", "no.onnx: no such model\n")
 
 
 def test_an_unreadable_model_and_unreadable_data_are_named_once(
@@ -59,6 +59,6 @@ def test_an_unreadable_model_and_unreadable_data_are_named_once(
 ) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"not a model")
     for arguments in ((models[0], "bad.onnx"), (*models, "--data", "no.npz")):
-        code, out, err = call("compare-models", *arguments)
+        code, out, err = call("compare", *arguments)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert err.count(Path(arguments[-1]).name) == 1

@@ -1,15 +1,18 @@
-"""`autoopt compare-models`: two models layer by layer."""
+"""`autoopt compare`: the best models of two runs by their figures, or two models layer by layer."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.output import AsJson, print_json
+from autoopt.cli.output import AsJson, exit_code, print_json
+from autoopt.cli.store_access import complete_run, existing_store, result_of
 from autoopt.errors import InputError, one_line
+from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
     from autoopt.measure.layerwise import ModelComparison, OutputDistance
@@ -22,19 +25,80 @@ FIGURES = {
     "kl": "KL {:.3g}",
 }
 TIMEOUT_SECONDS = 600.0
+ITEMS = 4
 
 
-def compare_models(
-    first: Annotated[Path, typer.Argument(metavar="A.onnx", help="The reference model.")],
-    second: Annotated[Path, typer.Argument(metavar="B.onnx", help="The model made from it.")],
+def compare(
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD", help="An earlier run's id, or the beginning of one; or a model.", autocompletion=complete_run
+        ),
+    ],
+    second: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEW",
+            help="A run's id, the beginning of one, or 'latest'; or the model made from OLD.",
+            autocompletion=complete_run,
+        ),
+    ] = "latest",
     data: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Data to run on [default: generated from the model's inputs].")
+        str | None,
+        typer.Option(metavar="PATH", help="Of models: data to run on [default: generated from the model's inputs]."),
     ] = None,
-    items: Annotated[int, typer.Option(min=1, help="Number of items to run.")] = 4,
-    every: Annotated[bool, typer.Option("--all", help="Show all layers, not only those that differ.")] = False,
+    items: Annotated[
+        int | None, typer.Option(min=1, help=f"Of models: number of items to run [default: {ITEMS}].")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Of models: show all layers, not only those that differ.")
+    ] = False,
     as_json: AsJson = False,
-) -> None:
-    """Compare two models output by output and layer by layer."""
+) -> int:
+    """Compare the best models of two runs, or two model files output by output and layer by layer.
+
+    Exit code 1 if the best model of the run NEW is worse by more than the measurement noise.
+    """
+    models = [name for name in (first, second) if _is_file_name(name)]
+    if len(models) == 2:
+        _compare_models(Path(first), Path(second), data, items or ITEMS, every=every, as_json=as_json)
+        return 0
+    if models:
+        raise InputError("is a file, not a run", where=models[0], remedy="name two runs or two models")
+    if data is not None or items is not None or every:
+        raise InputError("only for two models", where="--data, --items, --all", remedy="name two model files")
+    return _compare_runs(first, second, as_json)
+
+
+def _is_file_name(name: str) -> bool:
+    path = Path(name)
+    return bool(path.suffix) or path.parent != Path() or path.is_file()
+
+
+def _compare_runs(first: str, second: str, as_json: bool) -> int:
+    from autoopt.report.runs.compare import compare as compare_results
+    from autoopt.report.runs.compare import write_comparison
+
+    with existing_store() as store:
+        records = list(map(store.runs.get, (first, second)))
+        if records[0].id == records[1].id:
+            remedy = "name an earlier run first; 'autoopt runs' lists them"
+            raise InputError(f"OLD and NEW are both run {records[0].id}", remedy=remedy)
+        comparison = compare_results(*map(result_of, records))
+    imported = {record.id: record.imported for record in records if record.imported}
+    if as_json:
+        document = to_json(comparison)
+        if imported:
+            document["imported"] = imported
+        print_json(document)
+    else:
+        write_comparison(comparison, sys.stdout)
+        for run, archive in imported.items():
+            typer.echo(f"note: run {run} was imported from {archive}")
+    return exit_code(not comparison.regressed)
+
+
+def _compare_models(first: Path, second: Path, data: str | None, items: int, *, every: bool, as_json: bool) -> None:
     from autoopt.data.config import DataConfig
     from autoopt.json_codec import from_json
     from autoopt.measure.layerwise import ModelComparison
