@@ -35,7 +35,12 @@ class Command:
 
 COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
     "Optimize": {
-        "init": Command("init:init", "Propose a dag.yaml for a model.", "autoopt init model.onnx --data test.npz"),
+        "init": Command(
+            "init:init",
+            "Propose a dag.yaml for a model, or copy examples.",
+            "autoopt init model.onnx --data test.npz",
+            "autoopt init --examples -o mine",
+        ),
         "plan": Command(
             "plan:plan",
             "Show the chains of a DAG, and what was pruned and why.",
@@ -136,15 +141,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
     },
     "Setup and store": {
         "doctor": Command("doctor:doctor", "Check the installation and suggest fixes.", "autoopt doctor"),
-        "examples": Command(
-            "examples:examples",
-            "Copy example DAGs, with a small model and its data.",
-            "autoopt examples",
-            "autoopt examples -o mine",
-        ),
-        "schema": Command(
-            "schema:schema", "Print the JSON Schema of dag.yaml or zoo.yaml.", "autoopt schema dag -o dag.schema.json"
-        ),
         "import-olive": Command(
             "import_olive:import_olive",
             "Convert a configuration of Olive into a dag.yaml.",

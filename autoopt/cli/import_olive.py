@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.schema import schema_line, write_file
+from autoopt.cli.yaml_files import schema_line, write_file
 
 
 def import_olive(

@@ -1,22 +1,26 @@
-"""`autoopt init`: propose a dag.yaml for a model."""
+"""`autoopt init`: propose a dag.yaml for a model, or copy the examples that autoopt ships."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import autoopt
 from autoopt.cli.data_options import Calibration, Data, DataOptions
 from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
-from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.schema import path_in_file, schema_line, write_file
+from autoopt.cli.output import AsJson, print_json, print_result
+from autoopt.cli.yaml_files import path_in_file, schema_line, write_file
+from autoopt.errors import InputError, writing
 
 if TYPE_CHECKING:
     from autoopt.dag.compiler.plan import Plan
     from autoopt.json_codec import JsonValue
 
+EXAMPLES = Path(autoopt.__file__).parent / "dags"
 PLAN_KEYS = ("chain_count", "point_count", "points_before", "decided", "learned", "cut", "pruned_by_rule", "warnings")
 """Parts of a plan's JSON that the command prints."""
 
@@ -24,19 +28,26 @@ PLAN_KEYS = ("chain_count", "point_count", "points_before", "decided", "learned"
 @with_option_groups
 def init(  # noqa: PLR0913  options of the command
     model: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="MODEL",
             help="An ONNX model, a folder of models, or several that belong together: NAME=MODEL NAME=MODEL.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     *,
     data: Data = None,
     calibration: Calibration = None,
     reading: DataOptions,
     goal: GoalFlags,
     proposal: ProposalFlags,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write [default: <model>.yaml].")] = None,
+    examples: Annotated[
+        bool, typer.Option("--examples", help="Copy example DAGs, with a small model and its data, into a new folder.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File to write [default: <model>.yaml], or folder of the examples [dags]."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -50,6 +61,11 @@ def init(  # noqa: PLR0913  options of the command
     from autoopt.model.archive import is_archive
     from autoopt.settings import settings
 
+    if examples:
+        _copy_examples(model or [], out or Path("dags"), as_json)
+        return
+    if not model:
+        raise InputError("name a model", where="MODEL", remedy="or copy examples with --examples")
     evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
     first, parts = read_models(model, settings().home)
     request = PlanRequest(
@@ -84,6 +100,19 @@ def init(  # noqa: PLR0913  options of the command
     _show_reasons(plan)
     typer.echo(f"wrote {file}: {plan.chain_count} chains, {plan.point_count} points of {plan.points_before}")
     typer.echo(f"next: autoopt plan {file}; autoopt run {file}")
+
+
+def _copy_examples(models: list[str], out: Path, as_json: bool) -> None:
+    """Copy the example DAGs into a new folder, with a small CNN for handwritten digits and its labelled data."""
+    if models:
+        raise InputError("has no use with --examples", where=models[0], remedy="omit one of them")
+    if out.exists():
+        raise InputError("already exists", where=str(out), remedy="name another folder with -o")
+    with writing(out):
+        shutil.copytree(EXAMPLES, out)
+    files = sorted(map(str, out.glob("*.yaml")))
+    text = "\n".join([*(f"wrote {file}" for file in files), f"next: autoopt run {out / 'quickstart.yaml'}"])
+    print_result({"folder": str(out), "files": files}, text, as_json)
 
 
 def _in_file(source: str | dict[str, JsonValue], folder: Path) -> JsonValue:

@@ -1,4 +1,7 @@
-"""The reference pages of the documentation, as Markdown, made from the code."""
+"""The reference pages of the documentation, as Markdown, made from the code.
+
+`python scripts/docs/reference.py` writes dags/dag.schema.json, which the shipped DAGs name.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import Any
 import typer
 
 from autoopt.cli.app import COMMANDS, build
-from autoopt.cli.schema import FileKind, schema_text
+from autoopt.cli.yaml_files import dag_schema, zoo_schema
 from autoopt.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +65,7 @@ def _help_block(words: list[str], name: str | None) -> str:
 
 def schema_page(title: str, schema: dict[str, Any]) -> str:
     """A JSON Schema as tables, one for each object."""
-    parts = [f"# {title}", f"Generated from the schema that `autoopt schema {title.partition('.')[0]}` prints."]
+    parts = [f"# {title}", "Generated from the JSON Schema that `autoopt init` writes for editors."]
     parts.append(_properties(schema))
     for name, given in schema.get("$defs", {}).items():
         # A section that may also be a single word is one of several forms.
@@ -195,10 +198,13 @@ def _text(text: str) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
-    "reference/dag.md": lambda: schema_page("dag.yaml", json.loads(schema_text(FileKind.dag))),
-    "reference/zoo.md": lambda: schema_page("zoo.yaml", json.loads(schema_text(FileKind.zoo))),
+    "reference/dag.md": lambda: schema_page("dag.yaml", json.loads(dag_schema())),
+    "reference/zoo.md": lambda: schema_page("zoo.yaml", json.loads(zoo_schema())),
     "reference/metrics.md": metrics_page,
     "reference/json.md": json_page,
     "reference/notebook.md": notebook_page,
 }
 """Path in the site -> the function that makes the page."""
+
+if __name__ == "__main__":
+    (ROOT / "dags" / "dag.schema.json").write_text(dag_schema(with_passes=False), encoding="utf-8")

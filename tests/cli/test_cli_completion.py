@@ -36,7 +36,6 @@ def test_commands_options_and_choices_are_completed(complete: Any) -> None:
     assert complete("imp") == ["import-olive"]
     assert complete("passes", "sh") == ["show"]
     assert "--metric" in complete("run", "dag.yaml", "--m")
-    assert complete("schema", "") == ["dag", "zoo"]
 
 
 def test_passes_and_metrics_are_completed(complete: Any) -> None:

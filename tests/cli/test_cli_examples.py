@@ -1,4 +1,4 @@
-"""`autoopt examples`."""
+"""`autoopt init --examples`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Call = Any
 
 
 def test_the_copied_dags_plan_where_they_are(call: Call, home: Path) -> None:
-    said = call("examples", "-o", "mine")
+    said = call("init", "--examples", "-o", "mine")
     assert said.code == 0, said.err
     assert said.out.endswith("next: autoopt run mine/quickstart.yaml\n")
     assert Path("mine/digits/evaluation.npz").is_file()
@@ -21,5 +21,11 @@ def test_the_copied_dags_plan_where_they_are(call: Call, home: Path) -> None:
 
 def test_nothing_is_overwritten(call: Call, home: Path) -> None:
     Path("dags").mkdir()
-    said = call("examples")
+    said = call("init", "--examples")
     assert (said.code, said.err) == (2, "dags: already exists; name another folder with -o\n")
+
+
+def test_it_needs_a_model_or_the_option(call: Call, home: Path) -> None:
+    assert call("init") == (2, "", "MODEL: name a model; or copy examples with --examples\n")
+    said = call("init", "m.onnx", "--examples")
+    assert (said.code, said.err) == (2, "m.onnx: has no use with --examples; omit one of them\n")
