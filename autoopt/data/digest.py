@@ -38,6 +38,27 @@ def digest(config: object, root: str | Path = ".") -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+class InputChanged(InputError):
+    """What a run has read is no longer what it began with."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__("changed while the run read it", where=place, remedy="run again once nothing writes to it")
+
+
+def check_unchanged(config: DataConfig, content: str) -> None:
+    """Check, after data were read, that they still have the digest `content`: results are known by it.
+
+    Raises:
+        InputChanged: They have another one, or are gone.
+    """
+    try:
+        now = digest(config)
+    except InputError:
+        now = ""
+    if now != content:
+        raise InputChanged(str(config.path or "data"))
+
+
 def digest_path(path: Path) -> str:
     """The sha256 of a file, or of the sorted names and sha256 of all files below a folder.
 
@@ -77,11 +98,11 @@ def _digest_list(path: Path, files: Iterable[Path]) -> str:
 
 def _digest_file(path: Path) -> str:
     stat = path.stat()
-    return _digest_unchanged(str(path), stat.st_size, stat.st_mtime_ns)
+    return _digest_unchanged(str(path), stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
-# Size and time are arguments only to tell changed files apart. A folder of images may hold 100,000 files.
+# All but the path are arguments only to tell changed files apart. A folder of images may hold 100,000 files.
 @lru_cache(maxsize=1 << 17)
-def _digest_unchanged(path: str, _size: int, _modified: int) -> str:
+def _digest_unchanged(path: str, _size: int, _inode: int, _modified: int, _changed: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from autoopt import json_codec
 from autoopt.data.config import DataConfig
+from autoopt.data.digest import digest
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.measure.settings import MeasurementSettings
@@ -47,6 +48,8 @@ class MeasureRequest:
     """Names of the metrics; empty for all that the meter has."""
     data: DataConfig | None = None
     """None lets the meter make up inputs, if it can."""
+    data_digest: str = ""
+    """The content that the data must have when they are read; empty for any."""
     target: Target = field(default_factory=Target)
     settings: MeasurementSettings = field(default_factory=MeasurementSettings)
     user_script: str | None = None
@@ -72,6 +75,13 @@ class MeasureRequest:
     def data_batch_size(self) -> int:
         """The batch size of the data; 0 if they have none."""
         return self.data.batch_size if self.data is not None else 0
+
+    @property
+    def data_key(self) -> str:
+        """The digest of the data; empty without data."""
+        if self.data is None:
+            return ""
+        return self.data_digest or digest(self.data)
 
     @property
     def states(self) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 from autoopt.errors import InputError
 from autoopt.model.fetch import beside, fetch
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 LARGEST_GRAPH = (1 << 31) - 1
 """Bytes; protobuf reads no more."""
+FileState: TypeAlias = tuple[int, int, int, int]
+"""Inode, size, and the times of the last changes of content and of the file itself, in ns."""
 NUMBER = re.compile(r"[0-9]{1,18}")
 NOT_EXTERNAL = (0, 8)
 """Type codes of undefined types and of strings."""
@@ -56,8 +58,7 @@ def admit_model(source: Path, dest: Path) -> Path:
     """
     with _admitted(source, dest) as admitted:
         _check_free_space(admitted.files, dest, str(source))
-        for location, file in admitted.files.items():
-            _copy(file, dest / location)
+        admitted.copy_files(dest)
     return admitted.graph
 
 
@@ -76,8 +77,7 @@ def store_model(source: Path, dest: Path, split_folder: Path) -> Path | None:
         _check_free_space(admitted.files, split_folder, str(source))
         stored = _split(admitted, split_folder, str(source))
         if stored is None:
-            for location, file in admitted.files.items():
-                _copy(file, dest / location)
+            admitted.copy_files(dest)
         return stored
 
 
@@ -89,6 +89,40 @@ class _Admitted:
     """Our copy."""
     files: Mapping[str, IO[bytes]]
     """The open files of external data by their names."""
+    source: Path
+    """The user's file."""
+    states: Mapping[int, FileState]
+    """The state of each of the user's files when it was opened, by descriptor; that of the graph is the first."""
+
+    @property
+    def is_unchanged(self) -> bool:
+        """True if graph and external data are still the files that were opened: else copies may not fit each other."""
+        try:
+            graph = _state(os.stat(self.source))
+        except OSError:  # it is gone
+            return False
+        states = {descriptor: _state(os.fstat(descriptor)) for descriptor in self.states}
+        return states == self.states and graph == next(iter(states.values()))
+
+    def copy_files(self, dest: Path) -> None:
+        """Copy the external data into the folder `dest`.
+
+        Raises:
+            NotAdmitted: The model changed meanwhile.
+        """
+        for location, file in self.files.items():
+            _copy(file, dest / location)
+        if not self.is_unchanged:
+            raise _changed(self.source)
+
+
+def _changed(source: Path) -> NotAdmitted:
+    remedy = "run again once nothing writes to it"
+    return NotAdmitted("the model changed while it was read", where=str(source), remedy=remedy)
+
+
+def _state(status: os.stat_result) -> FileState:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 @contextmanager
@@ -99,11 +133,13 @@ def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
     dest.mkdir(parents=True, exist_ok=True)
     with ExitStack() as open_files:
         graph = open_files.enter_context(_open_model(source))
+        states = {graph.fileno(): _state(os.fstat(graph.fileno()))}
         _copy(graph, copy)
         files: dict[str, IO[bytes]] = {}
         if copy.name == MODEL:
             files = _open_files(source, copy, open_files)
-        yield _Admitted(copy, files)
+        states |= {file.fileno(): _state(os.fstat(file.fileno())) for file in files.values()}
+        yield _Admitted(copy, files, source, states)
 
 
 def _open_files(source: Path, copy: Path, open_files: ExitStack) -> dict[str, IO[bytes]]:
@@ -138,9 +174,11 @@ def _split(admitted: _Admitted, folder: Path, where: str) -> Path | None:
             if draft is None:
                 return None
             with suppress(Damaged):
-                return draft.publish(draft.verified_digest())
+                digest = draft.verified_digest()
+                if admitted.is_unchanged:
+                    return draft.publish(digest)
             draft.discard()
-    raise NotAdmitted("the model changed while it was read", where=where)
+    raise _changed(admitted.source)
 
 
 def download_model(url: str, folder: Path, cache: Path) -> Path:

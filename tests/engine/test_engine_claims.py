@@ -12,7 +12,7 @@ from store_owners import by
 
 from autoopt.engine.work import claims
 from autoopt.engine.work.attempt import Attempt
-from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
+from autoopt.engine.work.claims import claim_or_wait, released_on_error
 from autoopt.errors import TimeUp
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -73,13 +73,13 @@ def test_nobody_waits_long_after_the_deadline(store: Store) -> None:
 
 def test_a_claim_is_released_if_the_time_runs_out(store: Store) -> None:
     store.claims.acquire("evaluation", "key")
-    with pytest.raises(TimeUp), released_on_timeout(store, "evaluation", "key"):
+    with pytest.raises(TimeUp), released_on_error(store, "evaluation", "key"):
         raise TimeUp
     assert by(store, "other").claims.acquire("evaluation", "key")
 
 
 def test_a_claim_is_kept_if_the_work_fails_otherwise(store: Store) -> None:
     store.claims.acquire("evaluation", "key")
-    with pytest.raises(ValueError, match="a bug"), released_on_timeout(store, "evaluation", "key"):
+    with pytest.raises(ValueError, match="a bug"), released_on_error(store, "evaluation", "key"):
         raise ValueError("a bug")
     assert by(store, "other").claims.acquire("evaluation", "key").state == "held"

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from autoopt.data.digest import InputChanged
 from autoopt.engine.work.calls import first_call
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import PassRunInput, pass_run_key
@@ -66,6 +67,8 @@ def convert(resources: Resources, name: str, file: Path) -> str:
         steps = (PassStep(CONVERTER, config, CONVERTER),)
         request = PassRequest(ModelFile(str(model.absolute())), steps, folder / "out", user_script=script)
         step = _run(resources, name, source.artifact, request)
+        if script is not None and digest_file(model) != info.source_digest:
+            raise InputChanged(name)
         assert step.path is not None, "a converter always makes a model"
         store.claims.acquire("pass_run", key, redo=True)
         artifact = store.artifacts.put(step.path, step.digest, consume=True)

@@ -296,10 +296,12 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
         check_allowed(spec.script_path)
         script = fetch(spec.script_path, cache)
     accelerator = target.accelerator(flags)
+    digest = digest_script(script) if script is not None else ""
     described = describe_script(resources.pool, script, accelerator)
     user_script = UserScript()
     if script is not None:
-        user_script = UserScript(str(script), digest_script(script), described.source_digest, described.imports)
+        user_script = UserScript(str(script), digest, described.source_digest, described.imports)
+        user_script.check_unchanged()
     return _Sources(candidate, inspection, data, user_script, described, accelerator, runtime)
 
 

@@ -163,14 +163,16 @@ def describe_data(resources: Resources, data: DataSource, model: Path, artifact:
         artifact: Its digest. With it, the description of data in files is looked up first.
 
     Raises:
-        InputError: The data cannot be read.
+        InputError: The data cannot be read, or changed meanwhile.
     """
     if data.config is None:
         return None
     payload = {"data": data.config, "model": str(model)}
 
     def ask() -> dict[str, Any]:
-        return ask_worker(resources.pool, DESCRIBE_DATA, payload, data.place)
+        reply = ask_worker(resources.pool, DESCRIBE_DATA, payload, data.place)
+        data.check_unchanged()
+        return reply
 
     if artifact and is_read_from_files(data.config):
         content = [DESCRIBE_DATA, VERSION, data.config, data.digest, artifact, versions()]

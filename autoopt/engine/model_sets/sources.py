@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from autoopt.data.digest import GENERATED
+from autoopt.data.digest import GENERATED, InputChanged
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.sources import admit, data_source, describe_data
 from autoopt.engine.model_sets.artifacts import store_set
@@ -216,6 +216,9 @@ def record_inputs(
         request.observer.on_phase("running the models together, to record what reaches each")
         place = data.place if data else "generated inputs"
         reply = ask_worker(resources.pool, RECORD, to_json(record_request), script or place, RECORD_SECONDS)
+        data.check_unchanged()
+        if script is not None and digest_file(script) != recording_settings[-1]:
+            raise InputChanged(script)
         (scratch / RECORDING).write_text(json.dumps(reply), encoding="utf-8")
         folder.parent.mkdir(exist_ok=True)
         if not folder.exists():  # another process may have recorded the same meanwhile

@@ -50,6 +50,7 @@ def source_warnings(ctx: RunContext) -> list[str]:
         candidate=ModelFile(ctx.model_path(problem.source), problem.source.session_options),
         metrics=tuple(metric.name for metric in problem.goal.metrics),
         data=DataConfig.parse(config),
+        data_digest=problem.data.evaluation.digest,
         target=problem.target,
         settings=problem.measurement_settings,
         user_script=problem.script.path,

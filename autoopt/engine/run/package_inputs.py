@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from autoopt.data import DataConfig
-from autoopt.data.digest import digest as digest_data
 from autoopt.engine.run.output_folder import INPUTS
 from autoopt.engine.run.package import Package
 from autoopt.engine.work.environment import versions
@@ -73,8 +72,8 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
 
     if request.user_script or not is_read_from_files(_data(package)):
         return ask(path)
+    request = replace(request, data_digest=request.data_key)
     content = {**request.to_json(), "candidate": package.run.model}
-    digest = "" if request.data is None else digest_data(request.data)
-    folder, reply = read_once(store.home, [STORE_INPUTS, content, digest, versions()], lambda to: ask(to / INPUTS))
+    folder, reply = read_once(store.home, [STORE_INPUTS, content, versions()], lambda to: ask(to / INPUTS))
     shutil.copyfile(folder / INPUTS, path)
     return reply

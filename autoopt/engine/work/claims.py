@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autoopt.engine.work.attempt import Attempt
-from autoopt.errors import TimeUp
+from autoopt.errors import InputError, TimeUp
 from autoopt.store import Store
 from autoopt.store.records import ClaimKind
 
@@ -18,11 +18,11 @@ GRACE_SECONDS = 60.0
 
 
 @contextmanager
-def released_on_timeout(store: Store, kind: ClaimKind, key: str) -> Iterator[None]:
-    """Release a claim if the run's time ends before the claimed work is done."""
+def released_on_error(store: Store, kind: ClaimKind, key: str) -> Iterator[None]:
+    """Release a claim if the run ends before the claimed work is done: its time is over, or an input has changed."""
     try:
         yield
-    except TimeUp:
+    except (TimeUp, InputError):
         store.claims.release(kind, key)
         raise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autoopt.engine.work import equal_graphs
-from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
+from autoopt.engine.work.claims import claim_or_wait, released_on_error
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.meter_calls import measure, request_to_meter
@@ -89,7 +89,7 @@ def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[Evaluatio
         if record is not None:
             attempt.counts.add_reused("evaluations")
             return record, False
-        with released_on_timeout(store, "evaluation", key):
+        with released_on_error(store, "evaluation", key):
             if meter_run.meter.name in equal_graphs.METERS:
                 record, executed = equal_graphs.measure_graph(ctx, meter_run, limit)
             else:

@@ -44,6 +44,7 @@ def request_to_meter(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Cand
         rivals=tuple(_model_file(ctx, rival) for rival in rivals),
         metrics=meter_run.metrics,
         data=DataConfig.parse(data) if data else None,
+        data_digest=meter_run.data.digest,
         target=problem.target,
         settings=MeasurementSettings.parse(settings),
         user_script=problem.script.path,
@@ -70,6 +71,8 @@ def call_meter(
     )
     host = ctx.resources.hosts.of(ctx.problem.host)
     answer = guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(meter, request, limits))
+    meter_run.data.check_unchanged()
+    ctx.problem.script.check_unchanged()
     attempt.observer.on_measure_end(meter.name, answer.result.outcome, answer.result.seconds)
     return answer
 

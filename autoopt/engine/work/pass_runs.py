@@ -11,9 +11,9 @@ from typing import Any
 
 from autoopt.dag.compiler.chain import ChainNode
 from autoopt.data.config import resolve_path
-from autoopt.data.digest import digest_path
+from autoopt.data.digest import InputChanged, digest_path
 from autoopt.engine.work.calls import CallTerms, is_setup_failure, run_pass
-from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
+from autoopt.engine.work.claims import claim_or_wait, released_on_error
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import Implementation, PassRunInput, pass_run_key
@@ -140,7 +140,7 @@ def _look_up_or_execute(
         return record
     with ctx.resources.locks.holding(key):
         if claim_or_wait(ctx.store, ctx.attempt, "pass_run", key, ctx.problem.limits.pass_seconds, redo=redo):
-            with released_on_timeout(ctx.store, "pass_run", key):
+            with released_on_error(ctx.store, "pass_run", key):
                 _execute(ctx, remaining, progress)
             return None
     return ctx.store.results.pass_run(key)
@@ -160,8 +160,13 @@ def _key(
 
 
 def _file_digests(ctx: RunContext, configured: ConfiguredNode) -> dict[str, str]:
-    """Digests of the files and folders that the configuration names, by parameter."""
+    """Digests of the files and folders that the configuration names, by parameter.
+
+    Raises:
+        InputChanged: One is not what it was when the run was planned.
+    """
     digests: dict[str, str] = {}
+    files = ctx.problem.plan.files.get(configured.node.id, ())
     for parameter in configured.info.parameters:
         path = configured.config.get(parameter.name)
         if not path or not isinstance(path, str) or parameter.category not in ("path", "data"):
@@ -170,6 +175,9 @@ def _file_digests(ctx: RunContext, configured: ConfiguredNode) -> dict[str, str]
             path = resolve_path(ctx.problem.data_root, path)
         if Path(path).exists():
             digests[parameter.name] = digest_path(Path(path))
+        planned = next((file.digest for file in files if file.path == Path(path)), "")
+        if planned and digests.get(parameter.name) != planned:
+            raise InputChanged(path)
     return digests
 
 
@@ -242,6 +250,8 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
     except TimeUp as error:
         cut_off = request.step_in_progress()
         raise error if cut_off is None else _PassTimeUp(cut_off.pass_name, str(error)) from None
+    problem.data.calibration.check_unchanged()
+    problem.script.check_unchanged()
     if answer.reply is not None:
         # The reply ends at the first failure.
         for configured, step in zip(group, answer.reply.steps, strict=False):

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
+from autoopt.data import DataConfig
+from autoopt.data.digest import InputChanged, check_unchanged
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Constraint, Metric, Objective, get_metric
@@ -51,6 +53,15 @@ class DataSource:
         """The path of the data, to name them in errors."""
         return str((self.config or {}).get("path") or "data")
 
+    def check_unchanged(self) -> None:
+        """Check, after a worker has read the data, that they are what was digested: results are stored by the digest.
+
+        Raises:
+            InputChanged: They are not.
+        """
+        if self.config is not None:
+            check_unchanged(DataConfig.parse(self.config), self.digest)
+
 
 @dataclass(frozen=True)
 class DataSets:
@@ -74,6 +85,19 @@ class UserScript:
     """sha256 of its file, and of the modules of the user that it imports, if any."""
     imports: Mapping[str, str] = field(default_factory=dict)
     """sha256 of the files of these modules, by path."""
+
+    def check_unchanged(self) -> None:
+        """Check, after a worker has executed the script, that it and what it imports are what was digested.
+
+        Raises:
+            InputChanged: One of them is not.
+        """
+        files = dict(self.imports)
+        if self.path is not None:
+            files[self.path] = self.digest
+        for path, digest in files.items():
+            if not Path(path).is_file() or digest_file(path) != digest:
+                raise InputChanged(path)
 
 
 @dataclass(frozen=True)

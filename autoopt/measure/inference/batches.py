@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from autoopt.data.dataset import DataSet, Feed
-from autoopt.data.digest import digest
 from autoopt.data.fit import Dimension, InputSpec, batch_limit, fit
 from autoopt.errors import InputError, one_line
 from autoopt.measure.inference.inputs import evaluation_data
@@ -53,11 +52,11 @@ def with_batch_size(request: MeasureRequest, size: int) -> MeasureRequest:
 
 def _source_size(request: MeasureRequest, source: ModelFile, data: DataSet) -> int:
     """Find the batch size of the source as `_size` does, once for each content, data and target."""
-    config, settings, target = request.data, request.settings, request.target
+    settings, target = request.settings, request.target
     key = digest_json(
         {
             "source": source.digest,
-            "data": digest(config) if config is not None else "",
+            "data": request.data_key,
             "inputs": [settings.dimensions, settings.shapes, settings.ranges, settings.state, settings.batch_size],
             "target": [target.execution_provider, target.threads],
             "script": request.user_script,

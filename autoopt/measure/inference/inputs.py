@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autoopt.data.dataset import DataSet
-from autoopt.data.digest import digest
+from autoopt.data.digest import check_unchanged
 from autoopt.data.opening import open_data
 from autoopt.data.sources import synthetic
 from autoopt.measure.request import MeasureRequest
@@ -19,18 +19,20 @@ def evaluation_data(request: MeasureRequest) -> DataSet:
     """Open the request's data, or make synthetic items for its source model (the candidate if there is no source).
 
     Raises:
-        InputError: the data cannot be read, or inputs of this kind cannot be made up.
+        InputError: the data cannot be read or change meanwhile, or inputs of this kind cannot be made up.
     """
     model = request.source or request.candidate
     settings = request.settings
+    digest_before = request.data_key
     if request.data is not None:
-        key = digest(request.data) + model.path
+        key = digest_before + model.path
     else:
         key = digest_json([model.digest, settings.dimensions, settings.shapes, settings.ranges, settings.image_size])
     if key in _cache:
         return _cache[key]
     if request.data is not None:
         data = open_data(request.data, model.path)
+        check_unchanged(request.data, digest_before)
     else:
         data = synthetic.load(
             model.path,

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoopt.data.dataset import DataSet
-from autoopt.data.digest import digest
 from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
 from autoopt.measure.inference.runner import Item, ModelRunner, plain, stack
@@ -128,7 +127,7 @@ def _cache_key(request: MeasureRequest, model: ModelFile, items: int) -> str:
     return digest_json(
         {
             "model": model.digest,
-            "data": [digest(request.data) if request.data else "", items],
+            "data": [request.data_key, items],
             "inputs": [settings.dimensions, settings.shapes, settings.ranges, settings.image_size],
             "state": [settings.state, settings.reset_every],
             "target": [target.execution_provider, target.threads, _batch_size(request)],

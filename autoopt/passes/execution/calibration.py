@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from autoopt.data import DataConfig
 from autoopt.data.components import BUILT_IN
 from autoopt.data.dataset import DataSet
-from autoopt.data.digest import digest
+from autoopt.data.digest import check_unchanged, digest
 from autoopt.data.fit import InputSpec, batch_limit, fit
 from autoopt.data.opening import loader_of, open_data
 from autoopt.data.sources.synthetic import input_spec
@@ -62,12 +62,14 @@ def calibration_source(config: object, model: ModelProto, path: Path) -> Callabl
 
 def _opened(config: DataConfig, path: Path, specs: list[InputSpec]) -> DataSet:
     """The data set of a config, for the model in `path` with these inputs."""
-    key = digest(config) + digest_json([repr(specs)])
+    content = digest(config)
+    key = content + digest_json([repr(specs)])
     if loader_of(config) not in BUILT_IN["load_dataset"]:  # it may read anything from the model
         key += str(path)
     if key not in _cache:
         _cache.clear()
         data = open_data(config, path)
+        check_unchanged(config, content)
         if _bytes(data) > CACHED_BYTES:
             return data
         _cache[key] = data
