@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from bench import cosine, ops, outputs, saved, step, steps
 from micro_models import made, normal
@@ -105,3 +107,51 @@ def test_a_softmax_over_thousands_of_values_stays_in_float(tmp_path: Path) -> No
     assert results[-1]["outcome"] == "ok", results[-1]["message"]
     feeds = next(synthetic_feeds(model))
     assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(results[-1]), tmp_path, feeds)[0]) > 0.99
+
+
+@pytest.mark.parametrize("settings", [{}, {"quant_format": "QOperator"}, {"per_channel": True}])
+@pytest.mark.parametrize("attributes", ["", "alpha = 0.5, ", "beta = 2.0, ", "alpha = 0.5, beta = 2.0, "])
+@pytest.mark.parametrize("bias", [(6,), (1, 6), (1,), (), (1, 1), (4, 6), (4, 1)])
+def test_factors_and_biases_of_gemm_keep_their_meaning(
+    tmp_path: Path, bias: tuple[int, ...], attributes: str, settings: dict[str, Any]
+) -> None:
+    model = made(
+        f"g (float[4, 8] x) => (float[4, 6] y) {{ y = Gemm <{attributes}transB = 1> (x, w, b) }}",
+        w=normal(6, 8),
+        b=3 * normal(*bias, seed=1),
+    )
+    assert largest_error(tmp_path, model, **settings) < 0.03
+
+
+@pytest.mark.parametrize("quant_format", ["QDQ", "QOperator"])
+@pytest.mark.parametrize(
+    ("nodes", "weight"),
+    [
+        ("a = Gemm <transB = 1> (x, w)\n y = MatMul (a, w)", (6, 8)),
+        ("a = Gemm <transB = 1> (x, w)\n b = Relu (a)\n y = MatMul (b, w)", (8, 8)),
+        ("a = MatMul (x, w)\n y = Mul (a, w)", (8, 8)),
+    ],
+)
+def test_a_weight_that_nodes_use_in_different_ways_is_quantized_for_each(
+    tmp_path: Path, nodes: str, weight: tuple[int, int], quant_format: str
+) -> None:
+    scales = np.float32(10.0) ** np.linspace(-1, 1, weight[0], dtype=np.float32)[:, None]
+    model = made(f"g (float[8, 8] x) => (float[8, 8] y) {{ {nodes} }}", w=normal(*weight) * scales)
+    assert largest_error(tmp_path, model, quant_format=quant_format, per_channel=True) < 0.05
+
+
+def test_convolutions_along_both_axes_of_a_weight_are_quantized_per_channel(tmp_path: Path) -> None:
+    model = made(
+        "g (float[1, 4, 8, 8] x) => (float[1, 4, 8, 8] z) { y = Conv (x, w)\n z = ConvTranspose (y, w) }",
+        w=normal(6, 4, 3, 3) * np.float32(10.0) ** np.linspace(-1, 1, 6, dtype=np.float32)[:, None, None, None],
+    )
+    assert largest_error(tmp_path, model, per_channel=True) < 0.05
+
+
+def largest_error(folder: Path, model: onnx.ModelProto, **settings: Any) -> float:
+    """The largest error of the quantized model on its calibration data, as a share of the largest output."""
+    result = step(folder, model, "static_quantization", True, **settings)
+    assert (result["outcome"], result["attempts"]) == ("ok", []), result["message"]
+    feeds = next(synthetic_feeds(model))
+    exact, quantized = (outputs(each, folder, feeds)[0] for each in (model, saved(result)))
+    return float(np.abs(quantized - exact).max() / np.abs(exact).max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,8 @@ from autoopt.passes.onnx_tools.graphs import (
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
+FACTORS: Final = ("alpha", "beta")
+"""Attributes of Gemm that scale its product and its bias."""
 ATTENTION_OPS: Final = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
 """Of onnxruntime; their first output has three dimensions."""
 
@@ -47,6 +50,27 @@ def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
             splitter.remove_unused_weights()
         replaced += count
     return replaced
+
+
+def fold_gemm_factors(model: ModelProto) -> None:
+    """Fold `alpha` and `beta` of each Gemm into its constants, in place, also in bodies, with one bias per column.
+
+    Quantizers leave both out, and read other biases wrongly. A Gemm that adds a matrix or a computed value becomes
+    MatMul and Add. One without a fixed second input stays as it is.
+    """
+    names = value_names(model)
+    for graph in list(walk_graphs(model.graph)):
+        splitter = _Splitter(graph, model.graph, names)
+        nodes: list[NodeProto] = []
+        for node in graph.node:
+            is_gemm = node.op_type == "Gemm" and is_standard(node)
+            if is_gemm and splitter.is_fixed(node.input[1]) and not splitter.fold(node):
+                nodes += splitter.split(node)
+            else:
+                nodes.append(node)
+        if len(nodes) > len(graph.node):
+            replace_items(graph.node, nodes)
+        splitter.remove_unused_weights()
 
 
 def flatten_attention(model: ModelProto) -> None:
@@ -93,6 +117,25 @@ class _Splitter:
     def is_fixed(self, name: str) -> bool:
         """Tell if callers cannot override the value."""
         return name in self._tensors and name not in self._inputs
+
+    def fold(self, node: NodeProto) -> bool:
+        """Fold the factors of a Gemm with a fixed second input into its constants; False without a fixed bias row."""
+        values = attribute_values(node)
+        sizes = self._tensors[node.input[1]].dims
+        columns = sizes[0 if values.get("transB", 0) else 1]
+        if len(node.input) > 2 and node.input[2]:
+            if not self.is_fixed(node.input[2]):
+                return False
+            dims, beta = list(self._tensors[node.input[2]].dims), values.get("beta", 1.0)
+            if math.prod(dims[:-1]) != 1 or math.prod(dims) not in (1, columns):
+                return False
+            if beta != 1.0 or dims != [columns]:
+                row = np.broadcast_to(self._array(node.input[2]).ravel(), [columns])
+                self._replaced.add(node.input[2])
+                node.input[2] = self._add(f"{node.input[2]}_row", row, beta)
+        node.input[1] = self._weight(node.input[1], transposed=False, factor=values.get("alpha", 1.0))
+        replace_items(node.attribute, [item for item in node.attribute if item.name not in FACTORS])
+        return True
 
     def split(self, node: NodeProto) -> list[NodeProto]:
         values = attribute_values(node)

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.tensors import by_name, names_of, walk_graphs
-from autoopt.passes.onnx_tools.gemm import split_gemms
+from autoopt.model.tensors import by_name, names_of
+from autoopt.passes.onnx_tools.gemm import FACTORS
 from autoopt.passes.onnx_tools.graphs import (
-    constant_names,
+    attribute_values,
     drop_metadata,
     has_more_of,
     new_name,
     rename_inputs,
+    value_names,
     walk_nodes,
 )
 
@@ -49,6 +50,9 @@ BIAS_OPS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "LayerNormalizatio
 """Operators whose third input is a bias that the quantizer reads as one value per channel."""
 
 
+WEIGHT_AXES: Final = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
+"""The axis of the output channels in the weight, the second input, of a matrix; Gemm may transpose it."""
+VALUE: Final = -1
 SOFTMAX_SCALE: Final = 1 / 256
 """The step that the quantizer gives to every Softmax, whatever its range."""
 FEWEST_STEPS: Final = 4
@@ -133,33 +137,47 @@ def flatten_biases(model: ModelProto) -> None:
                 del note.type.tensor_type.shape.dim[:-1]
 
 
-def split_gemms_with_computed_bias(model: ModelProto) -> None:
-    """Replace each Gemm that adds a computed value by MatMul and Add, in place, also in bodies.
+def separate_uses_of_weights(model: ModelProto, per_channel: bool, as_values: bool) -> None:
+    """Copy weights that nodes use in different ways, one copy for each way, in place.
 
-    It has no integer form, but the quantizer takes it for one: its weights would be dequantized in each inference.
+    Ways are, `per_channel`, the axes of the channels, such as those of tied weights of encoder and decoder: the
+    quantizer takes the axis of the first node for all. `as_values`, weights differ from other values: operators with
+    integer inputs want those in the type of activations.
     """
-    fixed: set[str] = set()
-    fixed = fixed.union(*map(constant_names, walk_graphs(model.graph)))
-    others = set()
-    for node in walk_nodes(model.graph):
-        if node.op_type == "Gemm" and (len(node.input) < 3 or node.input[2] in {*fixed, ""}):
-            others.add(node.name)
-    split_gemms(model, others)
+    names = value_names(model)
+    weights = by_name(model.graph.initializer)
+    copies: dict[str, dict[int, str]] = {}
+    for node in model.graph.node:
+        for position, name in enumerate(node.input):
+            way = 0
+            if position != 1 or node.op_type not in WEIGHT_AXES:
+                way = VALUE
+            elif per_channel and not (node.op_type == "Gemm" and attribute_values(node).get("transB", 0)):
+                way = WEIGHT_AXES[node.op_type]
+            if name not in weights or (way == VALUE and not as_values):
+                continue
+            if way not in copies.setdefault(name, {way: name}):
+                copies[name][way] = new_name(f"{name}_copy", names)
+                copy = model.graph.initializer.add()
+                copy.CopyFrom(weights[name])
+                copy.name = copies[name][way]
+            node.input[position] = copies[name][way]
 
 
 def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], op_types: list[str]) -> list[str]:
     """Find nodes of `op_types` that make the quantizer fail and are not excluded yet; returns their names, sorted.
 
-    They read or write a tensor without a valid range, are a Softmax whose output has no range because its type is
-    unknown, or have a bias that is not one value per channel. A Softmax over so many values that all would be rounded
-    to a few steps fails in another way.
+    They read or write a tensor without a valid range, are a Gemm of two computed matrices that scales its result, are a
+    Softmax whose output has no range because its type is unknown, or have a bias that is not one value per channel. A
+    Softmax over so many values that all would be rounded to a few steps fails in another way.
     """
     ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer}
     failing = [node for node in _nodes_with_bias(model) if ranks.get(node.input[2], 1) != 1]
     for node in model.graph.node:
         is_unknown = node.op_type == "Softmax" and node.output[0] not in ranges.tensors
         is_fine = node.op_type == "Softmax" and ranges.highest.get(node.output[0], 1.0) < FEWEST_STEPS * SOFTMAX_SCALE
-        if is_unknown or is_fine or not ranges.unusable.isdisjoint((*node.input, *node.output)):
+        scales = node.op_type == "Gemm" and any(attribute_values(node).get(name, 1.0) != 1.0 for name in FACTORS)
+        if is_unknown or is_fine or scales or not ranges.unusable.isdisjoint((*node.input, *node.output)):
             failing.append(node)
     quantized = [node for node in failing if node.op_type in op_types]
     return sorted(names_of(quantized).difference(excluded))

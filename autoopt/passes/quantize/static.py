@@ -12,6 +12,7 @@ from autoopt.model import io
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.functions import inline_functions
+from autoopt.passes.onnx_tools.gemm import fold_gemm_factors
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, is_large, op_counts, sort_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
@@ -24,7 +25,7 @@ from autoopt.passes.quantize.ort_quantizer import (
     flatten_biases,
     rename_ambiguous_weights,
     rename_earlier_results,
-    split_gemms_with_computed_bias,
+    separate_uses_of_weights,
 )
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault
@@ -54,7 +55,7 @@ class QuantizedTypes:
 class Static(Pass):
     """The common part of all static quantizations; subclasses choose types and formats."""
 
-    version = 9
+    version = 10
     takes = "outline"
     target_bound = False
     tolerance = "lossy"
@@ -201,8 +202,9 @@ class Static(Pass):
         prepared = at_least_opset(model, self.lowest_opset)
         rename_earlier_results(prepared)
         rename_ambiguous_weights(prepared)
-        split_gemms_with_computed_bias(prepared)
+        fold_gemm_factors(prepared)
         flatten_biases(prepared)
+        separate_uses_of_weights(prepared, self.per_channel, self.types().quant_format == "QOperator")
         ranges = calibrate(
             prepared,
             self.context,
