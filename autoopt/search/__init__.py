@@ -1,12 +1,14 @@
 """Search over chains of passes and their parameters, with ask and tell. It knows nothing of models.
 
 Read `trial.py` (what is searched, proposed and reported) and `study.py` (ask and tell) first, then `samplers/base.py`
-(how a sampler decides what to try). `factory.py` creates a study from a configuration; `pareto.py` and `choice.py`
+(how a sampler decides what to try). `factory.py` creates a study from a configuration, `chain_studies.py` one for each
+chain with a fixed share of the trials; `pareto.py` and `choice.py`
 choose among results. Importing this package loads no numeric library.
 """
 
+from autoopt.search.chain_studies import ChainStudies, trial_shares
 from autoopt.search.choice import choose_best
-from autoopt.search.factory import create_sampler, create_study
+from autoopt.search.factory import create_chain_study, create_sampler, create_study
 from autoopt.search.pareto import Scored, non_dominated, pareto_front
 from autoopt.search.points import iterate, random_sample
 from autoopt.search.stepwise import Step, StepwiseStudy
@@ -16,6 +18,7 @@ from autoopt.spec.search import SearchConfig
 
 __all__ = [
     "ChainSpace",
+    "ChainStudies",
     "Cost",
     "Feedback",
     "Proposal",
@@ -26,6 +29,7 @@ __all__ = [
     "Study",
     "Trial",
     "choose_best",
+    "create_chain_study",
     "create_sampler",
     "create_study",
     "iterate",
@@ -33,4 +37,5 @@ __all__ = [
     "pareto_front",
     "point_key",
     "random_sample",
+    "trial_shares",
 ]

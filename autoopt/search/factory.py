@@ -10,6 +10,7 @@ from typing import Final
 
 from autoopt.errors import InputError
 from autoopt.metrics import Objective
+from autoopt.search.chain_studies import ChainStudies, has_fixed_shares, trial_shares
 from autoopt.search.order import Groups, affordable, check_order, nesting, stages
 from autoopt.search.points import total_points
 from autoopt.search.samplers.allocation import ALLOCATIONS, round_robin
@@ -37,7 +38,7 @@ def create_study(  # noqa: PLR0913  what a search depends on
     apart: Collection[str] = (),
     source: str = "source",
     first: Sequence[tuple[str, Point]] = (),
-) -> Study:
+) -> Study | ChainStudies:
     """Create the study that `config` describes.
 
     Args:
@@ -59,6 +60,13 @@ def create_study(  # noqa: PLR0913  what a search depends on
         raise InputError("no objective", where="search")
     _check_chains(chains, first)
     check_order(config.parsed_order(), chains, known_nodes=not pruned)
+    if has_fixed_shares(config):
+        create = partial(create_chain_study, cost=cost, source=source, first=first)
+        shares = trial_shares(config, chains)
+        studies = {
+            chain.id: create(config, chain, shares[chain.id], objectives) for chain in chains if shares[chain.id]
+        }
+        return ChainStudies(config, chains, studies)
     together = [chain for chain in chains if chain.id not in apart]
     separate = [chain for chain in chains if chain.id in apart]
     if config.strategy == "unified" and together and separate:
@@ -67,6 +75,27 @@ def create_study(  # noqa: PLR0913  what a search depends on
         return Study(config, chains, objectives, GroupedSampler(groups, samplers), source)
     sampler = create_sampler(config, chains, objectives, cost=cost, node_objectives=node_objectives, first=first)
     return Study(config, chains, objectives, sampler, source)
+
+
+def create_chain_study(  # noqa: PLR0913  what a search depends on
+    config: SearchConfig,
+    chain: ChainSpace,
+    share: int,
+    objectives: Sequence[Objective],
+    *,
+    cost: Cost | None = None,
+    source: str = "source",
+    first: Sequence[tuple[str, Point]] = (),
+) -> Study:
+    """Create the study of one chain that gets `share` trials (see `trial_shares`), with numbers of its own from 0 on.
+
+    `config` is that of the whole search, whose `trials` limit the repeats of known models too. The other arguments are
+    those of `create_study`; first points of other chains are ignored.
+    """
+    limited = config.with_replacement or share < chain.space.count
+    own = config.overridden({"trials": share if limited else None})
+    sampler = create_sampler(own, [chain], objectives, cost=cost, first=first)
+    return Study(own, [chain], objectives, sampler, source, most_repeats=config.trials)
 
 
 def _check_chains(chains: Sequence[ChainSpace], first: Sequence[tuple[str, Point]]) -> None:

@@ -86,7 +86,7 @@ class History:
             return
         nodes = self.by_id[trial.proposal.chain].nodes
         self.transitions.add(steps_of(nodes, trial.proposal.point), feedback.path)
-        identities = [identity for identity in (feedback.artifact, feedback.twin) if identity is not None]
+        identities = identities_of(feedback)
         self.repeats += any(map(self._is_known, identities))
         for identity in identities:
             self._first_of.setdefault(identity, number)
@@ -106,3 +106,8 @@ class History:
         if candidate == self.transitions.source:
             return Known()
         return None
+
+
+def identities_of(feedback: Feedback) -> list[str]:
+    """List the keys of a result's candidate: equal ones are the same candidate, or have the same values."""
+    return [identity for identity in (feedback.artifact, feedback.twin) if identity is not None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from autoopt.metrics import Objective
 from autoopt.search.factory import create_study
 from autoopt.search.losses import feasible, rank_key
-from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, Trial
+from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, Trial, point_key
 from autoopt.spec.search import SearchConfig
 
 
@@ -114,10 +114,10 @@ class StepwiseStudy:
         return min(whole, key=lambda trial: rank_key(trial.feedback, self.objectives), default=None)
 
     def _nodes(self, proposal: Proposal) -> tuple[str, ...]:
-        nodes = self._study.history.by_id[proposal.chain].nodes
+        (nodes,) = [chain.nodes for chain in self.chains if chain.id == proposal.chain]
         if proposal.upto is None:
             return nodes
         return nodes[: nodes.index(proposal.upto) + 1]
 
     def _model_key(self, proposal: Proposal, node: str) -> str:
-        return self._study.history.key(proposal.chain, proposal.point, node)
+        return point_key(self._nodes(proposal), proposal.point, node)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import Final
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import feasible
+from autoopt.search.points import total_points
+from autoopt.search.samplers.allocation import dropped_chains
 from autoopt.search.samplers.base import Sampler, Stop, Suggestion
 from autoopt.search.trial import ChainSpace, Feedback, Proposal, Trial
 from autoopt.spec.search import SearchConfig
+
+GOALS_MET: Final = "all constraints met"
+"""The reason of a search that ends because a candidate meets every constraint."""
 
 
 class Study:
@@ -27,8 +33,14 @@ class Study:
         objectives: Sequence[Objective],
         sampler: Sampler,
         source: str = "source",
+        most_repeats: int | None = None,
     ) -> None:
+        """Begin a study without trials.
+
+        `most_repeats`: trials that may repeat a known model; as many as others if it is not given.
+        """
         self.config = config
+        self._most_repeats = most_repeats
         self.history = History(chains, objectives, source)
         self.sampler = sampler
         self._stop_reason: str | None = None
@@ -82,23 +94,47 @@ class Study:
         if config.stop_when_goals_met:
             for trial in trials:
                 if trial.proposal.upto is None and feasible(trial.feedback):
-                    return "all constraints met"
-        return self._limit_reached() or self._stop_reason
+                    return GOALS_MET
+        limit = limit_reached(config.trials, len(trials), self.history.repeats, self._most_repeats)
+        return limit or self._stop_reason
 
-    def _limit_reached(self) -> str | None:
-        """The reason of a study whose trials are used up; repeats of known models have a limit of their own."""
-        limit, repeats = self.config.trials, self.history.repeats
-        others = len(self.history.trials) - repeats
-        if limit is None or max(others, repeats) < limit:
-            return None
-        if not repeats:
-            return f"trial limit of {limit} reached"
-        repeated = "1 trial" if repeats == 1 else f"{repeats} trials"
-        if others >= limit:
-            return f"trial limit of {limit} reached; {repeated} that repeated a known model did not count"
-        return f"stopped after {repeated} that only repeated known models (limit {limit})"
+    def may_return_to(self, chain: str) -> bool:
+        """Tell if a later proposal may be of this chain; once false, it stays so.
+
+        False once the search is over, every point of the chain was asked, or successive halving dropped the chain for
+        good. True in doubt: a trial under way that turns out to repeat a known model does not count, and a sampler that
+        skips such points says so only when the search ends.
+        """
+        is_running = any(trial.feedback is None for trial in self.history.trials)
+        if self.finished is not None and not is_running:
+            return False
+        config, history = self.config, self.history
+        asked = sum(trial.proposal.upto is None for trial in history.trials_of(chain))
+        if asked >= history.by_id[chain].space.count and not config.with_replacement:
+            return False
+        if config.strategy == "per-chain" and config.allocation == "successive_halving" and config.trials is not None:
+            budget = min(config.trials, total_points(history.chains))
+            # Trials that repeat a known model have a limit of their own, which is as high.
+            most_left = 2 * config.trials - 1 - len(history.trials)
+            return chain not in dropped_chains(history, budget, most_left)
+        return True
 
     @property
     def trials(self) -> Sequence[Trial]:
         """All trials in the order asked."""
         return tuple(self.history.trials)
+
+
+def limit_reached(limit: int | None, trials: int, repeats: int, most_repeats: int | None = None) -> str | None:
+    """Give the reason of a search whose trials are used up; repeats of known models have a limit of their own."""
+    if limit is None:
+        return None
+    others = trials - repeats
+    repeated = "1 trial" if repeats == 1 else f"{repeats} trials"
+    if others >= limit and repeats:
+        return f"trial limit of {limit} reached; {repeated} that repeated a known model did not count"
+    if others >= limit:
+        return f"trial limit of {limit} reached"
+    if repeats >= (most_repeats or limit):
+        return f"stopped after {repeated} that only repeated known models (limit {most_repeats or limit})"
+    return None

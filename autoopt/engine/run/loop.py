@@ -31,6 +31,7 @@ from autoopt.metrics import Estimate, Objective, latency_objective
 from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
+from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.search.trial import Feedback, Proposal
 from autoopt.store import EventRecord, Store, TrialRecord, faults
@@ -78,7 +79,7 @@ class SearchLoop:
     """The state of one run's search."""
 
     ctx: RunContext
-    study: Study
+    study: Study | ChainStudies
     chains: Mapping[str, Chain]
     measure_source: Callable[[], MeasuredSource]
     """Called when `run` begins. Passes of the first trial run meanwhile; its candidate is measured afterwards."""

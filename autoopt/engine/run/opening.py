@@ -26,6 +26,7 @@ from autoopt.memory import usable_memory
 from autoopt.report.words.formatting import plural
 from autoopt.results import RunResult
 from autoopt.results.run import RUN_LIMIT, SWEEP_LIMIT
+from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.factory import create_study
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
@@ -282,7 +283,7 @@ def _resume(store: Store, record: RunRecord, identity: str) -> RunRecord:
     return record
 
 
-def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> Study:
+def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> Study | ChainStudies:
     plan = inputs.problem.plan
     if not chains:
         where = inputs.model if plan.decisions else inputs.spec.source.file

@@ -42,6 +42,7 @@ from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.report.words.formatting import plural
 from autoopt.results import Baseline, ModelResult, RunResult
+from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
 from autoopt.store import RunRecord
@@ -66,7 +67,7 @@ class Session:
     """
 
     ctx: RunContext
-    study: Study
+    study: Study | ChainStudies
     search_config: SearchConfig
     chains: Mapping[str, Chain]
     notes: list[str]

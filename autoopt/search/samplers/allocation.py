@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
 from autoopt.search.history import History
@@ -51,21 +51,41 @@ def successive_halving(history: History, open_chains: Sequence[ChainSpace], budg
 
     K. Jamieson, A. Talwalkar: Non-stochastic best arm identification and hyperparameter optimization, 2016.
     """
-    open_ids = [chain.id for chain in open_chains]
+    open_ids = {chain.id for chain in open_chains}
+    alive, quota = _present_round(history, open_ids, budget)
+    if quota:
+        below = [chain for chain in alive if chain in open_ids and len(history.trials_of(chain)) < quota]
+        return sorted(below, key=lambda chain: len(history.trials_of(chain)))  # none while the round awaits results
+    if alive[0] in open_ids:
+        return alive
+    return _rank(history, [chain.id for chain in open_chains], budget)
+
+
+def _present_round(history: History, open_ids: Collection[str], budget: int) -> tuple[list[str], int]:
+    """The chains of the present round and the trials that each has at its end; 0 once one chain is left."""
     alive = [chain.id for chain in history.chains]
     rounds = max(1, math.ceil(math.log2(len(alive))))
     quota = 0
     while len(alive) > 1:
         quota += max(1, budget // rounds // len(alive))
-        below = [chain for chain in alive if chain in open_ids and len(history.trials_of(chain)) < quota]
-        if below:
-            return sorted(below, key=lambda chain: len(history.trials_of(chain)))
-        if not all(_has_results(history.trials_of(chain)[:quota]) for chain in alive):
-            return []  # the round is not over
+        for chain in alive:
+            trials = history.trials_of(chain)
+            if (chain in open_ids and len(trials) < quota) or not _has_results(trials[:quota]):
+                return alive, quota
         alive = _rank(history, alive, quota)[: math.ceil(len(alive) / 2)]
-    if alive[0] in open_ids:
-        return alive
-    return _rank(history, open_ids, budget)
+    return alive, 0
+
+
+def dropped_chains(history: History, budget: int, most_left: int) -> set[str]:
+    """List the chains that successive halving cannot return to in `most_left` further trials.
+
+    It returns to dropped chains once every point of the last one was asked.
+    """
+    untried = {chain.id: chain.space.count - len(history.trials_of(chain.id)) for chain in history.chains}
+    alive, _ = _present_round(history, {chain for chain, points in untried.items() if points > 0}, budget)
+    if min(untried[chain] for chain in alive) < most_left:
+        return set()
+    return set(untried) - set(alive)
 
 
 def _has_results(trials: Sequence[Trial]) -> bool:
