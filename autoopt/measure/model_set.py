@@ -39,7 +39,7 @@ def record(payload: JsonObject) -> dict[str, JsonValue]:
     request = from_json(RecordRequest, payload)
     calls, target = _Calls(), request.target
     open_model = partial(make_session, execution_provider=target.execution_provider, threads=target.threads)
-    session = make_set_session(Path(request.path), open_model, observe=calls.observe, script=request.script)
+    session = make_set_session(Path(request.path), open_model, observe=calls.observe, script=request.user_script)
     parts = session.description.parts
     if request.data is None:
         run = _run_on_made_up

@@ -29,7 +29,7 @@ class RecordRequest:
     """Tokens to generate after the prompt."""
     start_token: int = 0
     """The prompt where the data have none."""
-    script: str | None = None
+    user_script: str | None = None
     """The file with the set's pipeline."""
 
 

@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from autoopt.errors import ErrorRecord, TimeUp
@@ -49,7 +50,7 @@ class WorkerPool:
 
     Each worker has a process group of its own, which is killed at the time or memory limit, when the pool is closed,
     and when this process ends in any way. A death fails only the call that was running; the next call gets a fresh
-    worker.
+    worker. A worker that may have executed a user's script serves only calls that name the same script.
 
     Args:
         size: number of workers.
@@ -89,23 +90,26 @@ class WorkerPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def call(
+    def call(  # noqa: PLR0913  the terms of a call
         self,
         function: str,
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
         cores: Sequence[int] = (),
+        *,
+        fresh: bool = False,
         until: float = math.inf,
     ) -> CallResult:
         """Run a function in a worker, after waiting for a free one.
 
         Args:
             function: `module:function`; takes and returns JSON.
-            payload: its argument.
+            payload: its argument. Its fields `user_script`, at any depth, name the scripts that the call may execute.
             timeout: limit in seconds from the moment a worker is free, without pauses; enforced to within 5 s.
             memory: limit in bytes; None for the pool's, 0 for no limit.
             cores: those that the call may use; empty for all.
+            fresh: use a worker that has served no other call.
             until: time on `time.monotonic` at which the call ends even if it was paused.
 
         Raises:
@@ -118,15 +122,17 @@ class WorkerPool:
         cap = memory or None
         request = CallRequest(function, payload, cap, requested_level(), tuple(cores))
         line = protocol.encode(vars(request))
-        worker = self._acquire(function, cap)
+        worker = self._acquire(request, fresh=fresh)
         worker.last_calls[function] = next(self._calls)
+        is_shared = worker.calls > 0
         logger.debug("call %s, time limit %s s, memory limit %s bytes", function, timeout, cap)
         try:
             with pausable(worker, self._has_room):
-                return worker.call(line, timeout, cap, self._is_closed, until)
+                result = worker.call(line, timeout, cap, self._is_closed, until)
+            return replace(result, shared=is_shared)
         except KilledAtStart:
             # Nothing of the call has run: whatever killed the process, the call is not to blame.
-            worker = self._start()
+            worker = self._start(worker.scripts)
             try:
                 return worker.call(line, timeout, cap, self._is_closed, until)
             except KilledAtStart as error:
@@ -169,10 +175,13 @@ class WorkerPool:
         with self._free:  # running calls notice within a tick and end their workers
             self._free.wait_for(lambda: not self._busy, timeout=limits.KILL_SECONDS)
 
-    def _start(self) -> WorkerProcess:
+    def _start(self, scripts: frozenset[str]) -> WorkerProcess:
+        """Start a worker for these scripts."""
         if self._expected:
             preload(self.python, self._env, self._expected)
-        return WorkerProcess(self.python, self._env)
+        worker = WorkerProcess(self.python, self._env)
+        worker.scripts = scripts
+        return worker
 
     def _is_closed(self) -> bool:
         return self._closed
@@ -181,25 +190,35 @@ class WorkerPool:
         """True if another call finds a worker."""
         return self._busy < self.size
 
-    def _acquire(self, function: str, memory: int | None) -> WorkerProcess:
-        worker = None
+    def _acquire(self, request: CallRequest, *, fresh: bool) -> WorkerProcess:
+        scripts = frozenset(_scripts_in(request.payload))
+        worker, surplus = None, None
         with self._free:
             while self._busy >= self.size and not self._closed:
                 self._free.wait(0.1)
             if self._closed:
                 raise Cancelled("the pool is closed")
             self._busy += 1
-            if self._idle:
-                # The one that ran this function last, else the last one: it has kept what that needs.
-                worker = max(reversed(self._idle), key=lambda idle: idle.last_calls.get(function, -1))
+            usable = [idle for idle in self._idle if not idle.calls or (not fresh and idle.scripts <= scripts)]
+            if usable:
+                # One with the scripts, that ran this function last, else the last one: it has kept what that needs.
+                def rank(idle: WorkerProcess) -> tuple[int, int]:
+                    return len(idle.scripts), idle.last_calls.get(request.call, -1)
+
+                worker = max(reversed(usable), key=rank)
                 self._idle.remove(worker)
+            elif len(self._idle) > self.size:
+                surplus = self._idle.pop(0)
         try:
+            if surplus is not None:
+                surplus.kill()
+            if worker is not None and not _is_fit(worker, request.memory):
+                worker.kill()
+                worker = None
             if worker is None:
-                return self._start()
-            if _is_fit(worker, memory):
-                return worker
-            worker.kill()
-            return self._start()
+                return self._start(scripts)
+            worker.scripts |= scripts
+            return worker
         except BaseException:
             self._release()
             raise
@@ -218,6 +237,18 @@ class WorkerPool:
         with self._free:
             self._busy -= 1
             self._free.notify_all()
+
+
+def _scripts_in(payload: object) -> Iterator[str]:
+    """The values of all fields `user_script` of a JSON value."""
+    if isinstance(payload, Mapping):
+        script = payload.get("user_script")
+        if isinstance(script, str):
+            yield script
+        payload = payload.values()
+    if not isinstance(payload, str) and isinstance(payload, Iterable):
+        for item in payload:
+            yield from _scripts_in(item)
 
 
 def start_ahead(modules: Sequence[str]) -> None:

@@ -73,6 +73,8 @@ class CallResult:
     transient: bool = False
     """True if the cause may lie outside the work: something killed the worker, or kept the machine busy until the time
     limit. The work deserves another try."""
+    shared: bool = False
+    """True if the worker had served other calls, which may have left something behind."""
 
     def to_exception(self, where: str = "") -> AutooptError:
         """Build the exception to raise for a call without a value.
@@ -99,6 +101,8 @@ class WorkerProcess:
 
     def __init__(self, python: str, env: Mapping[str, str]) -> None:
         self.calls = 0
+        self.scripts: frozenset[str] = frozenset()
+        """Paths of the user's scripts that the calls so far may have executed."""
         self.last_calls: dict[str, int] = {}
         """Function -> number of the last call of it, among those of the pool."""
         self.data = 0

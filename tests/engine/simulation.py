@@ -16,6 +16,7 @@ from typing import Any
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.compiler.chain import Chain
 from autoopt.data.description import DataDescription
+from autoopt.data.digest import digest
 from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs
@@ -120,6 +121,8 @@ class SimulatedPool(WorkerPool):
         timeout: float | None = 60.0,
         memory: int | None = None,
         cores: Sequence[int] = (),
+        *,
+        fresh: bool = False,
         until: float = math.inf,
     ) -> CallResult:
         self.limits.append(timeout)
@@ -249,6 +252,8 @@ class ReadingPool(SimulatedPool):
         timeout: float | None = 60.0,
         memory: int | None = None,
         cores: Sequence[int] = (),
+        *,
+        fresh: bool = False,
         until: float = math.inf,
     ) -> CallResult:
         self.functions.append(function)
@@ -257,11 +262,19 @@ class ReadingPool(SimulatedPool):
             copy.write_bytes(Path(payload["source"]).read_bytes())
             return CallResult(Outcome.OK, {"digest": digest_folder(copy.parent), "path": payload["dest"]})
         if function not in self.answers:
-            return super().call(function, payload, timeout, memory, cores, until)
+            return super().call(function, payload, timeout, memory, cores, fresh=fresh, until=until)
         answer = self.answers[function]
         if isinstance(answer, CallResult):
             return answer
         return CallResult(Outcome.OK, dict(answer))
+
+
+def written_data(folder: Path, content: bytes = b"items", **config: object) -> DataSource:
+    """A data set in the file `d.npz` of a folder."""
+    path = folder / "d.npz"
+    path.write_bytes(content)
+    config = {"path": str(path), **config}
+    return DataSource(config, digest(config))
 
 
 def _graphs(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -338,11 +351,7 @@ class Simulation:
         self.pool = SimulatedPool()
         self.pool.passes = {"identity_elimination": faster(0.5), "remove_unused": faster(0.8, size=900.0)}
         self.store = self.store or MemoryStore(self.folder / "home")
-        self.plan: Plan = compile_plan(
-            load_dag({"name": "t", **self.dag}),
-            pass_infos(Accelerator()),
-            Facts(Accelerator(), has_calibration=True),
-        )
+        self.compile()
         gate, scratch = self.folder / "gate", self.folder / "scratch"
         gate.mkdir(parents=True)
         scratch.mkdir()
@@ -350,6 +359,11 @@ class Simulation:
         artifact = self.store.artifacts.put(write_model(self.source, self.folder / "source").parent)
         self.store.models.add(ModelRecord(artifact, "source"))
         self.candidate = Candidate(artifact)
+
+    def compile(self) -> None:
+        """Plan, with the files that parameters name as they are now."""
+        facts = Facts(Accelerator(), has_calibration=True)
+        self.plan: Plan = compile_plan(load_dag({"name": "t", **self.dag}), pass_infos(Accelerator()), facts)
 
     @property
     def goal(self) -> Goal:
@@ -365,7 +379,7 @@ class Simulation:
             target=Target(),
             host=HostSpec(),
             accelerator=Accelerator(),
-            data=DataSets(evaluation=DataSource({"path": "d.npz"}, "digest of d.npz")),
+            data=DataSets(evaluation=written_data(self.folder)),
             measurement=self.measurement,
             unverified=self.unverified,
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation import Simulation, estimate, write_model
+from simulation import Simulation, estimate, write_model, written_data
 
 from autoopt.engine.work.attempt import RetryPolicy
 from autoopt.engine.work.evaluations import evaluate
@@ -131,14 +131,15 @@ def test_only_where_many_sessions_decide_the_source_gets_new_ones(
     assert payload["reuses_source"] is reuses_source
 
 
-def test_latency_data_is_for_latencies_alone(simulation: Simulation) -> None:
+def test_latency_data_is_for_latencies_alone(simulation: Simulation, tmp_path: Path) -> None:
     ctx = simulation.context()
-    data = replace(ctx.problem.data, latency=replace(ctx.problem.data.evaluation, config={"path": "l.npz"}))
+    (tmp_path / "latency").mkdir()
+    data = replace(ctx.problem.data, latency=written_data(tmp_path / "latency"))
     evaluate(replace(ctx, problem=replace(ctx.problem, data=data)), candidate(simulation))
     paths = {}
     for function, payload in simulation.pool.measured:
         paths[function.partition(":")[2]] = (payload.get("data") or {}).get("path")
-    assert paths == {"size": None, "task": "d.npz", "latency": "l.npz"}
+    assert paths == {"size": None, "task": data.evaluation.place, "latency": data.latency.place}
 
 
 def test_a_failed_meter_ends_the_evaluation_with_its_name(simulation: Simulation) -> None:

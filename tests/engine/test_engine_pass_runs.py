@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from simulation import Kill, Model, Simulation, crashing, failing, faster, hanging, killed, unchanged
 
+from autoopt.data.digest import InputChanged
 from autoopt.engine.work.attempt import RetryPolicy
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain, stored_pass_run
@@ -106,6 +107,7 @@ def test_passes_are_quarantined_by_their_content(tmp_path: Path) -> None:
     simulation.pool.passes["merge"] = crashing
     for text in ("broken", "broken", "mended"):
         script.write_text(text)
+        simulation.compile()
         run(simulation, simulation.context(retry=RetryPolicy(earlier_runs=True)), nodes=1)
     simulation.pool.passes["merge"] = faster(0.5)
     assert run(simulation, simulation.context(retry=RetryPolicy(earlier_runs=True)), nodes=1).outcome is Outcome.OK
@@ -240,5 +242,9 @@ def test_the_content_of_a_named_file_is_part_of_the_key(tmp_path: Path) -> None:
     simulation.pool.passes["merge"] = faster(0.5)
     for text in ("{}", '{"a": 1}', "{}"):
         file.write_text(text)
+        simulation.compile()
         run(simulation, simulation.context(), nodes=1)
     assert len(simulation.pool.passes_run) == 2
+    file.write_text("changed since the run was planned")
+    with pytest.raises(InputChanged, match=r"second\.onnx: changed while the run read it"):
+        run(simulation, simulation.context(), nodes=1)

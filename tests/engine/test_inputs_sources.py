@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model
+from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model, written_data
 
 from autoopt.data.description import DataDescription
+from autoopt.data.digest import digest
 from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.sources import (
     admit,
@@ -117,7 +118,7 @@ def test_no_data_is_an_empty_source(tmp_path: Path) -> None:
 
 def test_data_is_described_by_a_worker(simulation: Simulation, pool: ReadingPool, tmp_path: Path) -> None:
     pool.answers[sources.DESCRIBE_DATA] = {"labels": True}
-    data = DataSource({"path": "d.npz"}, "digest")
+    data = written_data(tmp_path)
     assert describe_data(simulation.resources, data, tmp_path) == DataDescription(labels=True)
     assert describe_data(simulation.resources, DataSource(), tmp_path) is None
     assert pool.functions == [sources.DESCRIBE_DATA]
@@ -126,7 +127,7 @@ def test_data_is_described_by_a_worker(simulation: Simulation, pool: ReadingPool
 def test_data_that_cannot_be_read_is_named(simulation: Simulation, pool: ReadingPool, tmp_path: Path) -> None:
     pool.answers[sources.DESCRIBE_DATA] = CallResult(Outcome.TIMEOUT)
     with pytest.raises(InputError, match=r"d\.npz: reading it takes more than 60 s"):
-        describe_data(simulation.resources, DataSource({"path": "d.npz"}, "digest"), tmp_path, "model")
+        describe_data(simulation.resources, written_data(tmp_path), tmp_path, "model")
 
 
 @pytest.mark.parametrize(
@@ -139,11 +140,20 @@ def test_data_that_cannot_be_read_is_named(simulation: Simulation, pool: Reading
     ],
 )
 def test_data_in_files_are_described_once(
-    simulation: Simulation, pool: ReadingPool, tmp_path: Path, config: dict[str, object], times: int
+    simulation: Simulation,
+    pool: ReadingPool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, object],
+    times: int,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     pool.answers[sources.DESCRIBE_DATA] = {"items": 3}
+    for file in ("d.npz", "mine.py"):
+        Path(tmp_path, file).touch()
+    data = DataSource(config, digest(config))
     for _ in range(2):
-        found = describe_data(simulation.resources, DataSource(config, "digest"), tmp_path, "model")
+        found = describe_data(simulation.resources, data, tmp_path, "model")
         assert found == DataDescription(items=3)
     assert len(pool.functions) == times
 
@@ -153,10 +163,10 @@ def test_other_data_and_models_are_described_anew(
     simulation: Simulation, pool: ReadingPool, tmp_path: Path, changed: str
 ) -> None:
     pool.answers[sources.DESCRIBE_DATA] = {"items": 3}
-    describe_data(simulation.resources, DataSource({"path": "d.npz"}, "data"), tmp_path, "model")
+    describe_data(simulation.resources, written_data(tmp_path), tmp_path, "model")
     pool.answers[sources.DESCRIBE_DATA] = {"items": 4}
-    digest, artifact = ("other", "model") if changed == "data" else ("data", "other")
-    found = describe_data(simulation.resources, DataSource({"path": "d.npz"}, digest), tmp_path, artifact)
+    content, artifact = (b"others", "model") if changed == "data" else (b"items", "other")
+    found = describe_data(simulation.resources, written_data(tmp_path, content), tmp_path, artifact)
     assert found == DataDescription(items=4)
 
 

@@ -137,6 +137,23 @@ def test_measurements_leave_the_cores_of_passes_alone(simulation: Simulation) ->
     assert [limits.cores for limits in host.limits] == [(2, 3), ()]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CRASHED])
+def test_what_failed_in_a_shared_worker_is_tried_once_in_a_fresh_one(simulation: Simulation, outcome: Outcome) -> None:
+    host = FakeHost(result=CallResult(outcome, shared=True))
+    assert call(simulation, host).result.outcome is outcome
+    assert [limits.fresh for limits in host.limits] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [CallResult(Outcome.FAILED), CallResult(Outcome.REFUSED, shared=True), CallResult(Outcome.OK, {}, shared=True)],
+)
+def test_other_ends_are_final(simulation: Simulation, result: CallResult) -> None:
+    host = FakeHost(result=result)
+    call(simulation, host)
+    assert len(host.limits) == 1
+
+
 class OvertakenGate(RecordingGate):
     """A gate whose first measurement was suspended, so that others came in."""
 

@@ -39,6 +39,38 @@ def test_a_function_returns_to_the_worker_that_ran_it_last(pool: WorkerPool, tmp
     assert pool.call("jobs:who", {}).value == first
 
 
+def test_a_worker_that_ran_a_script_serves_only_that_script(pool: WorkerPool) -> None:
+    def worker(*scripts: str | None) -> int:
+        value = pool.call("jobs:who", {"data": [{"user_script": script} for script in scripts]}).value
+        assert value is not None
+        return int(value["pid"])
+
+    without = worker(None)
+    of_a = worker("a.py")
+    assert of_a == without, "no script ran there yet"
+    of_b = worker("b.py")
+    clean = worker()
+    assert len({of_a, of_b, clean}) == 3
+    assert (worker("a.py"), worker("b.py"), worker()) == (of_a, of_b, clean)
+    assert worker("a.py", "b.py") in (of_a, of_b)
+    assert worker() == clean
+
+
+def test_workers_of_earlier_scripts_make_room(pool: WorkerPool) -> None:
+    replies = [pool.call("jobs:who", {"user_script": f"{number}.py"}).value for number in range(3 * pool.size)]
+    workers = [int(reply["pid"]) for reply in replies if reply]
+    assert len(set(workers)) == 3 * pool.size
+    assert len(list(filter(psutil.pid_exists, workers))) <= pool.size + 1
+
+
+def test_a_call_gets_a_worker_that_served_no_other_on_request(pool: WorkerPool) -> None:
+    first = pool.call("jobs:who", {})
+    again = pool.call("jobs:who", {})
+    fresh = pool.call("jobs:who", {}, fresh=True)
+    assert again.value == first.value != fresh.value
+    assert [result.shared for result in (first, again, fresh)] == [False, True, False]
+
+
 def test_neighbours_of_a_crash_are_unaffected(pool: WorkerPool, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

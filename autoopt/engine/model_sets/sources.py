@@ -211,7 +211,7 @@ def record_inputs(
             target=replace(target, python=""),
             new_tokens=measurement.new_tokens,
             start_token=sources.start_token,
-            script=script,
+            user_script=script,
         )
         request.observer.on_phase("running the models together, to record what reaches each")
         place = data.place if data else "generated inputs"

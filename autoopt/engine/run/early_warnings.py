@@ -53,11 +53,10 @@ def source_warnings(ctx: RunContext) -> list[str]:
         data_digest=problem.data.evaluation.digest,
         target=problem.target,
         settings=problem.measurement_settings,
-        user_script=problem.script.path,
     )
     payload = request.to_json()
     try:
-        if request.user_script or not is_read_from_files(config):
+        if not is_read_from_files(config):
             return _warnings(_check(ctx, payload))
         content = {**payload, "candidate": problem.source.key}
         key = [CHECK_SOURCE, content, problem.data.evaluation.digest, versions()]

@@ -44,6 +44,8 @@ class CallTerms:
     """Phase of the run that the time counts for."""
     exclusive: bool = False
     """Nothing else of autoopt may run on the machine meanwhile."""
+    fresh: bool = False
+    """The call needs a worker that has served no other."""
 
 
 def first_call(
@@ -96,7 +98,8 @@ def guarded_call(
 ) -> HostReply[Reply]:
     """Call a host behind the gate and within the run's limits, unless the subject is in quarantine.
 
-    What may have failed because of the machine or the set-up is tried once more as measurements are made: alone.
+    What may have failed because of the machine or the set-up is tried once more as measurements are made: alone. What
+    failed in a worker that had served other calls is tried once in a fresh one.
 
     Raises:
         TimeUp: The deadline passed before the machine was free, or the call was cut off by it.
@@ -111,7 +114,9 @@ def guarded_call(
     steps = reply.reply.steps if isinstance(reply.reply, PassReply) else ()
     failures = [(result.outcome, result.message), *((step.outcome, step.message) for step in steps)]
     if result.transient or any(is_setup_failure(outcome, message) for outcome, message in failures):
-        reply = _gated_call(ctx, host, replace(terms, exclusive=True), work)
+        reply = _gated_call(ctx, host, replace(terms, exclusive=True, fresh=True), work)
+    elif result.shared and not {outcome for outcome, _ in failures}.isdisjoint((Outcome.FAILED, Outcome.CRASHED)):
+        reply = _gated_call(ctx, host, replace(terms, fresh=True), work)
     quarantine.note(terms.subject, reply.result)
     return reply
 
@@ -137,7 +142,7 @@ def _gated_call(
         cores = () if terms.exclusive else resources.pass_cores
         # The end of the run's time holds for calls that were paused, too.
         latest = began + max(1.0, attempt.remaining() + attempt.grace)
-        reply = work(CallLimits(seconds, ctx.problem.limits.memory, cores, latest))
+        reply = work(CallLimits(seconds, ctx.problem.limits.memory, cores, terms.fresh, latest))
         ended = time.monotonic()
         attempt.counts.add_seconds(terms.phase, ended - began)
         _report(attempt, terms, terms.phase, began, ended)

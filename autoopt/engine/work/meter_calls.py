@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from autoopt.data import DataConfig
 from autoopt.engine.work.calls import CallTerms, guarded_call, is_setup_failure
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.meter_runs import MeterRun, measuring_runtime
+from autoopt.measure.meters import CUSTOM
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.memory import usable_memory
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
+from autoopt.model.model_set import MODEL_SET
 from autoopt.outcome import Outcome
 from autoopt.store import EvaluationRecord
 from autoopt.store.records import MEMORY, TRANSIENT
@@ -38,16 +41,18 @@ def request_to_meter(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Cand
     hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": ctx.attempt.source_latencies.typical()}
     settings = {**meter.hints_from(hints), **meter_run.settings}
     data = meter_run.data.config
+    source = _model_file(ctx, problem.source)
+    # Only custom metrics and the pipelines of sets are the user's code; the other meters do not share its worker.
     return MeasureRequest(
         candidate=_model_file(ctx, meter_run.candidate),
-        source=_model_file(ctx, problem.source),
+        source=source,
         rivals=tuple(_model_file(ctx, rival) for rival in rivals),
         metrics=meter_run.metrics,
         data=DataConfig.parse(data) if data else None,
         data_digest=meter_run.data.digest,
         target=problem.target,
         settings=MeasurementSettings.parse(settings),
-        user_script=problem.script.path,
+        user_script=problem.script.path if meter.name == CUSTOM.name or Path(source.path).name == MODEL_SET else None,
         brief=meter_run.is_brief,
         reuses_source=meter_run.is_first_look,
     )

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from autoopt.dag.compiler.chain import ChainNode
 from autoopt.data.config import resolve_path
@@ -31,6 +31,8 @@ from autoopt.store.records import IMPLEMENTATION, MEMORY, TRANSIENT
 from autoopt.target import Accelerator
 from autoopt.workers.quarantine import SHORT, Subject
 
+COMPOSED: Final = "composed"
+"""The family of passes that run others, which their parameters name."""
 Configs = Mapping[str, Mapping[str, JsonValue]]
 """Full configuration of each node, by node id."""
 
@@ -197,7 +199,7 @@ def _cpu_pass_run(ctx: RunContext, configured: ConfiguredNode, candidate: Candid
 
 def _execute(ctx: RunContext, remaining: Sequence[ConfiguredNode], progress: ChainProgress) -> None:
     """Execute the first remaining node, together with the in-memory graph passes that follow it."""
-    group = _group(remaining)
+    group = _group(ctx, remaining)
     folder = Path(tempfile.mkdtemp(dir=ctx.resources.scratch))
     try:
         if not _run_group(ctx, group, progress, folder / "group"):
@@ -207,16 +209,27 @@ def _execute(ctx: RunContext, remaining: Sequence[ConfiguredNode], progress: Cha
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _group(remaining: Sequence[ConfiguredNode]) -> Sequence[ConfiguredNode]:
-    """The first node, and all that can share its load and save of the model."""
-    host = remaining[0].node.host
+def _group(ctx: RunContext, remaining: Sequence[ConfiguredNode]) -> Sequence[ConfiguredNode]:
+    """The first node, and all that can share its load and save of the model, and its worker.
+
+    Passes that need the user's script have workers of their own, in which the script may change whatever it likes.
+    """
+    first = remaining[0]
     size = 0
     for configured in remaining:
         info = configured.info
-        if not info.in_memory or info.session_only or configured.node.host != host:
+        if not info.in_memory or info.session_only or configured.node.host != first.node.host:
+            break
+        if _needs_script(ctx, configured) != _needs_script(ctx, first):
             break
         size += 1
     return remaining[: max(1, size)]
+
+
+def _needs_script(ctx: RunContext, configured: ConfiguredNode) -> bool:
+    """True if the pass, one that it is composed of, or an object in its parameters may come from the user's script."""
+    script, info = ctx.problem.script.content, configured.info
+    return bool(script) and (info.source_digest.endswith(script) or info.family == COMPOSED)
 
 
 def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: ChainProgress, folder: Path) -> bool:
@@ -236,7 +249,7 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
         accelerator=problem.accelerator,
         data=problem.data.calibration.config,
         data_root=problem.data_root,
-        user_script=problem.script.path,
+        user_script=problem.script.path if _needs_script(ctx, group[0]) else None,
         reports=dict(progress.reports),
         split_folder=ctx.store.artifacts.split_folder.absolute(),
     )
