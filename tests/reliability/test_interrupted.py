@@ -1,4 +1,4 @@
-"""Runs stop soon after SIGINT and SIGTERM, leave nothing behind, and resume where they stopped."""
+"""Flow runs stop soon after SIGINT and SIGTERM, leave nothing behind, and resume where they stopped."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from prefect_server import end_personal_server, prepared, wait_until_shown
 from watching import all_gone, pids_from
 
 from autoopt.store import open_store
+
+pytestmark = pytest.mark.service
 
 SCRIPT = """\
 import os
@@ -43,26 +45,16 @@ measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
 """
 
 
-@pytest.mark.parametrize(
-    ("engine", "number", "group"),
-    [
-        ("inline", signal.SIGINT, True),
-        ("inline", signal.SIGTERM, False),
-        pytest.param("prefect", signal.SIGINT, True, marks=pytest.mark.service),
-        pytest.param("prefect", signal.SIGTERM, False, marks=pytest.mark.service),
-        pytest.param("prefect", signal.SIGTERM, True, marks=pytest.mark.service),
-    ],
-)
+@pytest.mark.parametrize(("number", "group"), [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGTERM, True)])
 def test_a_run_that_is_told_to_end_does_and_goes_on_later(
-    engine: str, number: signal.Signals, group: bool, tmp_path: Path, command: Command
+    number: signal.Signals, group: bool, tmp_path: Path, command: Command
 ) -> None:
     """`group`: all processes hear of it, as from a terminal or a service manager; else the one that was started."""
     fill(tmp_path, DAG)
     (tmp_path / "script.py").write_text(SCRIPT)
     os.mkfifo(tmp_path / "told")
-    if engine == "prefect":
-        prepared(tmp_path / "prefect")
-    process = start(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", engine, "--json")
+    prepared(tmp_path / "prefect")
+    process = start(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "prefect", "--json")
     workers = pids_from(tmp_path / "told")
     os.killpg(process.pid, number) if group else process.send_signal(number)
     stdout, stderr = process.communicate(timeout=HANG_SECONDS)
@@ -77,21 +69,5 @@ def test_a_run_that_is_told_to_end_does_and_goes_on_later(
     assert not [line for line in stdout.splitlines() if line.removeprefix("note: ") in filter(None, opening)]
     with open_store(None, tmp_path / "home") as store:
         assert [one.status for one in store.runs.all()] == ["finished"]
-    if engine == "prefect":
-        wait_until_shown(tmp_path / "home")
-        end_personal_server(tmp_path / "prefect")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_end_before_its_search_says_so(number: signal.Signals, tmp_path: Path) -> None:
-    fill(tmp_path, DAG)
-    reading = f"Path({str(tmp_path / 'told')!r}).write_text(f'{{os.getpid()}} {{os.getppid()}}\\n')\ntime.sleep(600)\n"
-    (tmp_path / "script.py").write_text(SCRIPT + reading)
-    os.mkfifo(tmp_path / "told")
-    process = start(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline")
-    workers = pids_from(tmp_path / "told")
-    process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=HANG_SECONDS)
-    assert (process.returncode, stdout) == (130, "")
-    assert stderr.endswith("interrupted before the search began; the same command starts it again\n")
-    assert all_gone(workers)
+    wait_until_shown(tmp_path / "home")
+    end_personal_server(tmp_path / "prefect")

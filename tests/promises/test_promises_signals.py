@@ -1,0 +1,136 @@
+"""Signals at any moment: the command ends with its own exit code, leaves nothing, and its run can be resumed."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+from outside import WAITING_SCRIPT, Place, Said, answer, kill_group, wait_for, wait_for_file, write_model
+
+pytestmark = pytest.mark.service
+
+DAG = """\
+name: waiting
+user_script: script.py
+passes: {wait: {pass: waits}, quant: {pass: dynamic_quantization}}
+chains: [[wait, quant], [quant, wait]]
+objectives: [{metric: size}]
+constraints: [{metric: cosine, min: 0.9}]
+measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
+"""
+RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline")
+ENDING = [
+    signal.SIGINT,
+    signal.SIGTERM,
+    pytest.param(signal.SIGHUP, marks=pytest.mark.xfail(strict=True, reason="SIGHUP ends a run like kill -9")),
+]
+
+
+def fill(place: Place) -> Place:
+    write_model(place / "model.onnx", width=512)
+    place.write("dag.yaml", DAG)
+    place.write("script.py", WAITING_SCRIPT)
+    return place
+
+
+@pytest.fixture
+def waiting(place: Place) -> Place:
+    """A run there waits in its second trial until there is a file `go`."""
+    return fill(place)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The answer of a run that nobody interrupts."""
+    place = fill(Place(tmp_path_factory.mktemp("undisturbed") / "user"))
+    place.write("go", "")
+    return answer(place.call(*RUN, "--json").document)
+
+
+def ended(place: Place, number: signal.Signals, group: bool, *run: str) -> Said:
+    """What a run says that is told to end in its second trial."""
+    process = place.start(*run)
+    wait_for_file(place / "waits", process)
+    kill_group(process, number) if group else process.send_signal(number)
+    return place.finish(process, 130)
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["process", "group"])
+@pytest.mark.parametrize("number", ENDING)
+def test_a_run_that_is_told_to_end_does_and_goes_on_later(
+    number: signal.Signals, group: bool, waiting: Place, undisturbed: Any
+) -> None:
+    """`group`: all processes hear of it, as from a terminal or a service manager; else the one that was started."""
+    said = ended(waiting, number, group, *RUN, "--json")
+    assert said.out == ""
+    run = said.err.rpartition("autoopt resume ")[2].strip()
+    waiting.nothing_left()
+    waiting.write("go", "")
+    (resumed,) = waiting.call("resume", run, "--engine", "inline", "--json").document
+    assert (resumed["run"], resumed["trials"]["ok"]) == (run, 2)
+    assert answer(resumed) == undisturbed
+    assert [one["status"] for one in waiting.call("runs", "--json").document] == ["finished"]
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_run_that_is_told_to_end_before_its_search_says_so(number: signal.Signals, waiting: Place) -> None:
+    waiting.write("script.py", WAITING_SCRIPT + "\n(HERE / 'waits').touch()\ntime.sleep(600)\n")
+    said = ended(waiting, number, False, *RUN)
+    assert said.err.endswith("interrupted before the search began; the same command starts it again\n")
+
+
+def test_a_run_under_nohup_outlives_its_terminal(waiting: Place) -> None:
+    process = waiting.start(*RUN, "--json", wrap=("nohup",))
+    wait_for_file(waiting / "waits", process)
+    kill_group(process, signal.SIGHUP)
+    waiting.write("go", "")
+    assert waiting.finish(process).document["trials"]["ok"] == 2
+
+
+def test_a_run_that_is_stopped_and_continued_goes_on(waiting: Place) -> None:
+    process = waiting.start(*RUN, "--json")
+    wait_for_file(waiting / "waits", process)
+    kill_group(process, signal.SIGSTOP)
+    waiting.write("go", "")
+    assert [one["status"] for one in waiting.call("runs", "--json").document] == ["running"]
+    kill_group(process, signal.SIGCONT)
+    assert waiting.finish(process).document["trials"]["ok"] == 2
+
+
+def test_a_second_interrupt_is_not_a_traceback(waiting: Place) -> None:
+    process = waiting.start(*RUN)
+    wait_for_file(waiting / "waits", process)
+    for _ in range(20):
+        kill_group(process, signal.SIGINT)
+    waiting.finish(process, 130)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("apply", "waits", "model.onnx", "--user-script", "script.py", "--out", "made.onnx"),
+        ("sweep", "zoo.yaml", "--engine", "inline"),
+    ],
+    ids=["apply", "sweep"],
+)
+def test_other_commands_end_too(command: tuple[str, ...], number: signal.Signals, waiting: Place) -> None:
+    waiting.write("zoo.yaml", "name: z\ndag: dag.yaml\nmodels: [model.onnx]\n")
+    waiting.write("first", "")  # the first model waits, too
+    ended(waiting, number, False, *command)
+    assert not (waiting / "made.onnx").exists()
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_goes_away_ends_nothing_in_a_traceback(stream: str, waiting: Place) -> None:
+    """As in `autoopt runs | head -1`."""
+    process = waiting.start(*RUN)
+    wait_for_file(waiting / "waits", process)
+    getattr(process, stream).close()
+    waiting.write("go", "")
+    other = process.stderr if stream == "stdout" else process.stdout
+    assert other is not None
+    assert "Traceback" not in other.read()
+    wait_for(lambda: process.poll() is not None, "it has not ended")
+    assert [one["status"] for one in waiting.call("runs", "--json").document] == ["finished"]
