@@ -147,11 +147,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "autoopt import-olive config.json -o dag.yaml",
         ),
         "store": Command("store:app", "Verify, clean, back up, export and import the store.", "autoopt store verify"),
-        "knowledge": Command(
-            "knowledge:app",
-            "Share what runs showed about passes.",
-            "autoopt knowledge show model.onnx",
-        ),
     },
 }
 """By title of the group and name, in the order of the help page."""

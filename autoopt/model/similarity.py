@@ -12,20 +12,6 @@ KINDS: Final = (("Conv", "ConvTranspose"), ("MatMul", "Gemm"), ("LSTM", "GRU", "
 NORMALIZATIONS: Final = ("LayerNormalization", "Softmax", "Erf", "ReduceMean")
 
 
-def similarity(a: Inspection, b: Inspection) -> float:
-    """Similarity of two models, 0..1: cosine of their operator counts, times the closeness of their weight counts."""
-    # Square roots keep the rare operators from vanishing among the frequent ones.
-    product = 0.0
-    for op in sorted(a.ops & b.ops):
-        product += math.sqrt(a.op_counts.get(op, 0) * b.op_counts.get(op, 0))
-    norm = math.sqrt(sum(a.op_counts.values()) * sum(b.op_counts.values()))
-    if not norm:
-        return 0.0
-    # A factor of 0.8 for ten times the weights: size matters less than the kinds of operators.
-    small, large = sorted((a.parameters + 1, b.parameters + 1))
-    return product / norm * math.pow(small / large, 0.1)
-
-
 def same_graph(a: Inspection, b: Inspection) -> bool:
     """True if two models differ only in the values of their weights, as far as their inspections show."""
     mine = (a.inputs, a.outputs, a.opsets, a.op_counts, a.parameters, a.weight_dtypes)

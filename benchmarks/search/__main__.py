@@ -71,9 +71,7 @@ def main() -> None:
     beginning.add_argument("--only", nargs="*", default=(), help="ways to begin, by name")
     beginning.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
     beginning.add_argument("--out", type=Path, default=HERE / "results")
-    predicting = commands.add_parser("predict", help="predict ratios on each model from the others")
-    predicting.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
-    knowing = commands.add_parser("knowledge", help="write what the tables teach, for 'autoopt knowledge import'")
+    knowing = commands.add_parser("lessons", help="write what the tables teach, as the file that autoopt ships")
     knowing.add_argument("file", type=Path)
     knowing.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
     fronts = commands.add_parser("front", help="replay searches with several objectives, beside Optuna's samplers")
@@ -96,8 +94,7 @@ def main() -> None:
         "looks": looks,
         "oracle": oracle,
         "first": first,
-        "predict": predict,
-        "knowledge": knowledge,
+        "lessons": lessons,
         "front": front,
         "cost": cost,
     }
@@ -275,24 +272,15 @@ def first(options: argparse.Namespace) -> None:
     (options.out / "first_points.md").write_text(transfer.markdown(lines))
 
 
-def predict(options: argparse.Namespace) -> None:
-    from benchmarks.search import prediction, transfer
-    from benchmarks.search.table import load
-
-    tables = [table for table in map(load, sorted(options.tables.glob("*.json.gz"))) if table.noise < transfer.NOISY]
-    print(f"| {len(tables)} models | error | rank correlation | within 95 % |\n|---|---|---|---|")
-    for name, predictor in prediction.PREDICTORS.items():
-        errors = [prediction.error_on(table, tables, predictor) for table in tables]
-        print(prediction.line(name, errors), flush=True)
-
-
-def knowledge(options: argparse.Namespace) -> None:
+def lessons(options: argparse.Namespace) -> None:
+    from autoopt.json_codec import to_json
     from benchmarks.search import transfer
-    from benchmarks.search.lessons import knowledge_of
+    from benchmarks.search.lessons import lesson_of
     from benchmarks.search.table import load
 
     tables = [table for table in map(load, sorted(options.tables.glob("*.json.gz"))) if table.noise < transfer.NOISY]
-    knowledge_of(tables).write(options.file)
+    text = json.dumps([to_json(lesson_of(table)) for table in tables], separators=(",", ":"))
+    options.file.write_text(text + "\n", encoding="utf-8")
     print(f"{options.file}: lessons of {len(tables)} models, {options.file.stat().st_size / 1000:.0f} kB")
 
 

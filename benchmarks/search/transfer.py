@@ -13,7 +13,6 @@ from autoopt.dag.proposal.first_points import LEFT_OUT, LITTLE
 from autoopt.dag.proposal.propose import first_values_for, late_nodes
 from autoopt.engine.planning.best_candidate import Machine
 from autoopt.engine.planning.first_points import MAX_LEARNED, Question, sources_for
-from autoopt.engine.planning.lessons import BUILT_IN, NamedLesson
 from autoopt.model.similarity import features
 from autoopt.search import ChainSpace, Proposal, SearchConfig, Trial, create_study
 from autoopt.search.samplers.initial_points import initial_points
@@ -71,7 +70,7 @@ def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table]) 
 def _ordered(table: Table, others: Sequence[Table], points: Sequence[Task], count: int) -> tuple[Task, ...]:
     """The points to begin with, by what the tables of other families teach, as a plan has them."""
     left_out = relatives(table, others)
-    lessons = [NamedLesson(other.name, lesson_of(other), BUILT_IN) for other in others if other.name not in left_out]
+    lessons = [lesson_of(other) for other in others if other.name not in left_out]
     machine = Machine(table.about["cpu"], table.about["runtime"])
     sources = sources_for(Question(table.inspection, Target(), machine, table.about.get("isa", ())), lessons)
     process = MultitaskProcess(sources.observations())

@@ -205,7 +205,6 @@ def test_no_summary_of_a_command_is_cut_in_80_columns(call: Callable[..., Any]) 
         (): "Optimize:",
         ("store",): "Commands:",
         ("store", "quarantine"): "Commands:",
-        ("knowledge",): "Commands:",
         ("passes",): "Commands:",
     }
     for group, title in groups.items():

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from knowledge_cases import LESSON
 from simulation import INSPECTION
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
-from autoopt.engine.planning.best_candidate import Machine
+from autoopt.engine.planning.best_candidate import Machine, RunGoal
 from autoopt.engine.planning.examples import Case, taught_plan
 from autoopt.engine.planning.first_points import (
     MAX_LEARNED,
@@ -22,19 +21,16 @@ from autoopt.engine.planning.first_points import (
     int8_kernels,
     sources_for,
 )
-from autoopt.engine.planning.lessons import BUILT_IN, OWN, NamedLesson, all_lessons
+from autoopt.engine.planning.lessons import BUILT_IN, Lesson, Tried, all_lessons
 from autoopt.metrics import Objective
 from autoopt.model.inspection import Inspection
-from autoopt.results.knowledge import Lesson, MachineFacts, MeasuredConfiguration, ModelFacts
 from autoopt.spec import load_dag
 from autoopt.target import Accelerator, Target
 
 HERE = Machine("Fast CPU", "1.22.0")
 VNNI = frozenset(("avx2", "avx512_vnni"))
 CNN = replace(INSPECTION, op_counts={"Conv": 9, "Relu": 9}, layer_work={"Conv": 10**7}, parameters=10**5)
-CONVOLUTIONAL = ModelFacts(
-    op_counts={"Conv": 9, "Relu": 9}, layer_work={"Conv": 10**7}, parameters=10**5, bytes=9, opset=17
-)
+GOAL = RunGoal("latency_p50", "cpu", "CPUExecutionProvider")
 PASSES: dict[str, Any] = {
     "simplify": "simplify",
     "static": {"pass": "static_quantization", "params": {"per_channel": {"search": [False, True]}}},
@@ -47,11 +43,8 @@ STATIC = {"simplify": {}, "static_quantization": {"per_channel": True}}
 
 def lesson(*tried: tuple[dict[str, Any], float | None], number: int = 0, **changes: Any) -> Lesson:
     """The results of trials on a convolutional model; those without a ratio failed."""
-    configurations = [
-        MeasuredConfiguration(passes=passes, ratio=ratio, rejected=ratio is None) for passes, ratio in tried
-    ]
-    fields = {"id": f"{number:012}", "model": CONVOLUTIONAL, "best": None, "configurations": tuple(configurations)}
-    return LESSON.model_copy(update={**fields, **changes})
+    configurations = tuple(Tried(passes, ratio, rejected=ratio is None) for passes, ratio in tried)
+    return replace(Lesson(f"net{number}", CNN, HERE, ("avx512_vnni",), GOAL, configurations), **changes)
 
 
 TAUGHT = lesson(
@@ -64,10 +57,6 @@ TAUGHT = lesson(
 
 def question(**changes: Any) -> Question:
     return replace(Question(CNN, Target(), HERE, VNNI), **changes)
-
-
-def named(*lessons: Lesson, origin: str = OWN) -> list[NamedLesson]:
-    return [NamedLesson(f"net{number}", each, origin) for number, each in enumerate(lessons)]
 
 
 def plan(**fields: Any) -> Plan:
@@ -86,7 +75,7 @@ def taught(
     """The plan of a model without a store, with these lessons built in."""
     monkeypatch.setattr(
         "autoopt.engine.planning.examples.all_lessons",
-        lambda _, built_in, own: named(*lessons, origin=BUILT_IN) if built_in else [],
+        lambda _, built_in, own: [replace(each, origin=BUILT_IN) for each in lessons] if built_in else [],
     )
     fields = {"objective": Objective("latency_p50", "minimize"), "target": Target(), "machine": HERE, "isa": VNNI}
     return taught_plan(None, made, Case(inspection, **{**fields, **case}), home)
@@ -105,10 +94,9 @@ def test_a_dag_begins_with_what_gained_most_on_other_models(monkeypatch: pytest.
 
 def test_the_evidence_is_the_range_of_the_most_similar_models_and_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     lessons = [lesson((STATIC, 0.4 + number / 10), number=number) for number in range(5)]
-    distant = CONVOLUTIONAL.model_copy(update={"parameters": 10**9, "layer_work": {"MatMul": 10**9}})
-    lessons[4] = lessons[4].model_copy(update={"model": distant})
-    rejected = MeasuredConfiguration(passes=STATIC, ratio=0.4, rejected=True)
-    lessons[0] = lessons[0].model_copy(update={"configurations": (rejected,)})
+    distant = replace(CNN, parameters=10**9, layer_work={"MatMul": 10**9})
+    lessons[4] = replace(lessons[4], inspection=distant)
+    lessons[0] = replace(lessons[0], tried=(Tried(STATIC, 0.4, rejected=True),))
     others = [({"simplify": {}, "dynamic_quantization": {"per_channel": False}}, 0.95)]
     learned = taught(plan(), [*lessons, lesson(*others, number=9)], monkeypatch).learned
     (evidence,) = [point.evidence for point in learned if "static" in point.chain]
@@ -162,8 +150,7 @@ def test_latencies_teach_nothing_about_other_goals(metric: str, monkeypatch: pyt
 
 
 def test_lessons_from_elsewhere_weigh_half_and_that_is_said() -> None:
-    elsewhere = MachineFacts(cpu="Other CPU", isa=("avx512_vnni",), runtime="1.20.0")
-    lessons = named(TAUGHT, lesson((STATIC, 0.5), number=1, machine=elsewhere))
+    lessons = [TAUGHT, lesson((STATIC, 0.5), number=1, machine=Machine("Other CPU", "1.20.0"))]
     sources = sources_for(question(), lessons)
     assert sorted(source.weight for source in sources.used) == [TRUST_ELSEWHERE, 1.0]
     assert "this store: 1 model;" in sources.text
@@ -171,7 +158,7 @@ def test_lessons_from_elsewhere_weigh_half_and_that_is_said() -> None:
 
 
 def test_lessons_from_a_cpu_with_other_integers_are_left_out_and_that_is_said() -> None:
-    plain = named(TAUGHT.model_copy(update={"machine": MachineFacts(cpu="Old CPU", isa=("avx2",))}))
+    plain = [replace(TAUGHT, machine=Machine("Old CPU", ""), isa=("avx2",))]
     sources = sources_for(question(), plain)
     assert sources.used == ()
     assert sources.text == "this store: 1 left out, measured on a CPU with other instructions for integers"
@@ -192,16 +179,19 @@ def test_integer_kernels_are_those_of_the_fastest_instructions(isa: Any, kernels
     assert int8_kernels(isa) == kernels
 
 
-@pytest.mark.parametrize("target", [Target(device="gpu", execution_provider="CUDAExecutionProvider")])
-def test_lessons_for_another_target_teach_nothing(target: Target) -> None:
-    assert sources_for(question(target=target), named(TAUGHT)).used == ()
+@pytest.mark.parametrize(
+    "goal", [{"metric": "size"}, {"device": "gpu"}, {"execution_provider": "QNNExecutionProvider"}]
+)
+def test_lessons_of_another_goal_or_target_teach_nothing(goal: dict[str, Any]) -> None:
+    assert sources_for(question(), [TAUGHT]).used
+    assert sources_for(question(), [replace(TAUGHT, goal=replace(GOAL, **goal))]).used == ()
 
 
 def test_the_built_in_lessons_are_there_without_a_store_and_can_be_left_out() -> None:
     lessons = list(all_lessons(None))
     assert len(lessons) >= 10
     assert {each.origin for each in lessons} == {BUILT_IN}
-    assert all(each.lesson.configurations and each.lesson.machine.isa for each in lessons)
+    assert all(each.tried and each.isa for each in lessons)
     assert list(all_lessons(None, built_in=False)) == []
 
 

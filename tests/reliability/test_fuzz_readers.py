@@ -18,7 +18,6 @@ from builders import mlp, write
 from commands import DAG
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from knowledge_cases import KNOWLEDGE
 from PIL import Image
 
 from autoopt.data.worker import describe
@@ -27,10 +26,8 @@ from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import AutooptError
-from autoopt.model.candidate import digest_json
 from autoopt.model.session_file import read_session, session_document
 from autoopt.report.runs.run_list import runs_table
-from autoopt.results.knowledge import read_knowledge
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import load_zoo
 from autoopt.store.maintenance import transfer
@@ -229,16 +226,6 @@ def test_recipes(tmp_path: Path, examples: int) -> None:
     read = through_file(tmp_path / "recipe.json", read_recipe)
     signed = documents(RECIPE_DOCUMENT).map(lambda document: json.dumps(with_digest(document)).encode())
     check(signed | mutants(json.dumps(RECIPE_DOCUMENT)), read, examples)
-
-
-@pytest.mark.parametrize("examples", EXAMPLES)
-def test_knowledge(tmp_path: Path, examples: int) -> None:
-    def signed(document: Any) -> bytes:
-        content = {name: value for name, value in document.items() if name != "digest"}
-        return json.dumps({**content, "digest": digest_json(content)}).encode()
-
-    read = through_file(tmp_path / "knowledge.json", read_knowledge)
-    check(documents(KNOWLEDGE.document).map(signed) | mutants(json.dumps(KNOWLEDGE.document)), read, examples)
 
 
 @pytest.mark.parametrize("examples", EXAMPLES)

@@ -1,6 +1,6 @@
 """The first points of a plan, in an order that measurements of other models teach.
 
-The lessons of this store, imported ones and those that autoopt ships count together. Their trials are observations of a
+The lessons of this store and those that autoopt ships count together. Their trials are observations of a
 Gaussian process over models and configurations, which ranks what the plan would begin with.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, starmap
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from autoopt.dag import Chain, Plan
 from autoopt.dag.compiler.chain import ChainNode
@@ -18,7 +18,7 @@ from autoopt.dag.compiler.plan import Learned
 from autoopt.dag.proposal.first_points import LITTLE
 from autoopt.dag.warm_start import MAX_CHAINS, settings_text
 from autoopt.engine.planning.best_candidate import Machine
-from autoopt.engine.planning.lessons import BUILT_IN, NamedLesson
+from autoopt.engine.planning.lessons import BUILT_IN, Configuration, Lesson, Tried
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE
 from autoopt.model.inspection import Inspection
 from autoopt.model.similarity import features
@@ -28,9 +28,6 @@ from autoopt.target import ALL_THREADS, Target
 
 if TYPE_CHECKING:
     from autoopt.search.surrogates.multitask import Effect, MultitaskProcess, TriedConfiguration
-
-Configuration: TypeAlias = Mapping[str, Mapping[str, Value]]
-"""Pass -> parameter -> value."""
 
 MAX_LEARNED: Final = 3
 """Learned points: misleading lessons cost this many trials."""
@@ -67,21 +64,10 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A configuration that was tried on a model."""
-
-    configuration: Configuration
-    ratio: float | None
-    """Of the median latency; None if it was not measured."""
-    rejected: bool = False
-    """It failed or broke a limit."""
-
-
-@dataclass(frozen=True)
 class RelevantLesson:
     """A lesson that tells something about a question."""
 
-    named: NamedLesson
+    lesson: Lesson
     features: tuple[float, ...]
     differences: tuple[str, ...]
     """CPU, runtime or threads that it was measured with, if they differ from those of the question."""
@@ -96,13 +82,8 @@ class RelevantLesson:
 
     def tried(self) -> Iterator[Tried]:
         """The configurations of the lesson with their outcomes."""
-        lesson = self.named.lesson
-        for each in lesson.configurations:
-            yield Tried(_audible(each.passes), each.ratio, each.rejected)
-        ratio = None if lesson.best is None else lesson.best.ratios.get(lesson.goal.metric)
-        if not lesson.configurations and lesson.best is not None and ratio is not None:
-            passes = {name: dict(lesson.best.values.get(name, {})) for name in lesson.best.passes}
-            yield Tried(_audible(passes), ratio)
+        for each in self.lesson.tried:
+            yield replace(each, configuration=_audible(each.configuration))
 
 
 @dataclass(frozen=True)
@@ -129,7 +110,7 @@ class Sources:
         return observations[:MAX_OBSERVATIONS]
 
 
-def sources_for(question: Question, lessons: Iterable[NamedLesson]) -> Sources:
+def sources_for(question: Question, lessons: Iterable[Lesson]) -> Sources:
     """The lessons for the same kind of target, with latency as the goal.
 
     How fast integers are depends on the CPU's instructions, so lessons from a CPU with others are left out.
@@ -138,20 +119,20 @@ def sources_for(question: Question, lessons: Iterable[NamedLesson]) -> Sources:
     kernels = int8_kernels(question.isa)
     used: list[RelevantLesson] = []
     left_out: dict[str, int] = {}
-    for named in lessons:
-        goal, machine = named.lesson.goal, named.lesson.machine
+    for lesson in lessons:
+        goal = lesson.goal
         if (goal.device, goal.execution_provider) != (question.target.device, question.target.execution_provider):
             continue
         if goal.metric not in STEADY_STATE:
             continue
-        theirs = int8_kernels(machine.isa)
+        theirs = int8_kernels(lesson.isa)
         if kernels and theirs and kernels != theirs:
-            left_out[named.origin] = left_out.get(named.origin, 0) + 1
+            left_out[lesson.origin] = left_out.get(lesson.origin, 0) + 1
             continue
-        differences = machine_differences(Machine(machine.cpu or "", machine.runtime or ""), question.machine)
+        differences = machine_differences(lesson.machine, question.machine)
         if goal.threads != question.target.threads:
             differences.append(threads_text(goal.threads))
-        used.append(RelevantLesson(named, features(named.lesson.model.inspection), tuple(differences)))
+        used.append(RelevantLesson(lesson, features(lesson.inspection), tuple(differences)))
     used.sort(key=lambda source: source.distance(model))
     return Sources(tuple(used), "; ".join(_texts(used, left_out)))
 
@@ -160,7 +141,7 @@ def _texts(used: Sequence[RelevantLesson], left_out: Mapping[str, int]) -> Itera
     """The lessons by origin and by what differs."""
     counts: dict[tuple[str, tuple[str, ...]], int] = {}
     for source in used:
-        key = source.named.origin, source.differences
+        key = source.lesson.origin, source.differences
         counts[key] = counts.get(key, 0) + 1
     for (origin, differences), count in counts.items():
         text = f"{origin}: {plural(count, 'model')}"
@@ -353,9 +334,7 @@ def _similar_results(
     for source in sources:
         results = [tried for tried in source.tried() if _is_like(tried.configuration, configuration, lossy)]
         if results:
-            name = source.named.model
-            if source.named.origin == BUILT_IN:
-                name = BUILT_IN
+            name = BUILT_IN if source.lesson.origin == BUILT_IN else source.lesson.model
             models.append((name, max(results, key=lambda tried: len(tried.configuration))))
     return models
 
