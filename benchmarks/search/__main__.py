@@ -56,16 +56,6 @@ def main() -> None:
     leaving_out.add_argument("--no-random", dest="random", action="store_false", help="without random points")
     leaving_out.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
     leaving_out.add_argument("--out", type=Path, default=HERE / "results")
-    looking = commands.add_parser("looks", help="replay schemes of measuring, at the recorded cost")
-    looking.add_argument("--seeds", type=int, default=100)
-    looking.add_argument("--only", nargs="*", default=(), help="schemes, by name")
-    looking.add_argument("--tables", type=Path, default=HERE / "tables" / "left_out", help="folder of the tables")
-    looking.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
-    looking.add_argument("--out", type=Path, default=HERE / "results")
-    bounding = commands.add_parser("oracle", help="what a search could reach at best on such tables")
-    bounding.add_argument("--seeds", type=int, default=100)
-    bounding.add_argument("--first", type=int, help="first seed; the default is that of the published figures")
-    bounding.add_argument("--only", nargs="*", default=(), help="kinds of tables, by name")
     beginning = commands.add_parser("first", help="replay searches with other first points, one model left out")
     beginning.add_argument("--seeds", type=int, default=50)
     beginning.add_argument("--only", nargs="*", default=(), help="ways to begin, by name")
@@ -91,8 +81,6 @@ def main() -> None:
         "report": report,
         "stop": stop,
         "left-out": left_out,
-        "looks": looks,
-        "oracle": oracle,
         "first": first,
         "lessons": lessons,
         "front": front,
@@ -218,35 +206,6 @@ def left_out(options: argparse.Namespace) -> None:
         lines[name,] = replays.line(name, found, by_chance)
         print(lines[name,], flush=True)
         kept.write_text(replays.markdown(lines.values()))
-
-
-def looks(options: argparse.Namespace) -> None:
-    from benchmarks.search import fidelities
-    from benchmarks.search.summary import rows_in
-    from benchmarks.search.table import load
-
-    options.out.mkdir(exist_ok=True)
-    kept = options.out / "looks.md"
-    lines = rows_in(kept, keys=2) if options.add else {}
-    for table in map(load, sorted(options.tables.glob("*.json.gz"))):
-        for name in options.only or fidelities.SCHEMES:
-            if (table.name, name) in lines:
-                continue
-            spent = [fidelities.replayed(table, fidelities.SCHEMES[name], seed) for seed in range(options.seeds)]
-            lines[table.name, name] = fidelities.line(table, name, spent)
-            print(lines[table.name, name], flush=True)
-            kept.write_text(fidelities.markdown(list(lines.values())))
-
-
-def oracle(options: argparse.Namespace) -> None:
-    from benchmarks.search import left_out as replays
-    from benchmarks.search import oracle as knowing
-
-    begin = replays.FIRST if options.first is None else options.first
-    for name in options.only or knowing.KINDS:
-        seeds = range(begin, begin + options.seeds)
-        found = [knowing.oracle(replays.KINDS[name](seed), seed) for seed in seeds]
-        print(replays.line(name, found, by_chance=()), flush=True)
 
 
 def first(options: argparse.Namespace) -> None:

@@ -2,7 +2,10 @@
 
     python benchmarks/zoo/by_hand.py FOLDER MODEL... [--autoopt DIR] [--best N] [--blocks N] [--json FILE]
 
-FOLDER is that of run.py. For each model the script works as an expert would in a day: onnxruntime's own defaults, one
+FOLDER has a folder for each model, with `model.onnx`, `evaluation.npz` (one array per input, optionally `labels`) and,
+optionally, `calibration.npz`; public.py makes such folders.
+
+For each model the script works as an expert would in a day: onnxruntime's own defaults, one
 thread, simplifiers and fusion, ways to quantize with and without them (`first_recipes`, `SPECIAL`); then other
 preparations and methods of calibration for the best of these (`refined_recipes`). All are timed in one process in
 turns, in a few blocks each; then the fastest that keep the quality, the defaults and autoopt's model in many blocks.

@@ -3,7 +3,7 @@
     pip install olive-ai==0.13.0 pydantic==2.11.7 requests onnxruntime onnxscript
     python benchmarks/zoo/olive_chains.py FOLDER OUT MODEL...
 
-FOLDER is that of run.py. Each of the chains is one workflow without a search, as the released version cannot visit a
+FOLDER is that of by_hand.py. Each chain is one workflow without a search, as the released version cannot visit a
 model twice, and writes OUT/MODEL/CHAIN.onnx. by_hand.py chooses the fastest that keeps the quality, which Olive would
 have to find.
 """

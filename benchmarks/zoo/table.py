@@ -4,7 +4,7 @@
     python benchmarks/zoo/table.py measure FOLDER OUT [MODEL ...] [--olive DIR] [--minutes 2] [--one-thread]
     python benchmarks/zoo/table.py show OUT
 
-FOLDER is that of run.py, DIR that of olive_chains.py. `prepare` makes and judges all recipes of by_hand.py and keeps
+FOLDER is by_hand.py's, DIR olive_chains.py's. `prepare` makes and judges all recipes of by_hand.py and keeps
 the fastest; other programs may run meanwhile. `measure` does so for models that are not prepared, runs the command
 `autoopt` on an empty store, and times its model, those recipes and the other tools' models in turns. It needs a quiet
 machine (or --one-thread: CPU times), and torch for fusion by hand. Both leave out models that they have finished, so
