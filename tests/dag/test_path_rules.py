@@ -140,7 +140,7 @@ def test_states_that_are_equal_have_the_same_futures(world: World) -> None:
 
     def futures(state: State, key: str) -> list[object]:
         ends: list[object] = []
-        for after in graph.successors[key]:
+        for after in graph.successors(key):
             if after == "<end>":
                 ends.append(rules.finish(state))
                 continue
@@ -154,7 +154,7 @@ def test_states_that_are_equal_have_the_same_futures(world: World) -> None:
         key, state = pending.pop()
         ahead = futures(state, key)
         assert seen.setdefault((key, state), ahead) == ahead
-        for after in graph.successors[key]:
+        for after in graph.successors(key):
             if after != "<end>":
                 step = rules.advance(state, after)
                 if isinstance(step, State):

@@ -66,7 +66,7 @@ class PathRules:
         ahead: dict[str, frozenset[str]] = {END: frozenset()}
         for key in reversed(self.graph.order):
             union: frozenset[str] = frozenset()
-            for after in self.graph.successors[key]:
+            for after in self.graph.successors(key):
                 if after != END:
                     union |= of_node[self.graph.node_of[after]] | ahead[after]
             ahead[key] = union

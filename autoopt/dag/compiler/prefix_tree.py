@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, TypeAlias
+
+import networkx as nx
 
 from autoopt.dag.compiler.cut_counts import NO_POINTS_YET, Matched, PointCounts
 from autoopt.dag.compiler.path_rules import PathRules, State
@@ -17,11 +21,13 @@ Path: TypeAlias = tuple[str, ...]
 """Keys of the graph, without the virtual start and end."""
 
 MAX_STATES: Final = 200_000
+KEPT: Final = "<kept>"
+"""The end of all kept chains."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Cell:
-    """All paths that reach one key with one state: their number, their points, and their continuations."""
+    """All paths that reach one key with one state: their number and their points."""
 
     key: str
     state: State
@@ -29,11 +35,6 @@ class _Cell:
     points_before: int = 0
     """Points without any cut."""
     counts: Counter[Matched] = field(default_factory=Counter)
-    steps: list[tuple[str, Step]] = field(default_factory=list)
-    """The nodes that follow, by the next key."""
-    keeps: bool = False
-    """True if a kept chain goes through this cell; `prunes` likewise for a pruned one."""
-    prunes: bool = False
 
     def add(self, paths: int, counts: PointCounts, points_before: int) -> None:
         self.paths += paths
@@ -41,28 +42,21 @@ class _Cell:
         self.counts.update(counts)
 
 
-Step: TypeAlias = _Cell | Reason | None
-"""The next cell, the reason to prune here, or None where a kept chain ends."""
-
-
-def _leads_to(step: Step, *, kept: bool) -> bool:
-    """True if a kept chain continues with the step, or with `kept=False` a pruned one."""
-    if isinstance(step, _Cell):
-        return step.keeps if kept else step.prunes
-    return (step is None) == kept
-
-
 def _count_paths_to_end(graph: PassGraph) -> dict[str, int]:
     """For each key: the number of paths from it to the end."""
     counts = {END: 1}
     for key in reversed(graph.order):
         if key != END:
-            counts[key] = sum(map(counts.__getitem__, graph.successors[key]))
+            counts[key] = sum(map(counts.__getitem__, graph.successors(key)))
     return counts
 
 
 class PrefixTree:
-    """The prefix tree of all chains, folded: paths with equal futures share a cell. Counts are exact integers."""
+    """The prefix tree of all chains, folded: paths with equal futures share a cell. Counts are exact integers.
+
+    `_folded` has an edge from each cell to the cells that follow it, to `KEPT` where a kept chain ends, and with the
+    attribute `reason` to the next key of the pass graph where chains are pruned.
+    """
 
     def __init__(self, rules: PathRules, sizes: Mapping[str, int]) -> None:
         """Count the chains and points of a graph; `sizes`: points of each node id before any cut.
@@ -82,22 +76,15 @@ class PrefixTree:
         self._paths_to_end = _count_paths_to_end(self.graph)
         self._root = self._cell(START, rules.start())
         self._root.add(1, NO_POINTS_YET, 1)
-        # Forwards: a cell is complete before its continuations are counted, because parents come first.
-        for cell in self._cells_in_order():
-            for after in self.graph.successors[cell.key]:
-                self._step(cell, after)
-        self.prefix_nodes = 0
-        # Backwards: what a cell leads to depends on what follows it.
-        for cell in reversed(list(self._cells_in_order())):
-            cell.keeps = any(_leads_to(step, kept=True) for _, step in cell.steps)
-            cell.prunes = any(_leads_to(step, kept=False) for _, step in cell.steps)
-            if cell.keeps and cell is not self._root:
-                self.prefix_nodes += cell.paths
-
-    def _cells_in_order(self) -> Iterator[_Cell]:
-        """Cells, parents first; includes cells that are added during the iteration."""
+        self._folded = nx.DiGraph()
+        self._folded.add_nodes_from((self._root, KEPT))
+        # A cell is complete before its continuations are counted, because parents come first.
         for key in self.graph.order:
-            yield from self._cells[key]
+            for cell in self._cells[key]:
+                for after in self.graph.successors(key):
+                    self._step(cell, after)
+        self._kept = _leading_to(KEPT, self._folded, self._root)
+        self.prefix_nodes = sum(cell.paths for cell in self._kept if cell not in (KEPT, self._root))
 
     def _cell(self, key: str, state: State) -> _Cell:
         cell = self._index.get((key, state))
@@ -120,15 +107,15 @@ class PrefixTree:
             counts = self.rules.counter.extend(cell.counts, node)
             following = self._cell(after, outcome)
             following.add(cell.paths, counts, cell.points_before * self._sizes[node])
-            cell.steps.append((after, following))
-            return
-        cell.steps.append((after, outcome))
-        if outcome is not None:
+            self._folded.add_edge(cell, following)
+        elif isinstance(outcome, Reason):
+            self._folded.add_edge(cell, after, reason=outcome)
             self.pruned[outcome] += cell.paths * self._paths_to_end[after]
-            return
-        self.chain_count += cell.paths
-        self.point_count += self.rules.point_count(cell.counts, cell.state)
-        self.points_before += cell.points_before
+        else:
+            self._folded.add_edge(cell, KEPT)
+            self.chain_count += cell.paths
+            self.point_count += self.rules.point_count(cell.counts, cell.state)
+            self.points_before += cell.points_before
 
     @property
     def pruned_count(self) -> int:
@@ -136,44 +123,40 @@ class PrefixTree:
 
     def kept_paths(self) -> Iterator[Path]:
         """All kept chains, lazily, in the order of the spec."""
-        for path, _ in self._paths(kept=True):
-            yield path
+        for cells in nx.all_simple_paths(self._kept, self._root, KEPT):
+            yield tuple(cell.key for cell in cells[1:-1])
 
     def pruned_paths(self) -> Iterator[tuple[Path, Reason]]:
         """All pruned chains with their reasons, lazily, in the order of the spec."""
-        for path, reason in self._paths(kept=False):
-            assert reason is not None, "a pruned chain has a reason"
-            yield path, reason
-
-    def _paths(self, *, kept: bool) -> Iterator[tuple[Path, Reason | None]]:
-        """The kept or the pruned chains; a stack instead of recursion, because chains may be long."""
-        stack: list[tuple[str, Step, Path]] = [(START, self._root, ())]
-        while stack:
-            key, step, path = stack.pop()
-            if isinstance(step, _Cell):
-                for after, following in reversed(step.steps):
-                    if _leads_to(following, kept=kept):
-                        stack.append((after, following, (*path, after)))
-            elif key == END:
-                yield path[:-1], step
-            else:
-                # Pruned here: every continuation to the end is one pruned chain.
-                stack.extend((after, step, (*path, after)) for after in reversed(self.graph.successors[key]))
+        # After a key where chains are pruned, every continuation to the end is one pruned chain.
+        graph = _leading_to(END, nx.compose(self.graph.graph, self._folded), self._root)
+        for steps in nx.all_simple_paths(graph, self._root, END):
+            reasons = (graph.edges[edge].get("reason") for edge in pairwise(steps))
+            path = tuple(step.key if isinstance(step, _Cell) else step for step in steps[1:-1])
+            yield path, next(filter(None, reasons))
 
     def kept_edges(self) -> frozenset[tuple[str, str]]:
         """Edges of the graph that are on a kept chain."""
-        edges: set[tuple[str, str]] = set()
-        for cell in self._cells_in_order():
-            edges.update((cell.key, after) for after, step in cell.steps if _leads_to(step, kept=True))
-        return frozenset(edges)
+        return frozenset((cell.key, END if after == KEPT else after.key) for cell, after in self._kept.edges)
 
     def insertions(self) -> list[tuple[str, str]]:
         """(pass to insert, node id that it precedes) of all kept chains, each once, in order."""
         insertions: dict[tuple[str, str], None] = {}
-        for cell in self._cells_in_order():
-            for after, step in cell.steps:
-                if isinstance(step, _Cell) and step.keeps:
-                    node = self.graph.node_of[after]
+        for cell in itertools.chain.from_iterable(self._cells.values()):
+            if cell not in self._kept:
+                continue
+            for following in self._kept.successors(cell):
+                if following != KEPT:
+                    node = self.graph.node_of[following.key]
                     inserted, _ = self.rules.inserted(node, cell.state.present)
                     insertions.update({(info.name, node): None for info in inserted})
         return list(insertions)
+
+
+def _leading_to(end: str, graph: nx.DiGraph, root: _Cell) -> nx.DiGraph:
+    """The root and the part of a graph that leads to `end`, with nodes and edges in the same order."""
+    part = nx.ancestors(graph, end) | {end, root}
+    leading = nx.DiGraph()
+    leading.add_nodes_from(node for node in graph if node in part)
+    leading.add_edges_from((start, after, data) for start, after, data in graph.edges(data=True) if after in part)
+    return leading

@@ -205,6 +205,6 @@ def _drawing_names(plan: Plan) -> dict[str, str]:
 
 def _drawn_edges(plan: Plan) -> Iterator[tuple[str, str]]:
     for key in plan.graph.order:
-        for after in plan.graph.successors[key]:
+        for after in plan.graph.successors(key):
             if key != START and after != END:
                 yield key, after

@@ -7,62 +7,49 @@ give a third chain) the copies are `id#2`, `id#3`, ...
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
+
+import networkx as nx
 
 from autoopt.spec import DagSpec
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 START: Final = "<start>"
 END: Final = "<end>"
 
-Links: TypeAlias = dict[str, dict[str, None]]
-"""Key -> keys after it, as an ordered set."""
-
 
 @dataclass(frozen=True)
 class PassGraph:
-    """`successors`: key -> keys after it, in the order of the spec. `node_of`: key -> node id, except START and END."""
+    """`graph`: keys with their successors in the order of the spec; the attribute `node` is the node id of a key."""
 
-    successors: Mapping[str, tuple[str, ...]]
-    node_of: Mapping[str, str]
+    graph: nx.DiGraph
 
     @cached_property
     def order(self) -> tuple[str, ...]:
         """All keys, parents first."""
-        pending = Counter(key for after in self.successors.values() for key in after)
-        ordered = [START]
-        for key in ordered:
-            for after in self.successors[key]:
-                pending[after] -= 1
-                if pending[after] == 0:
-                    ordered.append(after)
-        return tuple(ordered)
+        return tuple(nx.topological_sort(self.graph))
+
+    @cached_property
+    def node_of(self) -> dict[str, str]:
+        """Key -> node id, except START and END."""
+        return {key: node or key for key, node in self.graph.nodes(data="node") if key not in (START, END)}
+
+    def successors(self, key: str) -> Iterable[str]:
+        """The keys after a key, in the order of the spec."""
+        return self.graph.successors(key)
 
     @cached_property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """All edges, sorted."""
-        return tuple(sorted((key, after) for key in self.successors for after in self.successors[key]))
+        return tuple(sorted(self.graph.edges))
 
     @property
     def edge_count(self) -> int:
         """Number of edges between passes, without the edges of the virtual start and end."""
-        return sum(START not in edge and END not in edge for edge in self.edges)
-
-    @cached_property
-    def graph(self) -> nx.DiGraph:
-        """The same as a networkx graph, for analyses. Planning itself does without: importing networkx takes longer."""
-        import networkx as nx
-
-        graph = nx.DiGraph(self.edges)
-        graph.add_nodes_from(self.successors)
-        return graph
+        return self.graph.subgraph(self.node_of).number_of_edges()
 
 
 def build_graph(spec: DagSpec) -> PassGraph:
@@ -72,16 +59,15 @@ def build_graph(spec: DagSpec) -> PassGraph:
         ConfigError: a cycle.
     """
     if spec.chains is not None:
-        return _from_chains(spec.chains)
+        return PassGraph(_from_chains(spec.chains))
     if spec.stages is not None:
-        return _from_stages(spec.stages)
-    return _from_edges(spec)
+        return PassGraph(_from_stages(spec.stages))
+    return PassGraph(_from_edges(spec))
 
 
-def _from_chains(chains: Iterable[tuple[str, ...]]) -> PassGraph:
+def _from_chains(chains: Iterable[tuple[str, ...]]) -> nx.DiGraph:
     """A prefix tree: exactly the listed chains, whatever they share."""
-    links: Links = {START: {}, END: {}}
-    node_of: dict[str, str] = {}
+    graph = nx.DiGraph()
     copies: Counter[str] = Counter()
     children: dict[tuple[str, str], str] = {}
     for chain in chains:
@@ -92,20 +78,19 @@ def _from_chains(chains: Iterable[tuple[str, ...]]) -> PassGraph:
                 copies[node] += 1
                 child = node if copies[node] == 1 else f"{node}#{copies[node]}"
                 children[key, node] = child
-                node_of[child] = node
-                links[key][child] = None
-                links[child] = {}
+                graph.add_node(child, node=node)
+                graph.add_edge(key, child)
             key = child
-        links[key][END] = None
-    return _graph(links, node_of)
+        graph.add_edge(key, END)
+    return graph
 
 
-def _from_stages(stages: tuple[tuple[str | None, ...], ...]) -> PassGraph:
+def _from_stages(stages: tuple[tuple[str | None, ...], ...]) -> nx.DiGraph:
     """Each node precedes the next stage, and later ones if all stages between can be skipped.
 
     The path without any pass is the source model and not a chain.
     """
-    links: Links = {END: {}}
+    graph = nx.DiGraph()
     following = [END]
     for stage in reversed(((START,), *stages)):
         # What can come at this place: its nodes, and if it can be skipped, what follows.
@@ -115,46 +100,31 @@ def _from_stages(stages: tuple[tuple[str | None, ...], ...]) -> PassGraph:
                 options += following
             else:
                 options.append(option)
-                links[option] = dict.fromkeys(following)
+                graph.add_edges_from((option, after) for after in following)
         following = options
-    links[START].pop(END, None)
-    return _graph(links)
+    if graph.has_edge(START, END):
+        graph.remove_edge(START, END)
+    return graph
 
 
-def _from_edges(spec: DagSpec) -> PassGraph:
+def _from_edges(spec: DagSpec) -> nx.DiGraph:
     """The DAG itself; its roots follow the start, its leaves precede the end."""
     paths = spec.edges or ()
-    links: Links = {}
-    inner: set[str] = set()
+    graph = nx.DiGraph()
     for path in paths:
-        inner.update(path[1:])
-        for node in path:
-            links.setdefault(node, {})
-        for node, after in pairwise(path):
-            links[node][after] = None
-    _refuse_cycle(spec, paths, links)
-    roots = [node for node in links if node not in inner]
-    for followers in links.values():
-        if not followers:
-            followers[END] = None
-    links[START] = dict.fromkeys(roots)
-    links[END] = {}
-    return _graph(links)
+        nx.add_path(graph, path)
+    _refuse_cycle(spec, paths, graph)
+    roots = [node for node, degree in graph.in_degree if degree == 0]
+    leaves = [node for node, degree in graph.out_degree if degree == 0]
+    graph.add_edges_from((START, root) for root in roots)
+    graph.add_edges_from((leaf, END) for leaf in leaves)
+    return graph
 
 
-def _refuse_cycle(spec: DagSpec, paths: Sequence[tuple[str, ...]], links: Links) -> None:
-    try:
-        TopologicalSorter(links).prepare()
-    except CycleError as error:
-        # The sorter takes the keys after a key for the keys before it, so it names the cycle backwards.
-        cycle = error.args[1][::-1]
-        steps = set(pairwise(cycle))
-        last = max(index for index, path in enumerate(paths) if steps & set(pairwise(path)))
-        reason = f"is part of a cycle: {' -> '.join(cycle)}"
-        raise spec.error(("edges", last), reason, "remove one of these edges") from None
-
-
-def _graph(links: Links, node_of: Mapping[str, str] | None = None) -> PassGraph:
-    """The graph of these links; without `node_of`, every key is a node id."""
-    successors = {key: tuple(after) for key, after in links.items()}
-    return PassGraph(successors, node_of or {key: key for key in links if key not in (START, END)})
+def _refuse_cycle(spec: DagSpec, paths: Sequence[tuple[str, ...]], graph: nx.DiGraph) -> None:
+    if nx.is_directed_acyclic_graph(graph):
+        return
+    cycle = nx.find_cycle(graph)
+    last = max(index for index, path in enumerate(paths) if set(cycle) & set(pairwise(path)))
+    names = " -> ".join([*(node for node, _ in cycle), cycle[0][0]])
+    raise spec.error(("edges", last), f"is part of a cycle: {names}", "remove one of these edges")

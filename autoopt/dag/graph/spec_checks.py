@@ -50,12 +50,12 @@ class SpecChecks:
     def _check_chain(self, place: Place, chain: Sequence[str]) -> None:
         key = START
         for index, node in enumerate(chain):
-            by_node = {self.graph.node_of.get(after): after for after in self.graph.successors[key]}
+            by_node = {self.graph.node_of.get(after): after for after in self.graph.successors(key)}
             if node not in by_node:
                 beginning = " -> ".join(chain[: index + 1])
                 raise self.spec.error(place, f"no chain of this graph begins with {beginning}")
             key = by_node[node]
-        if END not in self.graph.successors[key]:
+        if END not in self.graph.successors(key):
             raise self.spec.error(place, f"no chain of this graph ends after {' -> '.join(chain)}")
 
     def _check_value(self, place: Place, node: str, value: Value) -> None:
@@ -83,5 +83,5 @@ class SpecChecks:
                     reason = f"{node!r} comes before {last!r} here, and after it in a chain"
                     raise self.spec.error(("search", "order"), reason, "give the stages in the order of the passes")
                 stage, last = stage_of[node], node
-            for after in self.graph.successors[key]:
+            for after in self.graph.successors(key):
                 highest[after] = max(highest.get(after, (0, "")), (stage, last))
