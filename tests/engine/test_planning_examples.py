@@ -130,3 +130,13 @@ def test_the_newest_run_of_each_model_counts(simulation: Simulation, tmp_path: P
     artifact = simulation.store.artifacts.put(write_model({"latency": 1.0, "passes": ["x"]}, tmp_path / "m").parent)
     simulation.store.models.add(ModelRecord(artifact, "unused", Inspection.from_json(INSPECTION.to_json()).to_json()))
     assert len(examples(simulation.store, simulation.plan, case_of(simulation))) == 1
+
+
+def test_a_plan_does_without_lessons_that_cannot_be_read(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path, dag=DAG)
+    simulation.pool.passes = dict.fromkeys(DAG["passes"].values(), faster(0.5))
+    simulation.store.models.add(ModelRecord(simulation.candidate.artifact, "bert", {"inputs": "nonsense"}))
+    finish(simulation)
+    plan = taught_plan(simulation.store, simulation.plan, case_of(simulation))
+    assert plan.learned == ()
+    assert plan.knowledge.startswith("lessons of earlier runs are left out")

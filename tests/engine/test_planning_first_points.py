@@ -81,6 +81,19 @@ def taught(
     return taught_plan(None, made, Case(inspection, **{**fields, **case}), home)
 
 
+@pytest.mark.parametrize(
+    "ratios",
+    [(None, None), (None, 0.5), (0.5,), (0.5, 0.5), (1e-5, 1e6)],
+    ids=["failures", "one", "few", "equal", "far"],
+)
+def test_any_measurements_may_teach(ratios: Sequence[float | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    configurations = ({"simplify": {}, "static_quantization": {"per_channel": True}}, {"simplify": {}})
+    tried = lesson(*zip(configurations, ratios, strict=False))
+    learned = taught(plan(), [tried], monkeypatch)
+    assert "lessons of earlier runs" not in learned.knowledge
+    assert learned.chain_count == plan().chain_count
+
+
 def test_a_dag_begins_with_what_gained_most_on_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
     learned = taught(plan(), [TAUGHT], monkeypatch).learned
     assert learned[0].chain == ("simplify", "static")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,23 @@ def case_of(simulation: Simulation) -> Case:
 @pytest.fixture(scope="module")
 def simulation(tmp_path_factory: pytest.TempPathFactory) -> Simulation:
     return searched(tmp_path_factory.mktemp("simulation"))
+
+
+@pytest.mark.parametrize("latency", [math.nan, math.inf, 1e-300, 1e300])
+def test_a_latency_that_is_no_measurement_teaches_nothing_about_speed(latency: float, tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path, dag=DAG)
+    simulation.pool.passes = {
+        "identity_elimination": lambda model, params: {**model, "latency": latency},
+        "dynamic_quantization": quantized,
+    }
+    simulation.store.models.add(ModelRecord(simulation.candidate.artifact, "bert", SECRET.to_json()))
+    with simulation.session() as session:
+        session.execute(search_inline)
+    (lesson,) = own_lessons(simulation.store)
+    assert all(each.ratio is None or 0 < each.ratio < math.inf for each in lesson.tried)
+    assert (
+        "lessons of earlier runs" not in taught_plan(simulation.store, simulation.plan, case_of(simulation)).knowledge
+    )
 
 
 def test_a_lesson_has_what_each_trial_gave(simulation: Simulation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, best_value, chain, drive, found, in_batches, measure, text
 
 from autoopt.errors import InputError
-from autoopt.search import Feedback, SearchConfig, Trial, create_study
+from autoopt.search import Feedback, Proposal, SearchConfig, Trial, create_study
 from autoopt.spec.samplers import DEFAULT_SAMPLER, SAMPLERS, short_name
 
 OWN = tuple(info.name for info in SAMPLERS if info.module != "optuna_sampler" and "per-chain" in info.strategies)
@@ -115,6 +116,35 @@ def test_failures_are_values(name: str) -> None:
     assert strategy.finished
     everything_fails = drive(made(ALL[name], trials=16), outcome=lambda p: Feedback(failed=True))
     assert everything_fails
+
+
+def only_the_first(proposal: Proposal) -> Feedback:
+    return measure(proposal) if proposal.number == 0 else Feedback(failed=True)
+
+
+def one_then_missing(proposal: Proposal) -> Feedback:
+    return Feedback({"latency_p50": 1.0} if proposal.number == 1 else {}, violation=1.0)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        only_the_first,
+        one_then_missing,
+        lambda p: Feedback({"latency_p50": 1.0}, violation=0.0),
+        lambda p: Feedback({"latency_p50": math.nan}, violation=math.nan, errors={"latency_p50": math.nan}),
+        lambda p: Feedback({"latency_p50": math.inf if p.number % 2 else 1.0 + p.number}, violation=math.inf),
+        lambda p: Feedback({"latency_p50": 10.0 ** (300 - 40 * (p.number % 9))}, violation=(-1) ** p.number * 1e308),
+        lambda p: Feedback({"latency_p50": -(10.0 ** (300 - p.number))}, errors={"latency_p50": 1e308}),
+    ],
+    ids=["one success", "no values", "equal", "nan", "infinite", "huge", "negative"],
+)
+def test_learns_from_any_results(name: str, outcome) -> None:
+    study = made(ALL[name], SIX, trials=15)
+    asked = drive(study, outcome=outcome)
+    assert len({text(p) for p in asked}) == len(asked) >= 3
+    assert study.finished
 
 
 @pytest.mark.parametrize("name", ["unified", "unified tpe", "random, round_robin", "tpe, max_ucb"])

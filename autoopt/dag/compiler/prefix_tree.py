@@ -84,7 +84,7 @@ class PrefixTree:
                 for after in self.graph.successors(key):
                     self._step(cell, after)
         self._kept = _leading_to(KEPT, self._folded, self._root)
-        self.prefix_nodes = sum(cell.paths for cell in self._kept if cell not in (KEPT, self._root))
+        self.prefix_nodes: int = sum(cell.paths for cell in self._kept if cell not in (KEPT, self._root))
 
     def _cell(self, key: str, state: State) -> _Cell:
         cell = self._index.get((key, state))

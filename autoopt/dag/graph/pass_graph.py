@@ -7,7 +7,7 @@ give a third chain) the copies are `id#2`, `id#3`, ...
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -37,9 +37,9 @@ class PassGraph:
         """Key -> node id, except START and END."""
         return {key: node or key for key, node in self.graph.nodes(data="node") if key not in (START, END)}
 
-    def successors(self, key: str) -> Iterable[str]:
+    def successors(self, key: str) -> Iterator[str]:
         """The keys after a key, in the order of the spec."""
-        return self.graph.successors(key)
+        yield from self.graph.successors(key)
 
     @cached_property
     def edges(self) -> tuple[tuple[str, str], ...]:
@@ -49,7 +49,7 @@ class PassGraph:
     @property
     def edge_count(self) -> int:
         """Number of edges between passes, without the edges of the virtual start and end."""
-        return self.graph.subgraph(self.node_of).number_of_edges()
+        return sum(START not in edge and END not in edge for edge in self.graph.edges)
 
 
 def build_graph(spec: DagSpec) -> PassGraph:

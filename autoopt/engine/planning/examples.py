@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ from autoopt.engine.planning.first_points import (
     sources_for,
     threads_text,
 )
-from autoopt.engine.planning.lessons import MAX_OWN, all_lessons, lessons_key
+from autoopt.engine.planning.lessons import MAX_OWN, all_lessons, is_measured, lessons_key
 from autoopt.engine.work.readings import code_digest, read_once
+from autoopt.errors import one_line
 from autoopt.json_codec import to_json
 from autoopt.metrics import STEADY_STATE, Constraint, Objective
 from autoopt.model.inspection import Inspection
@@ -37,6 +39,8 @@ from autoopt.model.similarity import same_graph
 from autoopt.spec.search import SearchConfig
 from autoopt.store import RunRecord, Store
 from autoopt.target import Target
+
+logger = logging.getLogger(__name__)
 
 COMPARED_CHAINS: Final = 100
 """Chains by whose ids two plans are compared; the record of a run lists no more."""
@@ -62,8 +66,17 @@ class Case:
 def taught_plan(store: Store | None, plan: Plan, case: Case, home: Path | None = None) -> Plan:
     """The plan with the points to try first, by what was measured on the same graph and on other models.
 
-    What other models teach is stored below `home`, if there is one, and looked up the next time.
+    What other models teach is stored below `home`, if there is one, and looked up the next time. Lessons are an aid: if
+    they cannot be used, the log says why and the plan does without.
     """
+    try:
+        return _taught_plan(store, plan, case, home)
+    except Exception as error:  # whatever a stored measurement or the mathematics on it does
+        logger.warning("the lessons of earlier runs are left out", exc_info=True)
+        return plan.with_learned([], f"lessons of earlier runs are left out: {one_line(str(error))}")
+
+
+def _taught_plan(store: Store | None, plan: Plan, case: Case, home: Path | None) -> Plan:
     learned: list[Learned] = []
     if store is not None:
         learned = _point_of_same_graph(store, plan, case)
@@ -166,7 +179,7 @@ def _example(best: BestCandidate | None, model: str, case: Case, *, is_same_sear
 def _ratio(ratios: Mapping[str, float], objective: Objective) -> float | None:
     """The best model's ratio in an objective, a gain below 1; None if it was not measured."""
     ratio = ratios.get(objective.metric)
-    if ratio is None or ratio <= 0:
+    if ratio is None or not is_measured(ratio):
         return None
     if objective.goal == "maximize":
         return 1 / ratio

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ from autoopt.model.inspection import Inspection
 from autoopt.outcome import Outcome
 from autoopt.registry import BUILT_IN as BUILT_IN_PASSES
 from autoopt.space import Value
-from autoopt.store import PassRunRecord, RunRecord, Store, TrialRecord
+from autoopt.store import ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord
+
+logger = logging.getLogger(__name__)
 
 Configuration: TypeAlias = Mapping[str, Mapping[str, Value]]
 """Pass -> parameter -> value."""
@@ -76,16 +80,25 @@ def own_lessons(store: Store) -> Iterator[Lesson]:
         if known_metric(goal.metric) is None:
             continue
         taught.add((run.model, goal))
-        trials = [trial for trial in store.trials.all(run.id) if trial.status == "done"][:MAX_TRIALS]
-        accelerator = (run.settings.get("replay_environment") or {}).get("accelerator") or {}
-        yield Lesson(
-            model=run.name.partition(" · ")[0] or model.name,
-            inspection=Inspection.from_json(model.inspection),
-            machine=_machine(store, trials),
-            isa=tuple(sorted(instruction_sets(accelerator.get("isa") or ()))),
-            goal=goal,
-            tried=_tried(store, run, trials),
-        )
+        try:
+            lesson = _lesson(store, run, model, goal)
+        except Exception:  # whatever a run has stored; the others still teach
+            logger.warning("the lesson of run %s is left out", run.id, exc_info=True)
+            continue
+        yield lesson
+
+
+def _lesson(store: Store, run: RunRecord, model: ModelRecord, goal: RunGoal) -> Lesson:
+    trials = [trial for trial in store.trials.all(run.id) if trial.status == "done"][:MAX_TRIALS]
+    accelerator = (run.settings.get("replay_environment") or {}).get("accelerator") or {}
+    return Lesson(
+        model=run.name.partition(" · ")[0] or model.name,
+        inspection=Inspection.from_json(model.inspection),
+        machine=_machine(store, trials),
+        isa=tuple(sorted(instruction_sets(accelerator.get("isa") or ()))),
+        goal=goal,
+        tried=_tried(store, run, trials),
+    )
 
 
 @lru_cache
@@ -151,6 +164,11 @@ def _configuration(run: RunRecord, trial: TrialRecord, pass_runs: Mapping[str, P
 def _ratio(trial: TrialRecord) -> float | None:
     """The ratio of the median latencies; None if it was not measured."""
     ratio = trial.ratios.get(MEDIAN_LATENCY)
-    if ratio is None or ratio.value <= 0:
+    if ratio is None or not is_measured(ratio.value):
         return None
     return ratio.value
+
+
+def is_measured(ratio: float) -> bool:
+    """True if a ratio can be learned from; a clock that stood still gives 0 or infinity."""
+    return 0 < ratio < math.inf

@@ -188,7 +188,7 @@ class Ranking:
         if not self.baseline.outcome.good:
             return False  # it does not run
         goal, metrics = self.ctx.problem.goal, self.baseline.metrics
-        if any(objective.metric not in metrics for objective in goal.objectives):
+        if losses_of(values_of(metrics), goal.objectives) is None:
             return False
         for constraint in goal.constraints:
             estimate = metrics.get(constraint.metric)
@@ -265,15 +265,16 @@ class Ranking:
         return Scored(values_of(self.baseline.metrics), passes=0, chain="", order=-1)
 
     def _scored(self, trials: Sequence[CompletedTrial]) -> dict[Scored, CompletedTrial]:
-        """The distinct feasible trials that have a value of every objective, and did not fail when measured again."""
+        """The distinct feasible trials with a number for every objective that did not fail when measured again."""
         objectives = self._objectives
         failed = self.evidence.rounds.failed if self.evidence is not None else ()
         scored = {}
         for trial in distinct_feasible(trials, self.ctx.problem.source):
             if self.lossy is not None and trial.chain.lossy != self.lossy:
                 continue
-            if trial.key not in failed and all(objective.metric in trial.result.metrics for objective in objectives):
-                scored[Scored(self._values(trial), pass_count(trial), trial.chain.id, trial.number)] = trial
+            values = self._values(trial)
+            if trial.key not in failed and losses_of(values, objectives) is not None:
+                scored[Scored(values, pass_count(trial), trial.chain.id, trial.number)] = trial
         return scored
 
     def _values(self, trial: CompletedTrial) -> dict[str, float]:

@@ -13,7 +13,7 @@ from autoopt.search.history import History
 from autoopt.search.optuna_study.encoding import suggest_chain, suggest_point
 from autoopt.search.optuna_study.study import add_trial, discard, new_study, quiet, tell
 from autoopt.search.samplers.base import Decision, SamplerInputs, Stop, Suggestion, exhausted
-from autoopt.search.samplers.uniform import draw_new_point
+from autoopt.search.samplers.uniform import draw_from
 from autoopt.search.trial import ChainSpace
 from autoopt.spec.samplers import find_sampler
 
@@ -80,12 +80,7 @@ class OptunaSampler:
                 self._running.append(len(history.trials))
                 return Suggestion(chain.id, point)
             discard(self.study, trial, "a point asked before, or an invalid one")
-        rng.shuffle(chains)
-        for chain in chains:
-            point = draw_new_point(chain, history, rng)
-            if point is not None:
-                return Suggestion(chain.id, point)
-        return Stop("all points tried")
+        return draw_from(chains, history, rng)
 
     def sync(self, history: History) -> None:
         """Bring the study up to date: with trials that other samplers suggested, and with new results."""

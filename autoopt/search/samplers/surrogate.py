@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from autoopt.search.samplers.plain_chains import PlainChains
 from autoopt.search.samplers.ranking import best_first
 from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.search.samplers.tie_breaking import cheapest
+from autoopt.search.samplers.uniform import draw_from
 from autoopt.search.surrogates.features import Features
 from autoopt.search.surrogates.scalarization import Single, improvement_below, loss_columns, may_stop, single_losses
 from autoopt.search.surrogates.slack import scaled_violations
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from autoopt.search.surrogates.front import FrontView
     from autoopt.search.surrogates.gaussian_process import Array
     from autoopt.search.surrogates.models import Expected, LossView
+
+logger = logging.getLogger(__name__)
 
 GOOD: Final = 10
 """Best points that are mixed in spaces that are too large to enumerate; with several objectives those of the front."""
@@ -90,7 +94,11 @@ class SurrogateSampler:
             initial = with_first_settings(self._chains, history)
         if initial is not None:
             return Suggestion(*initial)
-        return self._best_scored(history, rng)
+        try:
+            return self._best_scored(history, rng)
+        except (ArithmeticError, ValueError):  # of numbers too large to square, for example
+            logger.warning("the models of the search cannot learn from these results; random points", exc_info=True)
+            return draw_from(self._chains, history, rng)
 
     def _best_scored(self, history: History, rng: Random) -> Decision:
         trials: list[Trial] = []
@@ -117,6 +125,8 @@ class SurrogateSampler:
         scores: list[float] = []
         for score, (chain_id, _) in zip(expected.doubtful_score, pool.points, strict=True):
             scores.append(float(score) + self._log_weights[chain_id])
+        if any(map(math.isnan, scores)):
+            raise FloatingPointError("an expected improvement is not a number")
         if self._total > POOL and len(trials) % NEW_CHAIN == 0:
             scores = _of_new_chains(scores, pool.points, history)
         return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))

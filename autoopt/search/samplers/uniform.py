@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from autoopt.search.history import History
-from autoopt.search.samplers.base import Decision, SamplerInputs, Suggestion, exhausted
+from autoopt.search.samplers.base import Decision, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
 
@@ -51,3 +52,12 @@ def draw_new_point(chain: ChainSpace, history: History, rng: Random) -> Point | 
         if history.find(chain.id, point) is None:
             return point
     return None
+
+
+def draw_from(chains: Sequence[ChainSpace], history: History, rng: Random) -> Decision:
+    """Suggest a point that was not asked, of a chain drawn at random."""
+    for chain in rng.sample(chains, len(chains)):
+        point = draw_new_point(chain, history, rng)
+        if point is not None:
+            return Suggestion(chain.id, point)
+    return Stop("all points tried")

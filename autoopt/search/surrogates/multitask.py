@@ -141,8 +141,10 @@ class MultitaskProcess:
             elif observation.log_ratio is not None:
                 known.append(observation)
                 values.append(min(HIGHEST, max(LOWEST, observation.log_ratio)))
-        rows = self._matrix([observation.configuration for observation in known], scales)
         new = self._matrix(configurations, scales)
+        if not known:
+            return np.zeros(len(configurations)), new @ new.T
+        rows = self._matrix([observation.configuration for observation in known], scales)
         models = np.array([observation.features for observation in known]).reshape(len(known), -1)
         covariance = _alike(models, models, scales) * (rows @ rows.T)
         weights = np.array([observation.weight for observation in known])
