@@ -13,6 +13,7 @@ import onnx
 import pytest
 from children import HANG_SECONDS
 
+from autoopt.model import admit as admission
 from autoopt.model.io import load, save
 from autoopt.outcome import Outcome
 from autoopt.workers import CallResult, WorkerPool
@@ -276,3 +277,28 @@ def test_admission_is_content_addressed(pool: WorkerPool, tmp_path: Path) -> Non
         assert value
         digests.append(value["digest"])
     assert digests[0] == digests[1]
+
+
+def test_a_model_that_is_replaced_while_it_is_copied_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights of one export beside the graph of the other would be a model that nobody made."""
+    source = tmp_path / "exported.onnx"
+
+    def export(seed: int) -> None:
+        onnx.save(builders.mlp(seed=seed), source, save_as_external_data=True, location="weights", size_threshold=0)
+
+    export(0)
+    copy = admission.append_part
+
+    def copy_and_export(*arguments: int) -> object:
+        copied = copy(*arguments)
+        monkeypatch.setattr(admission, "append_part", copy)
+        source.unlink()
+        (tmp_path / "weights").unlink()
+        export(1)
+        return copied
+
+    monkeypatch.setattr(admission, "append_part", copy_and_export)
+    with pytest.raises(admission.NotAdmitted, match="changed while it was read"):
+        admission.admit_model(source, tmp_path / "copy")

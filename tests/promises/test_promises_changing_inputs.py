@@ -22,9 +22,19 @@ user_script: script.py
 passes: {{wait: {{pass: waits}}, quant: {{pass: {quantization}}}}}
 chains: [[wait, quant], [quant, wait]]
 objectives: [{{metric: size}}]
-constraints: [{{metric: accuracy, max_drop: 0.3}}]
+constraints: [{{metric: accuracy, max_drop: 0.3}}, {{metric: cost, max: 9}}]
 search: {{trials: 2}}
 measurement: {{seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}}
+"""
+SCRIPT = f"""\
+{WAITING_SCRIPT}
+
+from autoopt import register_metric
+
+
+@register_metric("cost", unit="1", direction="minimize")
+def cost(outputs, labels):
+    return 1.0
 """
 ARRAYS = ("--data", "evaluation.npz", "--calibration", "calibration.npz")
 IMAGES = ("--data", "images", "--image-size", "8x8", "--grayscale")
@@ -35,13 +45,13 @@ def fill(place: Place) -> Place:
     write_model(place / "model.onnx", width=512)
     write_data(place / "evaluation.npz", place / "model.onnx")
     write_data(place / "calibration.npz", place / "model.onnx", seed=1)
-    place.write("script.py", WAITING_SCRIPT)
+    place.write("script.py", SCRIPT)
     return place
 
 
 def fill_with_images(place: Place) -> Place:
     """60 images in a folder for each class that the model finds."""
-    place.write("script.py", WAITING_SCRIPT)
+    place.write("script.py", SCRIPT)
     place.write("model.onnx", builders.cnn(channels=64, seed=1).SerializeToString())
     session, rng = onnxruntime.InferenceSession((place / "model.onnx").read_bytes()), np.random.default_rng(0)
     for number in range(60):
@@ -73,8 +83,12 @@ def other_weights(place: Place) -> None:
     write_model(place / "model.onnx", width=512, seed=3)
 
 
+def other_metric(place: Place) -> None:
+    place.write("script.py", SCRIPT.replace("return 1.0", "return 2.0"))
+
+
 def other_script(place: Place) -> None:
-    place.write("script.py", WAITING_SCRIPT.replace("return model", "raise ValueError('another script')"))
+    place.write("script.py", SCRIPT.replace("return model", "raise ValueError('another script')"))
 
 
 def other_images(place: Place) -> None:
@@ -98,6 +112,7 @@ CASES = {
     "calibration": Case(fill, ARRAYS, "static_quantization", "calibration.npz", other_calibration),
     "model": Case(fill, ARRAYS, "dynamic_quantization", "model.onnx", other_weights),
     "script": Case(fill, ARRAYS, "dynamic_quantization", "script.py", other_script),
+    "metric of a script": Case(fill, ARRAYS, "dynamic_quantization", "script.py", other_metric),
     "images": Case(fill_with_images, IMAGES, "dynamic_quantization", "images", other_images),
 }
 
@@ -141,3 +156,14 @@ def test_what_was_the_answer_to_other_files_is_not_the_answer_to_these(place: Pl
         document: Any = place.call(*run, codes=(0, 1)).document
         assert not document["reused"]
         assert document["baseline"]["metrics"]["accuracy"] != 1.0
+
+
+def test_the_same_content_written_again_is_no_change(place: Place) -> None:
+    fill(place)
+    place.write("dag.yaml", DAG.format(quantization="dynamic_quantization"))
+    process = place.start("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", "--json", *ARRAYS)
+    wait_for_file(place / "waits", process)
+    for name in ("evaluation.npz", "script.py"):
+        Path(shutil.copy(place / name, place / "new")).replace(place / name)
+    place.write("go", "")
+    assert place.finish(process).document["trials"]["ok"] == 2

@@ -54,7 +54,7 @@ while True: time.sleep(1)""",
     "closes all files": "os.closerange(0, 1000)",
     "talks without end": "for _ in range(20_000): print('{\"outcome\": \"ok\"}' * 9); print('x' * 99, file=sys.stderr)",
     "answers for autoopt": """\
-for number in range(3, 20):
+for number in range(3, 64):
     try: os.write(number, b'{"outcome": "ok"}\\n')
     except OSError: pass""",
     "leaves a process": "subprocess.Popen(['sleep', '9999'], start_new_session=True)",
@@ -65,11 +65,7 @@ for number in range(3, 20):
     "removes temporary files": "import shutil, tempfile; shutil.rmtree(tempfile.gettempdir())",
 }
 """What a script does, as the body of a function."""
-SPOILS = pytest.mark.xfail(strict=True, reason="a script spoils the worker that built-in passes share")
 MARKS = {
-    "replaces modules": SPOILS,
-    "removes temporary files": SPOILS,
-    "answers for autoopt": pytest.mark.xfail(strict=True, reason="a forged reply of a worker is an internal error"),
     "never returns": pytest.mark.soak,
 }
 
@@ -85,3 +81,14 @@ def test_a_script_harms_only_its_own_pass(body: str, place: Place) -> None:
     assert document["trials"]["ok"] >= 5, said.err
     assert document["best"]["chain"] == "quant", said.err
     assert len(said.err) < 20_000
+
+
+def test_a_script_that_does_harm_when_it_is_read_fails_only_its_own_pass(place: Place) -> None:
+    """Here, every import of these modules that comes afterwards."""
+    spoil = "for name in ('onnx', 'onnx_ir', 'onnxruntime', 'numpy.random'): sys.modules[name] = None\n"
+    place.write("script.py", SCRIPT.format(body="    return model") + spoil)
+    place.write("dag.yaml", DAG)
+    write_model(place / "model.onnx", width=512)
+    document = place.call(*RUN, "--workers", "1").document
+    assert document["trials"]["ok"] >= 5
+    assert document["best"]["chain"] == "quant"
