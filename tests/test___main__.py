@@ -41,7 +41,7 @@ class Owner:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(
     "code", ["signal.raise_signal(number)", CODE_FROM_TEXT, CLASS], ids=["import", "code from text", "class"]
 )

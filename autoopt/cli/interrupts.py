@@ -18,11 +18,18 @@ REPEAT_SECONDS: Final = 0.1
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that its result so far is written; neither signal gets lost."""
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that its result so far is written; no signal gets lost.
+
+    SIGHUP comes when the terminal closes; who ignores it, as `nohup` does, wants the command to go on.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can handle signals
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = {
+        number: signal.signal(number, _interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     hook, main_thread = sys.unraisablehook, threading.get_ident()
 
     def repeat_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
@@ -42,7 +49,8 @@ def ended_by_signals() -> Iterator[None]:
         raise
     finally:
         sys.unraisablehook = hook
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _was_interrupted(error: BaseException) -> bool:

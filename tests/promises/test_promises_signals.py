@@ -20,11 +20,7 @@ constraints: [{metric: cosine, min: 0.9}]
 measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
 """
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline")
-ENDING = [
-    signal.SIGINT,
-    signal.SIGTERM,
-    pytest.param(signal.SIGHUP, marks=pytest.mark.xfail(strict=True, reason="SIGHUP ends a run like kill -9")),
-]
+ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 def fill(place: Place) -> Place:
