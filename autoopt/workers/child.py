@@ -204,11 +204,11 @@ def _answer(request: CallRequest) -> bytes:
     try:
         with limits.memory_cap(request.memory), limits.bound_to(request.cores):
             value = protocol.resolve(request.call)(request.payload)
-            return _finish(Reply(Outcome.OK, value), started)
+            return _finish(Reply(request.token, Outcome.OK, value), started)
     except BaseException as error:
         outcome, message = protocol.judge(error)
         details = "".join(traceback.format_exception(error))[-protocol.MAX_DETAILS_CHARS :]
-        reply = Reply(outcome, message=message, error=ErrorRecord.of(error), details=details)
+        reply = Reply(request.token, outcome, message=message, error=ErrorRecord.of(error), details=details)
     return _finish(reply, started)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from autoopt.errors import ErrorRecord, TimeUp
 from autoopt.memory import machine_memory
 from autoopt.outcome import Outcome
-from autoopt.workers import limits, protocol
+from autoopt.workers import limits
 from autoopt.workers.environ import child_environment
 from autoopt.workers.fork_server import end_servers, preload
 from autoopt.workers.gate import FOREVER, Gate, report_waiting
@@ -121,20 +121,19 @@ class WorkerPool:
             memory = self.memory
         cap = memory or None
         request = CallRequest(function, payload, cap, requested_level(), tuple(cores))
-        line = protocol.encode(vars(request))
         worker = self._acquire(request, fresh=fresh)
         worker.last_calls[function] = next(self._calls)
         is_shared = worker.calls > 0
         logger.debug("call %s, time limit %s s, memory limit %s bytes", function, timeout, cap)
         try:
             with pausable(worker, self._has_room):
-                result = worker.call(line, timeout, cap, self._is_closed, until)
+                result = worker.call(request, timeout, cap, self._is_closed, until)
             return replace(result, shared=is_shared)
         except KilledAtStart:
             # Nothing of the call has run: whatever killed the process, the call is not to blame.
             worker = self._start(worker.scripts)
             try:
-                return worker.call(line, timeout, cap, self._is_closed, until)
+                return worker.call(request, timeout, cap, self._is_closed, until)
             except KilledAtStart as error:
                 record = ErrorRecord("SystemFailure", str(error))
                 return CallResult(Outcome.CRASHED, message=str(error), error=record, transient=True)

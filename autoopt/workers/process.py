@@ -26,7 +26,7 @@ from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
 from autoopt.workers.fork_server import start_worker
 from autoopt.workers.log_relay import show_record
-from autoopt.workers.protocol import Reply
+from autoopt.workers.protocol import CallRequest, Reply
 from autoopt.working_folder import SHARED_FOLDER, temporary_folder
 
 TICK_SECONDS = 0.1
@@ -114,6 +114,8 @@ class WorkerProcess:
         """Seconds of the current call's pauses that have ended."""
         self._peak = 0
         """The largest resident set seen during the current call, in bytes."""
+        self._token = ""
+        """That of the current call."""
         self._outbox = memoryview(b"")
         self._inbox = bytearray()
         self._stderr_tail = b""
@@ -143,18 +145,18 @@ class WorkerProcess:
 
     def call(
         self,
-        request: bytes,
+        request: CallRequest,
         timeout: float | None,
         memory: int | None,
         cancelled: Callable[[], bool],
         until: float = math.inf,
     ) -> CallResult:
-        """Send one encoded request and wait until it ends in any way.
+        """Send one request and wait until it ends in any way.
 
         The worker survives the outcomes ok, unchanged, refused and failed; after any other it is gone.
 
         Args:
-            request: an encoded `CallRequest`.
+            request: the call.
             timeout: seconds without pauses; None for no limit.
             memory: bytes that the worker may use; None for no limit.
             cancelled: asked several times a second.
@@ -164,15 +166,18 @@ class WorkerProcess:
             Cancelled: `cancelled()` became true; the worker was killed.
             KilledAtStart: something killed the worker before it was ready.
             SystemFailure: the worker could not start.
+            TypeError, ValueError: the payload is not JSON.
         """
+        line = protocol.encode(vars(request))
         self.calls += 1
+        self._token = request.token
         self._paused_seconds = 0.0
         self._peak = 0
         self._stderr_tail = b""
         started = time.monotonic()
         oom_kills = limits.oom_kills()
         try:
-            result = self._exchange(request, timeout, memory, cancelled, until)
+            result = self._exchange(line, timeout, memory, cancelled, until)
             if result is None:
                 return self._examine_death(time.monotonic() - started, memory, limits.oom_kills() > oom_kills)
         except BaseException:
@@ -293,12 +298,14 @@ class WorkerProcess:
         while (end := self._inbox.find(b"\n")) >= 0:
             message = json.loads(self._inbox[:end])
             del self._inbox[: end + 1]
-            if "pid" in message:
+            if "pid" in message and not self._pid:
                 self._pid, self._keeper = message["pid"], message["keeper"]
             elif "log" in message:
                 show_record(message["log"])
             else:
                 reply = from_json(Reply, message)
+                if reply.token != self._token:
+                    raise ValueError("a forged reply")
                 self.data = reply.data
                 # Worker functions return objects; their callers read them as the record of that function.
                 value: Any = reply.value

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autoopt.errors import AutooptError, ErrorRecord, one_line
 from autoopt.json_codec import to_json
@@ -42,6 +43,8 @@ class CallRequest:
     """Records of the logger `autoopt` from this `logging` level on come back; 0 for none."""
     cores: tuple[int, ...] = ()
     """Cores that the worker may use; empty for all of the pool's process."""
+    token: str = field(default_factory=lambda: os.urandom(8).hex())
+    """Comes back in the reply: a line without it was written by other code that the worker runs."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class LogLine:
 class Reply:
     """The end of a call: its value or its error."""
 
+    token: str
+    """That of the request."""
     outcome: Outcome
     value: object = None
     """The function's JSON value."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
+import sys
 from typing import Any
 
 import pytest
@@ -130,3 +133,17 @@ def test_a_reader_that_goes_away_ends_nothing_in_a_traceback(stream: str, waitin
     assert "Traceback" not in other.read()
     wait_for(lambda: process.poll() is not None, "it has not ended")
     assert [one["status"] for one in waiting.call("runs", "--json").document] == ["finished"]
+
+
+def test_a_run_whose_terminal_closes_ends_and_leaves_nothing_behind(waiting: Place) -> None:
+    """Even what it would write to the terminal about its end finds none."""
+    program = [sys.executable, "-m", "autoopt", *RUN]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(waiting.folder)
+        os.execvpe(program[0], program, {**waiting.environment, "TERM": "xterm"})
+    wait_for((waiting / "waits").exists, "the run does not begin")
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    waiting.nothing_left()
+    assert [one["status"] for one in waiting.call("runs", "--json").document] == ["cancelled"]

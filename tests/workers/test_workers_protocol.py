@@ -71,7 +71,7 @@ def test_a_request_survives_its_line(payload: dict[str, object], memory: int | N
 @given(JSON)
 def test_a_reply_survives_its_line_with_its_error_as_fields(value: object) -> None:
     error = ErrorRecord.of(InputError("bad", where="m.onnx", remedy="check it"))
-    reply = protocol.Reply(Outcome.FAILED, value, "m.onnx: bad", error, "Traceback", 0.5, 42)
+    reply = protocol.Reply("token", Outcome.FAILED, value, "m.onnx: bad", error, "Traceback", 0.5, 42)
     line = reply.encode()
     assert line.count(b"\n") == 1
     copy = from_json(protocol.Reply, json.loads(line))
@@ -82,7 +82,7 @@ def test_a_reply_survives_its_line_with_its_error_as_fields(value: object) -> No
 
 def test_a_value_without_json_form_cannot_be_a_reply() -> None:
     with pytest.raises(TypeError):
-        protocol.Reply(Outcome.OK, object()).encode()
+        protocol.Reply("token", Outcome.OK, object()).encode()
 
 
 @pytest.mark.parametrize(
