@@ -53,7 +53,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     accelerator = accelerator_of(device, ep)
     with working_folder() as folder:
         try:
-            options = PassSettings(data, user_script, accelerator, data_root, explain=True)
+            options = PassSettings(data, user_script, accelerator, data_root)
             applied = apply_pass(name, model, folder, parse_assignments(param, "--param"), options)
         except PassFailed as error:
             sys.stderr.write(one_line(str(error)) + "\n")

@@ -22,10 +22,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 
 
 def print_json(value: object, stream: TextIO | None = None) -> None:
-    """Write records and values as one JSON document; numbers that JSON cannot express become null."""
-    from autoopt.cli.json_writer import write_json
+    """Write records and values as one JSON document; numbers that JSON cannot express become null.
 
-    write_json(value, stream or sys.stdout)
+    Characters that the stream cannot encode are escaped.
+    """
+    from autoopt.json_codec import to_json
+
+    stream = stream or sys.stdout
+    document = json.loads(json.dumps(to_json(value)), parse_constant=lambda name: None)
+    try:
+        stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    except UnicodeEncodeError:
+        stream.write(json.dumps(document, indent=2) + "\n")
 
 
 def print_result(document: object, text: str, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from builders import mlp
+from builders import mlp, write
 from limited_files import limited_files
 from onnx import parser
 
@@ -107,3 +107,10 @@ def test_a_full_disk_leaves_no_part_of_a_model_and_the_last_one_as_it_was(tmp_pa
     with limited_files(1000), pytest.raises(InputError, match="cannot be written"):
         copy_out(folder, out, force=True)
     assert [(file.name, file.read_bytes()) for file in out.parent.iterdir()] == [("m.onnx", b"last")]
+
+
+def test_a_pass_without_its_operators_says_which(tmp_path: Path) -> None:
+    step = apply_pass("conv_to_rows", write(mlp(), tmp_path / "mlp"), tmp_path / "work").step
+    assert (step.outcome, step.message) == (Outcome.UNCHANGED, "needs Conv; the model has none")
+    step = apply_pass("common_subexpression_elimination", write(mlp(), tmp_path / "other"), tmp_path / "again").step
+    assert (step.outcome, step.message) == (Outcome.UNCHANGED, "nothing to do on this model as it is")

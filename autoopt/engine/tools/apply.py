@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autoopt.dag.compiler.pruning import Facts
+from autoopt.dag.compiler.pruning import Facts, check_model
 from autoopt.dag.compiler.requirements import Requirements, pass_infos
-from autoopt.engine.tools.idle_pass import reason_of_no_change
 from autoopt.engine.work.environment import local_accelerator
-from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
+from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, INSPECT, ask_worker
 from autoopt.errors import InputError, writing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.model.fetch import fetch
 from autoopt.model.files import files_in, model_in
+from autoopt.model.inspection import Inspection
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session_file import session_document
 from autoopt.outcome import Outcome
@@ -67,8 +67,6 @@ class PassSettings:
     data_root: str | Path | None = None
     timeout: float = PASS_SECONDS
     """Seconds for each call of a worker."""
-    explain: bool = False
-    """Look for the reason if the pass changes nothing, which takes as long as a few more passes."""
 
 
 def get_registered_passes() -> dict[str, PassInfo]:
@@ -144,9 +142,16 @@ def apply_pass(
         )
         reply = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(steps))
         step = _step_of(name, reply)
-        if step.outcome is Outcome.UNCHANGED and options.explain and not info.analysis:
-            step = replace(step, message=reason_of_no_change(pool, info, request, options.timeout))
+        if step.outcome is Outcome.UNCHANGED and not info.analysis and not info.makes_model:
+            step = replace(step, message=_reason_of_no_change(pool, info, path, options))
     return AppliedPass(step, step.path or source, tuple(before.name for before in required))
+
+
+def _reason_of_no_change(pool: WorkerPool, info: PassInfo, model: Path, options: PassSettings) -> str:
+    """Say why a pass left a model as it is."""
+    inspection = Inspection.from_json(ask_worker(pool, INSPECT, {"path": str(model)}, str(model), options.timeout))
+    missing = check_model(info, Facts(options.accelerator, inspection))
+    return "nothing to do on this model as it is" if missing is None else missing.text
 
 
 def _check_data(pool: WorkerPool, model: Path, options: PassSettings) -> None:
