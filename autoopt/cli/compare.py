@@ -26,6 +26,7 @@ FIGURES = {
 }
 TIMEOUT_SECONDS = 600.0
 ITEMS = 4
+"""Items that two models run on."""
 
 
 def compare(
@@ -47,9 +48,6 @@ def compare(
         str | None,
         typer.Option(metavar="PATH", help="Of models: data to run on [default: generated from the model's inputs]."),
     ] = None,
-    items: Annotated[
-        int | None, typer.Option(min=1, help=f"Of models: number of items to run [default: {ITEMS}].")
-    ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Of models: show all layers, not only those that differ.")
     ] = False,
@@ -61,12 +59,12 @@ def compare(
     """
     models = [name for name in (first, second) if _is_file_name(name)]
     if len(models) == 2:
-        _compare_models(Path(first), Path(second), data, items or ITEMS, every=every, as_json=as_json)
+        _compare_models(Path(first), Path(second), data, every=every, as_json=as_json)
         return 0
     if models:
         raise InputError("is a file, not a run", where=models[0], remedy="name two runs or two models")
-    if data is not None or items is not None or every:
-        raise InputError("only for two models", where="--data, --items, --all", remedy="name two model files")
+    if data is not None or every:
+        raise InputError("only for two models", where="--data, --all", remedy="name two model files")
     return _compare_runs(first, second, as_json)
 
 
@@ -98,7 +96,7 @@ def _compare_runs(first: str, second: str, as_json: bool) -> int:
     return exit_code(not comparison.regressed)
 
 
-def _compare_models(first: Path, second: Path, data: str | None, items: int, *, every: bool, as_json: bool) -> None:
+def _compare_models(first: Path, second: Path, data: str | None, *, every: bool, as_json: bool) -> None:
     from autoopt.data.config import DataConfig
     from autoopt.json_codec import from_json
     from autoopt.measure.layerwise import ModelComparison
@@ -116,7 +114,7 @@ def _compare_models(first: Path, second: Path, data: str | None, items: int, *, 
         candidate=ModelFile(str(second.absolute())),
         source=ModelFile(str(first.absolute())),
         data=DataConfig.parse(data) if data else None,
-        settings=MeasurementSettings(samples=items),
+        settings=MeasurementSettings(samples=ITEMS),
     )
     result = call_once("autoopt.measure.layerwise:compare_models", request.to_json(), TIMEOUT_SECONDS)
     if result.value is None:

@@ -19,11 +19,9 @@ from autoopt.cli.store_access import (
     target_of,
 )
 from autoopt.errors import writing
-from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
     from autoopt.results import RunResult
-    from autoopt.results.operator_times import OperatorTimes
     from autoopt.store import Store
 
 
@@ -52,9 +50,6 @@ def runs(
 def best(
     run: RunName = "latest",
     target: TargetName = None,
-    why: Annotated[
-        bool, typer.Option("--why", help="Profile the source and the best model now, and compare their operators.")
-    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Show the result of a run: the best model and the Pareto front. Also works during a run and after a cancelled one.
@@ -73,35 +68,11 @@ def best(
             selected = target_of(result, target)
             result = selected.result
             document = selected.to_json()
-        times = _operator_times(store, result) if why else None
     if as_json:
-        if why:
-            document["operator_times"] = to_json(times)
         print_json(document)
         return exit_code(result.best is not None)
     write_run(result, sys.stdout, verbose=is_verbose(), next_step=_next_step(result))
-    if why:
-        _write_operator_times(times, result)
     return exit_code(result.best is not None)
-
-
-def _operator_times(store: Store, result: RunResult) -> OperatorTimes | None:
-    from autoopt.engine.tools.run_report import profiled_operators
-
-    return profiled_operators(store, store.runs.get(result.run), result)
-
-
-def _write_operator_times(times: OperatorTimes | None, result: RunResult) -> None:
-    from autoopt.report.elements.table import write_table
-    from autoopt.report.runs.operator_table import operator_table
-
-    if times is None and result.better_model is None:
-        typer.echo("no times of operators: there is no better model to compare with yours")
-    elif times is None:
-        typer.echo("no times of operators: another machine measured, or this one is busy")
-    else:
-        typer.echo()
-        write_table(operator_table(times), sys.stdout)
 
 
 def report(

@@ -33,24 +33,6 @@ def test_best_shows_the_result_as_it_was(call: Callable[..., Any], filled: dict[
     assert json.loads(out) == RunResult.from_json(filled).to_json()
 
 
-def test_best_says_why_there_are_no_times_of_operators(call: Callable[..., Any], filled: dict[str, Any]) -> None:
-    assert "no times of operators: another machine measured" in call("best", "--why").out
-    document = json.loads(call("best", "--why", "--json").out)
-    assert document.pop("operator_times") is None
-    assert document == RunResult.from_json(filled).to_json()
-
-
-def test_best_says_that_there_is_no_better_model_to_profile(call: Callable[..., Any], filled: dict[str, Any]) -> None:
-    result = RunResult.from_json(filled)
-    assert result.best is not None
-    source = replace(result.best, artifact=result.baseline.artifact, chain="source", point={})
-    with open_store() as store:
-        record = RunRecord(id="", name="kept", identity="k", model=source.artifact, settings={"dag": "quick"})
-        run = store.runs.create(record, [])
-        store.runs.finish(run.id, "finished", replace(result, run=run.id, best=source).to_json())
-    assert "no times of operators: there is no better model to compare with yours" in call("best", "--why").out
-
-
 def test_a_verbose_result_counts_the_work(call: Callable[..., Any], filled: dict[str, Any]) -> None:
     assert "pass runs" not in call("best").out
     logger = logging.getLogger("autoopt")
