@@ -13,12 +13,10 @@ from autoopt.engine.run.select import (
     explain_no_result,
     explain_repeats,
     pass_count,
-    source_model,
-    trial_model,
 )
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.run.trial import CompletedTrial
-from autoopt.metrics import Constraint, Estimate
+from autoopt.metrics import Constraint
 from autoopt.outcome import Outcome
 
 DAG = {
@@ -41,25 +39,6 @@ def session(tmp_path: Path) -> Session:
 
 def changed(trial: CompletedTrial, **values: object) -> CompletedTrial:
     return replace(trial, result=replace(trial.result, **values))  # type: ignore[arg-type]
-
-
-def test_the_model_of_a_trial_has_its_chain_parameters_and_figures(session: Session) -> None:
-    trial = session.completed_trials()[0]
-    model = trial_model(session.ctx, trial)
-    assert trial.result.candidate is not None
-    assert model.candidate.key == trial.result.candidate.key
-    assert model.chain == trial.chain.name
-    assert list(model.params) == [node.id for node in trial.chain.nodes]
-    assert model.metrics["size"] == 900.0
-    assert model.intervals == trial.result.metrics
-    assert model.measured.rounds >= 1
-    assert Path(model.path).is_file()
-
-
-def test_the_source_as_a_model_has_ratios_of_exactly_one(session: Session) -> None:
-    model = source_model(session.ctx, session.baseline())
-    assert model.is_source
-    assert set(model.ratios.values()) == {Estimate.exact(1.0)}
 
 
 def test_a_candidate_is_selected_once_with_the_shortest_chain(session: Session) -> None:
@@ -108,11 +87,6 @@ def test_the_first_failure_is_named_if_no_trial_succeeded(tmp_path: Path) -> Non
     (sentence,) = explain_no_result(searched(simulation).completed_trials())
     assert sentence.startswith("no trial succeeded; trial 0: failed, ")
     assert "cannot optimize this" in sentence
-
-
-def test_nothing_is_explained_if_a_trial_is_feasible(session: Session) -> None:
-    assert explain_no_result(session.completed_trials()) == []
-    assert explain_no_result([]) == []
 
 
 def test_trials_that_repeat_a_candidate_are_told(session: Session) -> None:

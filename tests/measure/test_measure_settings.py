@@ -2,47 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from autoopt.errors import InputError
-from autoopt.json_codec import to_json
-from autoopt.measure.settings import ROUNDS, SETTINGS, MeasurementSettings, ThroughputCase
-from autoopt.metrics import Constraint
-
-
-def test_no_settings_are_the_defaults() -> None:
-    assert MeasurementSettings.parse({}) == MeasurementSettings()
-    assert MeasurementSettings().rounds == ROUNDS
-
-
-def test_null_stands_for_the_default() -> None:
-    assert MeasurementSettings.parse({"seconds": None, "source_ms": None}) == MeasurementSettings()
-
-
-def test_other_names_are_ignored() -> None:
-    assert MeasurementSettings.parse({"occasion": "tonight"}) == MeasurementSettings()
-
-
-def test_a_whole_number_is_a_number_of_seconds() -> None:
-    assert MeasurementSettings.parse({"seconds": 2}).seconds == 2.0
-
-
-def test_nested_settings_become_records() -> None:
-    settings = MeasurementSettings.parse(
-        {
-            "throughput": [{"concurrency": 4}],
-            "constraints": [{"metric": "accuracy", "max_drop": 0.01}],
-            "affinity": [0, 2],
-        }
-    )
-    assert settings.throughput == (ThroughputCase(batch_size=1, concurrency=4),)
-    assert settings.constraints == (Constraint("accuracy", max_drop=0.01),)
-    assert settings.affinity == (0, 2)
+from autoopt.measure.settings import MeasurementSettings
 
 
 @pytest.mark.parametrize(
@@ -113,14 +78,3 @@ def test_rounds_are_whole_numbers_from_zero(rounds: object) -> None:
     with pytest.raises(InputError, match="rounds"):
         MeasurementSettings.parse({"rounds": rounds})  # type: ignore[dict-item]
     assert MeasurementSettings.parse({"rounds": 0}).rounds == 0
-
-
-def test_every_setting_has_a_summary() -> None:
-    assert list(SETTINGS) == [field.name for field in fields(MeasurementSettings)]
-    assert all(summary.partition(": ")[0] and summary for summary in SETTINGS.values())
-
-
-@given(st.floats(0.001, 1e3), st.integers(1, 64), st.booleans(), st.integers(0, 9))
-def test_settings_survive_json(seconds: float, replicas: int, fixed: bool, rounds: int) -> None:
-    settings = MeasurementSettings(seconds=seconds, replicas=replicas, fixed=fixed, rounds=rounds)
-    assert MeasurementSettings.parse(to_json(settings)) == settings

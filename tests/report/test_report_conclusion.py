@@ -139,11 +139,6 @@ def test_a_run_with_several_objectives_tells_of_its_front(data: dict[str, Any]) 
     assert not any(line.startswith("Pareto front") for line in shown(replace(result, objectives=both[:1])))
 
 
-def test_a_model_slower_than_the_source_is_no_find(data: dict[str, Any]) -> None:
-    slow = {"latency_p50": {"value": 1.2, "low": 1.1, "high": 1.3}}
-    assert labels(variant(data, ratios=slow)) == ["source", "best"]
-
-
 def test_shares_that_look_equal_get_another_decimal(data: dict[str, Any]) -> None:
     table = short_table(variant(data, metrics={**data["best"]["metrics"], "size": 80000, "accuracy": 0.9953}))
     assert [row[4] for row in table.rows] == ["99.50 %", "99.50 %", "99.53 %"]
@@ -168,21 +163,12 @@ def test_without_a_gain_the_source_stands_alone(data: dict[str, Any]) -> None:
     assert shown(result)[-1] == "Not faster: no candidate was measurably better, so your model stays."
 
 
-def test_an_unmeasured_source_leaves_dashes(data: dict[str, Any]) -> None:
-    result = RunResult.from_json({**data, "baseline": {"metrics": {}}, "pareto": []})
-    assert shown(result)[1].split() == ["source", "-", "-", "-"]
-
-
 def test_an_undecided_answer_says_what_would_decide(result: RunResult) -> None:
     lines = shown(replace(result, undecided="another one may be better"))
     assert lines[-2:] == [
         "Still open: another one may be better.",
         "To decide, run the same command again: it measures on.",
     ]
-
-
-def test_an_answer_from_the_store_says_so(result: RunResult) -> None:
-    assert any("answered from the store" in line for line in shown(replace(result, reused=True)))
 
 
 def test_several_targets_have_a_table_and_an_answer_each(data: dict[str, Any]) -> None:

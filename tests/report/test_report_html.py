@@ -37,16 +37,6 @@ def test_the_first_column_links_and_long_cells_have_room() -> None:
     assert "<td>z</td><td></td>" in text
 
 
-def test_a_table_without_rows_is_left_out() -> None:
-    assert table_html(Table(("a",), ())) == ""
-
-
-def test_empty_parts_are_left_out() -> None:
-    assert "<body>\n<p>x</p>\n<script>" in page("t", ["", "<p>x</p>", ""])
-    assert section("Title", "") == ""
-    assert definitions({"a": "", "b": "<x>"}) == "<dl><dt>b</dt><dd>&lt;x&gt;</dd></dl>"
-
-
 def test_a_page_brings_style_and_script_itself() -> None:
     text = page("a <b>", [code("x < y\nz")])
     assert is_balanced(text)
@@ -78,20 +68,9 @@ def test_no_text_can_leave_its_element(title: str, lines: list[str], rows: list[
     assert text.count("<tr") == (1 + len(rows) if rows else 0)
 
 
-def test_a_section_has_its_id_and_a_paragraph_its_class() -> None:
-    assert section("A & B", "<p></p>", "x") == '<h2 id="x">A &amp; B</h2>\n<p></p>'
-    assert subsection("A", "") == ""
-    assert paragraphs(["a", "b"], "muted") == '<p class="muted">a</p>\n<p class="muted">b</p>'
-
-
 def test_a_page_replaces_the_one_before_at_once(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     write_page(file, "old")
     write_page(file, "new \udc80")
     assert file.read_text(encoding="utf-8") == "new \\udc80"
     assert list(tmp_path.iterdir()) == [file]
-
-
-def test_an_arrow_is_never_broken_across_lines() -> None:
-    text = table_html(Table(("chain",), (("fold -> static",),)))
-    assert '<td>fold <span class="arrow">-&gt;</span> static</td>' in text

@@ -48,10 +48,6 @@ def test_the_objective_comes_first(data: dict[str, Any]) -> None:
     assert table.columns[:3] == ("model", "size", "change")
 
 
-def test_models_are_labelled_source_best_and_front(result: RunResult) -> None:
-    assert [label for label, _ in labelled_models(result)] == ["source", "best", "front"]
-
-
 def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> None:
     lines = summary(result)
     assert "* front bbbbbbbb: accuracy is not certain" in lines
@@ -72,17 +68,6 @@ def test_a_warning_comes_before_the_answer(result: RunResult) -> None:
     lines = summary(replace(result, notes=("WARNING: accuracy is at chance",)))
     assert lines[-2] == "WARNING: accuracy is at chance"
     assert "note: WARNING: accuracy is at chance" not in lines
-
-
-def test_the_verbose_summary_counts_the_work(result: RunResult) -> None:
-    lines = summary(result, verbose=True)
-    assert "pass runs: 4 executed, 1 reused" in lines
-    assert "evaluations: 6 executed, 0 reused" in lines
-
-
-def test_a_run_answered_from_the_store_says_so(data: dict[str, Any]) -> None:
-    lines = summary(RunResult.from_json({**data, "reused": True}))
-    assert "answered from the store: an identical run has finished, so nothing was executed" in lines
 
 
 def test_the_answer_comes_last_with_the_files_before_and_the_next_step_behind(result: RunResult) -> None:

@@ -126,21 +126,3 @@ def test_an_answer_from_the_store_executes_nothing() -> None:
         assert (result.pass_runs, result.evaluations) == (WorkCounts(0, 5), WorkCounts(0, 6))
         assert result.seconds == {"total": 0.25}
     assert answer.best == BEST
-
-
-def test_models_are_source_best_and_the_rest_of_the_front() -> None:
-    assert [model.artifact[0] for model in RUN.models] == ["s", "a", "b"]
-
-
-def test_a_source_that_wins_is_one_of_the_models_once() -> None:
-    source = RUN.baseline.model
-    assert replace(RUN, best=source, front=(source,)).models == (source,)
-
-
-def test_candidates_that_differ_only_in_session_options_are_two_models() -> None:
-    tuned = replace(BEST, session_options={"execution_mode": "parallel"})
-    assert replace(RUN, front=(BEST, tuned)).models[1:] == (BEST, tuned)
-
-
-def test_work_counts_are_added() -> None:
-    assert WorkCounts(1, 2) + WorkCounts(3, 4) == WorkCounts(4, 6)

@@ -56,18 +56,6 @@ def test_a_failed_allocation_is_found_among_the_causes() -> None:
     assert protocol.judge(error) == (Outcome.OUT_OF_MEMORY, "ValueError: conversion failed")
 
 
-def test_a_function_is_found_by_module_and_name() -> None:
-    assert protocol.resolve("json:dumps") is json.dumps  # type: ignore[comparison-overlap]
-    with pytest.raises(ModuleNotFoundError):
-        protocol.resolve("no_such_module:f")
-
-
-@given(st.dictionaries(st.text(), JSON), st.none() | st.integers(0))
-def test_a_request_survives_its_line(payload: dict[str, object], memory: int | None) -> None:
-    request = protocol.CallRequest("m:f", payload, memory, 10)
-    assert from_json(protocol.CallRequest, json.loads(protocol.encode(vars(request)))) == request
-
-
 @given(JSON)
 def test_a_reply_survives_its_line_with_its_error_as_fields(value: object) -> None:
     error = ErrorRecord.of(InputError("bad", where="m.onnx", remedy="check it"))
@@ -78,11 +66,6 @@ def test_a_reply_survives_its_line_with_its_error_as_fields(value: object) -> No
     assert copy == reply
     assert copy.error is not None
     assert (copy.error.type, copy.error.where, copy.error.remedy) == ("InputError", "m.onnx", "check it")
-
-
-def test_a_value_without_json_form_cannot_be_a_reply() -> None:
-    with pytest.raises(TypeError):
-        protocol.Reply("token", Outcome.OK, object()).encode()
 
 
 @pytest.mark.parametrize(
