@@ -27,10 +27,7 @@ class Step:
 
 @dataclass
 class StepwiseStudy:
-    """Suggests points, records results, and remembers intermediate models, so that shared beginnings run once.
-
-    `suggest` and `report` deal with points only; `next_step` and `record_feedback` with models too. Both may be mixed.
-    """
+    """Suggests points, records results, and remembers intermediate models, so that shared beginnings run once."""
 
     chains: Sequence[ChainSpace]
     objectives: Sequence[Objective]
@@ -42,30 +39,12 @@ class StepwiseStudy:
         self._study = create_study(self.config, self.chains, self.objectives, cost=self.cost)
         self._models: dict[str, str] = {}
 
-    def suggest(self) -> Proposal | None:
-        """Return the next point to try; None if the search is over (`finished` says why) or waits for a report."""
-        return next(iter(self._study.ask()), None)
-
-    def report(
-        self,
-        proposal: Proposal,
-        values: Mapping[str, float] | None = None,
-        *,
-        violation: float = 0.0,
-        failed: bool = False,
-    ) -> None:
-        """Record the result of a suggested point; without `values` it counts as failed.
-
-        The fields of the result are those of `Feedback`.
-
-        Raises:
-            ValueError: the point was never suggested, or has a result already.
-        """
-        self._study.tell(proposal.number, Feedback(dict(values or {}), violation, failed or not values))
-
     def next_step(self) -> Step | None:
-        """Return the next point with the model to start from; None as for `suggest`."""
-        proposal = self.suggest()
+        """Return the next point with the model to start from.
+
+        None if the search is over (`finished` says why) or waits for the result of an earlier step.
+        """
+        proposal = next(iter(self._study.ask()), None)
         if proposal is None:
             return None
         nodes = self._nodes(proposal)
@@ -86,6 +65,8 @@ class StepwiseStudy:
     ) -> None:
         """Record the result of a step, and the `models` it made by node id, for later steps to start from.
 
+        The fields of the result are those of `Feedback`; without `values` the step counts as failed.
+
         Raises:
             ValueError: the step was never returned, has a result already, or `models` names nodes outside of it.
         """
@@ -93,7 +74,7 @@ class StepwiseStudy:
         for node in models or {}:
             if node not in nodes:
                 raise ValueError(f"{node} is not a node of this step")
-        self.report(step.proposal, values, violation=violation, failed=failed)
+        self._study.tell(step.proposal.number, Feedback(dict(values or {}), violation, failed or not values))
         for node, model in (models or {}).items():
             self._models[self._model_key(step.proposal, node)] = model
 

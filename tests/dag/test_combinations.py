@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from proposal_cases import CNN, proposed
+from dataclasses import replace
 
-from autoopt.dag.proposal.combinations import excluded_chains, excluded_counts, twice_quantized
+from proposal_cases import CNN, TRANSFORMER, model, proposed
+
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.spec.proposal_options import ProposalOptions
 
 
 def test_a_fusion_is_stored_only_for_the_source_s_own_precision() -> None:
-    nodes = {node: TEMPLATES[node] for node in ("simplify", "half", "static", "graph")}
-    priors = list(excluded_chains(nodes))
-    assert [prior.scope.nodes for prior in priors] == [{"half", "graph"}, {"static", "graph"}]
-    assert priors[0].reason == "half, graph: onnxruntime already does this fusion at load time"
-    del nodes["graph"]
-    assert list(excluded_chains(nodes)) == []
+    _, plan = proposed(TRANSFORMER)
+    names = [chain.passes for chain in plan.chains()]
+    assert any("graph" in passes for passes in names)
+    lossy = {node for node, template in TEMPLATES.items() if template.lossy}
+    assert not any("graph" in passes and lossy & set(passes) for passes in names)
 
 
 def test_session_options_that_no_model_gains_by_are_not_tried() -> None:
@@ -30,17 +30,14 @@ def test_session_options_that_no_model_gains_by_are_not_tried() -> None:
 
 
 def test_layers_stay_in_float_by_their_number_or_by_the_noise_of_the_others() -> None:
-    assert list(excluded_counts({"static": TEMPLATES["static"]})) == []
-    values = [prior.values["selective"] for prior in excluded_counts({"selective": TEMPLATES["selective"]})]
-    counts = [count for count, _ in TEMPLATES["selective"].search["exclude_worst"]]
-    assert values
-    assert all(value["least_sqnr_db"] for value in values)
-    assert {value["exclude_worst"] for value in values} == set(counts) - {min(counts)}
+    _, plan = proposed(replace(CNN, op_counts={"Conv": 20, "Gemm": 2}))
+    points = [point["selective"] for chain in plan.chains() for point in chain.space.iterate() if "selective" in point]
+    assert {point["exclude_worst"] for point in points if point["least_sqnr_db"]} == {1}
+    assert len({point["exclude_worst"] for point in points if not point["least_sqnr_db"]}) > 1
 
 
 def test_a_quantized_model_is_quantized_again_only_in_float() -> None:
-    nodes = {node: TEMPLATES[node] for node in ("dequantize", "simplify", "static")}
-    [prior] = twice_quantized(nodes)
-    assert (prior.scope.nodes, prior.scope.without) == ({"static"}, {"dequantize"})
-    del nodes["dequantize"]
-    assert list(twice_quantized(nodes)) == []
+    _, plan = proposed(model("DequantizeLinear", "QuantizeLinear", "MatMul", "Conv"))
+    quantized = [chain.passes for chain in plan.chains() if {"static", "dynamic", "selective"} & set(chain.passes)]
+    assert quantized
+    assert all("dequantize" in passes for passes in quantized)

@@ -521,3 +521,98 @@ def test_values_that_the_target_cannot_use_are_shown_as_cut() -> None:
     plan = compile_plan(load_dag(dag), pass_infos(x86))
     assert [c["param"] for c in plan.to_json()["cut"]] == ["activation_type", "reduce_range"]
     assert plan.point_count == 1
+
+
+@pytest.mark.parametrize(
+    ("priors", "pruned"),
+    [
+        ({"forbid": [{"nodes": ["b"], "without": ["a"]}]}, {"b": ("forbid", "excluded by 'forbid'")}),
+        (
+            {"require": [{"nodes": ["b"]}], "forbid": ["a"]},
+            {"a": ("forbid", "excluded by 'forbid'"), "c": ("require", "excluded by 'require' (chains with b)")},
+        ),
+        (
+            {"require": [{"nodes": ["b"], "without": ["a"]}]},
+            dict.fromkeys(("a -> b", "a", "c"), ("require", "excluded by 'require' (chains with b without a)")),
+        ),
+    ],
+)
+def test_priors_prune_whole_chains_with_their_reason(priors: Any, pruned: dict[str, tuple[str, str]]) -> None:
+    made = plan(passes=dict.fromkeys("abc", "plain"), chains=[["a", "b"], ["a"], ["b"], ["c"]], **priors)
+    assert reasons(made) == pruned
+
+
+def test_weights_multiply_and_may_name_a_chain_by_its_id() -> None:
+    chains = [["a", "b"], ["a"]]
+    chain = next(plan(passes=SEARCHED | {"c": "plain"}, chains=[*chains, ["c"]]).chains())
+    nodes = {name: SEARCHED[name] for name in "ab"}
+    made = plan(passes=nodes, chains=chains, weights={chain.id: 4.0, "a->b": 0.5}, prefer=["a -> b", {"nodes": ["b"]}])
+    assert next(made.chains()).weight == 8.0
+
+
+def test_preferred_values_that_are_cut_give_no_point() -> None:
+    values = {"a": {"v": 1}, "b": {"w": 1}}
+    nodes = {name: SEARCHED[name] for name in "ab"}
+    for cut in (values, {"a": {"v": 1}}):
+        made = plan(passes=nodes, chains=[["a", "b"]], prefer=[{"values": values}], forbid=[{"values": cut}])
+        assert next(made.chains()).prior == ()
+
+
+def test_hosts_come_from_the_node_or_the_whole_dag() -> None:
+    host, own = ({"type": "python_env", "python": python} for python in ("/usr/bin/python3", "/bin/python3"))
+    made = plan(passes={"x": "prepare", "y": {"pass": "three", "host": own}}, chains=[["x", "y"]], host=host)
+    hosts = [node.host.python for node in next(made.chains()).nodes]
+    assert hosts == ["/usr/bin/python3", "/usr/bin/python3", "/bin/python3"]
+
+
+def test_priors_on_values_of_several_passes_need_few_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoopt.dag.compiler.cut_counts.MAX_SPLIT", 2)
+    nodes = {name: SEARCHED[name] for name in "ab"}
+    with pytest.raises(InputError, match="priors on values of 'a' need at most 2 points there; it has 3"):
+        plan(passes=nodes, chains=[["a", "b"]], forbid=[{"values": {"a": {"v": 1}, "b": {"w": 1}}}])
+
+
+@pytest.mark.parametrize(
+    ("order", "graph", "message"),
+    [
+        ([["a", "c"], "b"], {"edges": ["a -> b -> c"]}, "'c' comes before 'b' here, and after it in a chain"),
+        (["a", ["b", "c"]], {"edges": ["a -> b -> c"]}, ""),
+        (["a", "c", "b"], {"chains": [["a", "b"], ["a", "c"]]}, ""),
+        (["b", "a", "c"], {"stages": [["a", "b"], ["c", None]]}, ""),
+    ],
+)
+def test_only_chains_that_exist_decide_about_the_order_of_the_search(order: Any, graph: Any, message: str) -> None:
+    fields = {**graph, "passes": dict.fromkeys("abc", "plain"), "search": {"strategy": "per-chain", "order": order}}
+    if not message:
+        assert plan(**fields).chain_count
+        return
+    with pytest.raises(ConfigError) as caught:
+        plan(**fields)
+    assert caught.value.field == "search.order"
+    assert message in str(caught.value)
+
+
+def test_presets_of_an_alias_are_fixed_unless_the_user_sets_them() -> None:
+    preset = replace(PASSES["two"], presets={"w": 2, "flag": True})
+    spec = load_dag(
+        {"name": "d", "passes": {"n": {"pass": "p", "params": {"flag": False}}}, "chains": [["n"]], "search": "all"}
+    )
+    assert dict(compile_plan(spec, lambda name: preset).spaces["n"].fixed) == {"flag": False, "w": 2}
+
+
+def test_parameters_that_depend_on_each_other_in_a_cycle_are_refused() -> None:
+    first, second = (
+        ParameterInfo(name, int, 0, Conditional(other, {1: Categorical(1)}))
+        for name, other in (("first", "second"), ("second", "first"))
+    )
+    spec = load_dag({"name": "d", "passes": {"n": {"pass": "p", "params": "search"}}, "chains": [["n"]]})
+    with pytest.raises(ConfigError, match=r"passes\.n\.params: parameters depend on each other in a cycle"):
+        compile_plan(spec, lambda name: PassInfo("p", "t", "s", (first, second)))
+
+
+def test_unknown_passes_name_the_nearest_of_the_script_s_and_autoopt_s() -> None:
+    infos = pass_infos(Accelerator(), {"my_pass": PassInfo("my_pass", "mine", "s")})
+    assert infos("my_pass").family == "mine"
+    for wrong, right in (("my_pas", "my_pass"), ("simplfy", "simplify")):
+        with pytest.raises(InputError, match=f"did you mean '{right}'"):
+            infos(wrong)

@@ -11,10 +11,7 @@ from autoopt.dag.compiler.pruning import (
     Facts,
     Reason,
     check_model,
-    check_pass,
-    check_runtime,
     first_reason,
-    prunes_idle,
     soft_reasons,
 )
 from autoopt.model.inspection import Inspection, ValueSpec
@@ -27,40 +24,6 @@ CUDA = Accelerator("gpu", "CUDAExecutionProvider")
 
 def info(**fields: Any) -> PassInfo:
     return PassInfo("p", "family", "summary", **fields)
-
-
-def test_nothing_is_known_against_a_pass_without_demands() -> None:
-    assert first_reason("n", info(), Facts()) is None
-    assert soft_reasons(info(), Facts()) == []
-
-
-def test_an_unavailable_pass_says_what_to_install() -> None:
-    reason = check_pass(info(missing="nncf is not installed; pip install nncf"), Facts())
-    assert reason == Reason("unavailable", "pass p is not available: nncf is not installed; pip install nncf")
-
-
-def test_a_pass_for_other_providers_is_pruned_on_this_one() -> None:
-    cuda_only = info(accelerators=("CUDAExecutionProvider",))
-    assert check_pass(cuda_only, Facts(CUDA)) is None
-    reason = check_pass(cuda_only, Facts())
-    assert reason is not None
-    assert reason.text == "pass p is for CUDAExecutionProvider, not for CPUExecutionProvider"
-
-
-@pytest.mark.parametrize(
-    ("installed", "text"),
-    [
-        (["X", "A"], "CUDAExecutionProvider is not in the installed runtime (it has A, X)"),
-        ([], "CUDAExecutionProvider is not in the installed runtime (it has none)"),
-    ],
-)
-def test_a_missing_provider_prunes_everything(installed: list[str], text: str) -> None:
-    assert check_runtime(Facts(CUDA, installed_eps=installed)) == Reason("runtime", text)
-
-
-def test_an_unknown_runtime_prunes_nothing() -> None:
-    assert check_runtime(Facts(CUDA)) is None
-    assert check_runtime(Facts(CUDA, installed_eps=["CUDAExecutionProvider"])) is None
 
 
 def test_a_pass_needs_one_of_its_operators_in_the_model() -> None:
@@ -78,16 +41,6 @@ def test_a_pass_needs_one_of_its_operators_in_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "proposed", "pruned"),
-    [("lossy", False, True), ("equal", False, False), ("lossless", False, False), ("lossless", True, True)],
-)
-def test_an_idle_pass_prunes_a_chain_that_is_about_it(tolerance: Any, proposed: bool, pruned: bool) -> None:
-    idle, facts = info(needs_ops=("Conv",), tolerance=tolerance), Facts(inspection=MATMUL, proposed=proposed)
-    assert prunes_idle(idle, facts) == pruned
-    assert (first_reason("n", idle, facts) is not None) == pruned
-
-
-@pytest.mark.parametrize(
     ("fields", "lowest"),
     [
         ({"tolerance": "lossless"}, 0),
@@ -102,20 +55,6 @@ def test_a_level_allows_passes_up_to_its_tolerance(fields: dict[str, Any], lowes
         reasons = soft_reasons(info(**fields), Facts(level=level))
         assert (not reasons) == (level >= lowest)
         assert all(reason.text.startswith(f"level {level} allows only ") for reason in reasons)
-
-
-def test_level_and_missing_data_prune_only_proposed_graphs() -> None:
-    calibrated, facts = info(tolerance="lossy", needs_data=True), Facts(level=2, has_calibration=False)
-    assert [reason.rule for reason in soft_reasons(calibrated, facts)] == ["level", "no-data"]
-    assert first_reason("n", calibrated, facts) is None
-    reason = first_reason("n", calibrated, replace(facts, proposed=True))
-    assert reason is not None
-    assert reason.rule == "level"
-
-
-def test_missing_data_is_a_reason_only_if_it_is_known_to_be_missing() -> None:
-    calibrated = info(needs_data=True)
-    assert soft_reasons(calibrated, Facts()) == soft_reasons(calibrated, Facts(has_calibration=True)) == []
 
 
 def test_a_pass_that_refuses_an_operator_says_so_before_it_runs() -> None:

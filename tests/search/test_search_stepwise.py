@@ -8,11 +8,11 @@ from search_cases import LATENCY, SIX, chain, measure
 from autoopt.search import SearchConfig, StepwiseStudy
 
 
-def test_suggest_and_report() -> None:
+def test_the_best_trial_is_known() -> None:
     search = StepwiseStudy(SIX, LATENCY, SearchConfig(stop_early=False))
-    while (proposal := search.suggest()) is not None:
-        feedback = measure(proposal)
-        search.report(proposal, feedback.values, violation=feedback.violation, failed=feedback.failed)
+    while (step := search.next_step()) is not None:
+        feedback = measure(step.proposal)
+        search.record_feedback(step, feedback.values, violation=feedback.violation, failed=feedback.failed)
     assert len(search.trials) == 24
     assert search.best is not None
     values = [

@@ -2,66 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from autoopt.dag.graph.priors import Prior, Scope
+from autoopt.dag.graph.priors import Prior, Scope, Values
 from autoopt.dag.proposal.exclusions import INTEGER_NODES
 from autoopt.dag.proposal.templates import Template
 from autoopt.space import Value
 
 
-def excluded_chains(nodes: Mapping[str, Template]) -> Iterator[Prior]:
-    """Priors for chains that are not tried for any model: a stored fusion after a change of precision."""
-    if "graph" not in nodes:
-        return
-    for node, template in nodes.items():
-        if template.lossy:
-            reason = f"{node}, graph: onnxruntime already does this fusion at load time"
-            yield Prior("forbid", Scope(nodes=frozenset((node, "graph"))), reason=reason, origin="library")
+def untried_combinations(nodes: Mapping[str, Template]) -> Iterator[Prior]:
+    """Priors for the combinations of these nodes and their values."""
+    yield from _passes(nodes)
+    yield from _values(nodes)
+    yield from _session_options(nodes)
 
 
-def excluded_counts(nodes: Mapping[str, Template]) -> Iterator[Prior]:
-    """Priors for layers in float that are chosen by their number and by the noise of the others at once."""
-    if "selective" not in nodes:
-        return
-    search = nodes["selective"].search
-    fewest = min(count for count, _ in search["exclude_worst"])  # type: ignore[type-var]  # numbers
-    for ratio, _ in search["least_sqnr_db"]:
-        for count, _ in search["exclude_worst"]:
-            if ratio and count != fewest:
-                values = {"least_sqnr_db": ratio, "exclude_worst": count}
-                reason = "the noise of the layers decides how many of them stay in float"
-                yield Prior("forbid", Scope(), {"selective": values}, reason=reason, origin="library")
+def _passes(nodes: Mapping[str, Template]) -> Iterator[Prior]:
+    """Priors for passes that are not tried together, or not without another one."""
+    lossy = [node for node, template in nodes.items() if template.lossy]
+    if "graph" in nodes:
+        for node in lossy:
+            yield _forbidden(f"{node}, graph: onnxruntime already does this fusion at load time", (node, "graph"))
+    if "dequantize" in nodes:
+        for node in lossy:
+            if node not in ("dequantize", "unsigned"):
+                yield _forbidden("the model is already quantized", (node,), without=("dequantize",))
 
 
-def twice_quantized(nodes: Mapping[str, Template]) -> Iterator[Prior]:
-    """Priors for chains that quantize a quantized model without taking its quantization back first."""
-    if "dequantize" not in nodes:
-        return
-    for node, template in nodes.items():
-        if template.lossy and node not in ("dequantize", "unsigned"):
-            scope = Scope(nodes=frozenset((node,)), without=frozenset(("dequantize",)))
-            yield Prior("forbid", scope, reason="the model is already quantized", origin="library")
+def _values(nodes: Mapping[str, Template]) -> Iterator[Prior]:
+    """Priors for values of one pass that are not tried together."""
+    if "selective" in nodes:
+        counts = _searched(nodes, "selective", "exclude_worst")
+        for ratio in _searched(nodes, "selective", "least_sqnr_db"):
+            for count in counts:
+                if ratio and count != min(counts):  # type: ignore[type-var]  # numbers
+                    reason = "the noise of the layers decides how many of them stay in float"
+                    yield _forbidden(reason, values={"selective": {"least_sqnr_db": ratio, "exclude_worst": count}})
+    for op_types in _searched(nodes, "static", "op_types"):
+        for dynamic_ops in _searched(nodes, "static", "dynamic_ops"):
+            if (op_types == ["Conv"]) != (dynamic_ops == ["MatMul"]):
+                reason = "products are quantized once: at run time if convolutions alone are quantized statically"
+                yield _forbidden(reason, ("static",), {"static": {"op_types": op_types, "dynamic_ops": dynamic_ops}})
+    if "weights" in nodes:
+        yield _forbidden("all weights have 8 bits", ("weights",), {"weights": {"bits": 8, "head_bits": 8}})
+        yield _forbidden("the products have more bits", ("weights",), {"weights": {"bits": 8, "embedding_bits": 4}})
 
 
-def excluded_options(nodes: Mapping[str, Template]) -> Iterator[Prior]:
+def _session_options(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     """Priors for session options that are not tried for any model, or not after another pass."""
-    search = nodes["session"].search
-    levels = list(dict(search.get("graph_optimization_level", ())))
-    threads = dict(search.get("intra_op_num_threads", ()))
-    if "all" in levels and None in threads:
-        values = {"graph_optimization_level": "all", "intra_op_num_threads": None}
+    level = "graph_optimization_level"
+    levels = _searched(nodes, "session", level)
+    if "all" in levels and None in _searched(nodes, "session", "intra_op_num_threads"):
         reason = "these are the runtime's defaults, which chains without the node have"
-        yield Prior("forbid", Scope(), {"session": values}, reason=reason, origin="library")
-    for level in levels:
-        if "graph" in nodes and level != "all":
-            yield _without_level("graph", level, "the stored graph is optimized already")
+        yield _forbidden(reason, values={"session": {level: "all", "intra_op_num_threads": None}})
+    for value in levels:
+        if "graph" in nodes and value != "all":
+            yield _forbidden("the stored graph is optimized already", ("graph", "session"), {"session": {level: value}})
     for node in INTEGER_NODES:
         if node in nodes and "basic" in levels:
-            yield _without_level(node, "basic", "the runtime fuses quantized operators only above this level")
+            reason = "the runtime fuses quantized operators only above this level"
+            yield _forbidden(reason, (node, "session"), {"session": {level: "basic"}})
 
 
-def _without_level(node: str, level: Value, reason: str) -> Prior:
-    """Forbid a level of the runtime's graph optimization in chains with a node."""
-    scope = Scope(nodes=frozenset((node, "session")))
-    return Prior("forbid", scope, {"session": {"graph_optimization_level": level}}, reason=reason, origin="library")
+def _searched(nodes: Mapping[str, Template], node: str, parameter: str) -> list[Value]:
+    """The values of a parameter; none if the proposal does not search it."""
+    return [value for value, _ in nodes[node].search.get(parameter, ())] if node in nodes else []
+
+
+def _forbidden(
+    reason: str, nodes: Iterable[str] = (), values: Values | None = None, without: Iterable[str] = ()
+) -> Prior:
+    """Forbid chains with all of `nodes`, or these values in them; every chain without `nodes`."""
+    scope = Scope(nodes=frozenset(nodes), without=frozenset(without)) if nodes else Scope()
+    return Prior("forbid", scope, values or {}, reason=reason, origin="library")

@@ -6,7 +6,7 @@ stay in it and are pruned with a reason when it is compiled (`Facts(proposed=Tru
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from autoopt.dag.compiler.plan import Decision, Plan
 from autoopt.dag.compiler.pruning import Facts, Reason, check_runtime, first_reason
 from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.graph.priors import Prior
-from autoopt.dag.proposal.combinations import excluded_chains, excluded_counts, excluded_options, twice_quantized
+from autoopt.dag.proposal.combinations import untried_combinations
 from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions, effort_for
 from autoopt.dag.proposal.exclusions import (
     LARGE_DECODER,
@@ -41,7 +41,6 @@ from autoopt.dag.proposal.first_points import (
 )
 from autoopt.dag.proposal.precisions import CPU, CUDA, Method, ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, Values, threaded_session
-from autoopt.dag.proposal.value_pairs import mixed_methods, own_bits
 from autoopt.json_codec import JsonValue
 from autoopt.model.inspection import Inspection
 from autoopt.model.plain_forms import FUSED_LAYERS
@@ -106,12 +105,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     has_floats = all(stage.skip for stage in layout if stage.is_lossy(nodes))
     priors = [
         *cuts,
-        *excluded_chains(nodes),
-        *excluded_counts(nodes),
-        *twice_quantized(nodes),
-        *mixed_methods(nodes),
-        *own_bits(nodes),
-        *excluded_options(nodes),
+        *untried_combinations(nodes),
         *first_points(
             remaining,
             nodes,
@@ -218,42 +212,40 @@ def _layout(
 
     Names, file format, shapes, cleanup, folding, fusion, precision or quantization, the runtime's graph, the session.
     """
-    stages = _preparation(inputs, target)
-    if options.level == 0:
-        stages += [_Stage(("unused",)), _Stage(("shared",), skip=True)]
-    if "Loop" in inputs.inspection.ops:
-        stages.append(_Stage(("loops",), skip=True))
-    stages.append(_Stage(("simplify", "constants")))
-    stages.append(_Stage(("fold",), skip=options.level > 2))
-    stages.append(_Stage(("activations",)))
-    stages.append(_Stage(("pads",), skip=True))
-    stages += [_Stage((node,), skip=True) for node in _other_convolutions(inputs.inspection)]
-    if RECURRENT_OPS & inputs.inspection.ops:
-        stages.append(_Stage(("states",)))
-    if profile.fuses:
-        stages.append(_Stage(("fuse",), skip=True))
-    stages.append(_Stage(("reshapes",)))
-    methods = profile.chosen(options.precision)
-    precision_nodes = _precision_nodes(methods, inputs)
-    floats_fit = inputs.floats_fit(target)
-    if precision_nodes:
-        stages.append(_Stage(precision_nodes, skip="fp32" in methods and floats_fit))
-    if target.execution_provider == CPU:
-        # Late: quantizers know additions, but not sums.
-        stages.append(_Stage(("residuals",)))
-    if profile.fuses and floats_fit:
-        stages.append(_Stage(("graph",), skip=True))
-    return [*stages, _Stage(("session",), skip=True)]
-
-
-def _other_convolutions(model: Inspection) -> Iterator[str]:
-    """The nodes that compute what the model has with other convolutions."""
-    if "ConvTranspose" in model.ops:
-        yield "transposed"
-    if "STFT" in model.ops:
-        yield "spectra"
-    if model.narrow_convolutions:
-        yield "rows"
+    model, methods = inputs.inspection, profile.chosen(options.precision)
+    is_cpu, floats_fit = target.execution_provider == CPU, inputs.floats_fit(target)
+    has_pairs = "QuantizeLinear" in model.ops and is_cpu
+    precisions = _precision_nodes(methods, inputs)
+    # Alternatives, True if none of them is an alternative too, and True if this case has a use for the stage.
+    stages: tuple[tuple[tuple[str, ...], bool, bool], ...] = (
+        (("names",), False, True),
+        (("ir",), False, model.ir_version < LOWEST_IR),
+        (("opset",), True, 0 < model.opsets.get("", 0) < LOWEST_OPSET),
+        (("inline",), False, bool(model.functions)),
+        (("split",), False, not model.ops.isdisjoint(FUSED_LAYERS)),
+        (("dequantize", "unsigned") if has_pairs else ("dequantize",), True, inputs.quantized),
+        (("float32",), True, inputs.has_float16 and is_cpu),
+        (("specialize",), True, bool(inputs.narrowing)),
+        (("shapes",), False, inputs.needs_static_shapes(target)),
+        (("unused",), False, options.level == 0),
+        (("shared",), True, options.level == 0),
+        (("loops",), True, "Loop" in model.ops),
+        (("simplify", "constants"), False, True),
+        (("fold",), options.level > 2, True),
+        (("activations",), False, True),
+        (("pads",), True, True),
+        (("transposed",), True, "ConvTranspose" in model.ops),
+        (("spectra",), True, "STFT" in model.ops),
+        (("rows",), True, bool(model.narrow_convolutions)),
+        (("states",), False, not model.ops.isdisjoint(RECURRENT_OPS)),
+        (("fuse",), True, profile.fuses),
+        (("reshapes",), False, True),
+        (precisions, "fp32" in methods and floats_fit, bool(precisions)),
+        (("residuals",), False, is_cpu),  # late, because quantizers know additions, but not sums
+        (("graph",), True, profile.fuses and floats_fit),
+        (("session",), True, True),
+    )
+    return [_Stage(nodes, skip) for nodes, skip, has_use in stages if has_use]
 
 
 def _precision_nodes(methods: Mapping[str, Method], inputs: ProposalInputs) -> tuple[str, ...]:
@@ -268,30 +260,6 @@ def _precision_nodes(methods: Mapping[str, Method], inputs: ProposalInputs) -> t
         # Each token reads all weights, so few bits come first.
         nodes = {"weights": None, "calibrated": None, **nodes}
     return tuple(nodes)
-
-
-def _preparation(inputs: ProposalInputs, target: TargetSpec) -> list[_Stage]:
-    """The stages that bring the model into the form that all later passes expect."""
-    model = inputs.inspection
-    stages = [_Stage(("names",))]
-    if model.ir_version < LOWEST_IR:
-        stages.append(_Stage(("ir",)))
-    if 0 < model.opsets.get("", 0) < LOWEST_OPSET:
-        stages.append(_Stage(("opset",), skip=True))
-    if model.functions:
-        stages.append(_Stage(("inline",)))
-    if FUSED_LAYERS.keys() & model.ops:
-        stages.append(_Stage(("split",)))
-    if inputs.quantized:
-        has_pairs = "QuantizeLinear" in model.ops and target.execution_provider == CPU
-        stages.append(_Stage(("dequantize", "unsigned") if has_pairs else ("dequantize",), skip=True))
-    if inputs.has_float16 and target.execution_provider == CPU:
-        stages.append(_Stage(("float32",), skip=True))
-    if inputs.narrowing:
-        stages.append(_Stage(("specialize",), skip=True))
-    if inputs.needs_static_shapes(target):
-        stages.append(_Stage(("shapes",)))
-    return stages
 
 
 def _reasons(nodes: Mapping[str, Template], infos: Infos, facts: Facts) -> dict[str, Reason]:

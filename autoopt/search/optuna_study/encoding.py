@@ -1,4 +1,4 @@
-"""Search points as the parameters of an Optuna trial, and back.
+"""Search points as the parameters of an Optuna trial.
 
 A parameter is named `node.param`, so that equal names in two passes never mix. Where its parents decide which values it
 has, the name is `node.param@parent values`, because a study wants the same values each time for a name. The parameter
@@ -8,7 +8,7 @@ has, the name is `node.param@parent values`, because a study wants the same valu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -18,7 +18,6 @@ from autoopt.space import Point, Value
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.distributions import BaseDistribution
 
 CHAIN: Final = "chain"
 Params: TypeAlias = dict[str, object]
@@ -51,37 +50,6 @@ def suggest_point(trial: optuna.Trial, chain: ChainSpace) -> Point | None:
 def params_of(chain: ChainSpace, point: Point) -> Params:
     """Encode a point as the parameters of a trial, without the chain."""
     return {name: _encode(value, values) for name, (value, values) in _named_values(chain, point).items()}
-
-
-def distributions_of(chain: ChainSpace, point: Point) -> dict[str, BaseDistribution]:
-    """Return the distributions that `suggest_point` asks on its way to `point`."""
-    from optuna.distributions import CategoricalDistribution, IntDistribution
-
-    distributions: dict[str, BaseDistribution] = {}
-    for name, (_, values) in _named_values(chain, point).items():
-        grid = _integer_grid(values)
-        if grid is not None:
-            low, high, step = grid
-            distributions[name] = IntDistribution(low, high, step=step)
-        else:
-            distributions[name] = CategoricalDistribution([_encode(value, values) for value in values])
-    return distributions
-
-
-def read_point(chain: ChainSpace, params: Mapping[str, object]) -> Point | None:
-    """Decode the parameters of a trial; None if they are not those of a point of the chain."""
-
-    def select(node: str, name: str, values: tuple[Value, ...]) -> Value:
-        encoded = params[f"{node}.{name}"]
-        for value in values:
-            if _encode(value, values) == encoded:
-                return value
-        raise LookupError(name)
-
-    try:
-        return _walk(chain, select)
-    except LookupError:
-        return None
 
 
 def _walk(chain: ChainSpace, select: Select) -> Point | None:
