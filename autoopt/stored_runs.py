@@ -108,9 +108,16 @@ class Run(RunResult):
         return chart
 
     def report(self, file: str | Path) -> Path:
-        """Write the HTML page of the run, as `autoopt report` does; return its path."""
-        from autoopt.engine.tools.run_report import run_report
+        """Write the HTML page of the run, as `autoopt report` does; return its path.
 
+        Raises:
+            InputError: the file cannot be written, or has something that autoopt did not write.
+        """
+        from autoopt.engine.tools.run_report import run_report
+        from autoopt.report.elements.html import check_page
+
+        with writing(file, "cannot write the report"):
+            check_page(Path(file))
         with _open(self.home, self.db_url) as store:
             page = run_report(store, store.runs.get(self.run), self, profile=True)
         with writing(file, "cannot write the report"):

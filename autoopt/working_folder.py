@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
+from autoopt.errors import InputError
 from autoopt.owner import UNKNOWN, boot, is_known_alive, is_known_dead, this_process
 
 PREFIX = "autoopt-work-"
@@ -32,6 +33,8 @@ READINGS = "readings"
 """Name of the folder below the home of a store that holds what workers read from the user's files."""
 EXPORTED = "exported"
 """Name of the folder below the home of a store that holds the ONNX models of Hugging Face models."""
+HEAD_BYTES = 4096
+"""The beginning of a file that tells who wrote it."""
 SHARED_FOLDER = "AUTOOPT_SHARED_FOLDER"
 """Variable of a worker: a folder for files that all workers of the same process may read."""
 
@@ -118,6 +121,24 @@ def remove_working_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if folder in _locks:
         os.close(_locks.pop(folder))
+
+
+def check_own(file: Path, mark: str) -> None:
+    """Check that a file may be replaced: there is none, it is empty, a device or a pipe, or autoopt wrote it.
+
+    All that autoopt writes there has the text `mark` near its beginning. A link is as good as the file behind it.
+
+    Raises:
+        InputError: It is a folder, or something else than autoopt writes.
+    """
+    if file.is_dir():
+        raise InputError("is a folder, not a file to write", where=str(file))
+    if not file.is_file():
+        return
+    with file.open("rb") as content:
+        head = content.read(HEAD_BYTES)
+    if head and mark.encode() not in head:
+        raise InputError("has something that autoopt did not write", where=str(file), remedy="name another file")
 
 
 @contextmanager

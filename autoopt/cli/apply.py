@@ -45,9 +45,17 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     """Apply one pass to a model, after the passes that it requires.
 
     Session options that the pass sets are written to `OUT.session.json`, in the format of a run's session.json.
-    Exit code 1 if the pass refuses the model or fails.
+    Exit code 1 if the pass refuses the model or fails; a model that the runtime cannot load is a warning.
     """
-    from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, check_out, copy_out, write_session
+    from autoopt.engine.tools.apply import (
+        PassFailed,
+        PassSettings,
+        apply_pass,
+        check_out,
+        copy_out,
+        session_file,
+        write_session,
+    )
 
     check_out(out, force=force)
     accelerator = accelerator_of(device, ep)
@@ -58,9 +66,17 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
         except PassFailed as error:
             sys.stderr.write(one_line(str(error)) + "\n")
             raise typer.Exit(1) from error
+        if applied.step.session_options:
+            check_out(session_file(out), force=force)
         files = copy_out(applied.model, out, force=force)
         if applied.step.session_options:
             files.append(write_session(out, applied.step.session_options, accelerator))
+    if applied.load_failure:
+        from autoopt.report.words.failures import plain_reason
+
+        sys.stderr.write(
+            one_line(f"warning: the runtime cannot load {out}: {plain_reason(applied.load_failure)}") + "\n"
+        )
     if as_json:
         document = to_json(applied.step)
         del document["path"], document["node"]
@@ -89,7 +105,9 @@ def _show(step: StepReply, files: list[Path]) -> None:
     for attempt in step.attempts:
         print(f"  tried {json.dumps(attempt.params)}: {one_line(attempt.reason)}")
     print(f"  parameters {json.dumps(step.params)}")
-    if step.equivalence:
+    if step.equivalence and step.equivalence["status"] == "not run":
+        print(f"  not checked: {one_line(str(step.equivalence.get('reason', '')))}")
+    elif step.equivalence:
         print(f"  checked ({step.equivalence['tolerance']}): {_check_text(step.equivalence)}")
     for name, report in step.reports.items():
         print(f"  {name}: {one_line(json.dumps(report))[:2000]}")

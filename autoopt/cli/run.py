@@ -37,6 +37,9 @@ EngineName = Annotated[
     ),
 ]
 SEARCH: Final = "Search"
+PROFILE: Final = "profile.svg"
+PROFILE_MARK: Final = "<!-- autoopt: where the time of a run went -->"
+"""Opens that file."""
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Folder for the package of the best model, updated during the run.")
 ]
@@ -185,7 +188,9 @@ def run(  # noqa: PLR0913  options of the command
             observers: list[Observer] = [progress]
             if profile:
                 from autoopt.report.runs.profile import Profile
+                from autoopt.working_folder import check_own
 
+                check_own(out / PROFILE, PROFILE_MARK)
                 work = Profile()
                 observers.append(work)
             # Imported only now, because it takes longer than the first line may.
@@ -265,9 +270,10 @@ def _show_profile(work: Profile, out: Path, stream: TextIO) -> None:
     if not can_draw():
         print(f"no timeline: {INSTALL}", file=stream)
         return
-    file = out / "profile.svg"
+    file = out / PROFILE
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(picture(timeline(spans), width=1000, height=timeline_height(spans)), encoding="utf-8")
+    image = picture(timeline(spans), width=1000, height=timeline_height(spans))
+    file.write_text(f"{PROFILE_MARK}\n{image}", encoding="utf-8")
     print(f"wrote {file}", file=stream)
 
 

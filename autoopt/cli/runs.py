@@ -89,7 +89,10 @@ def report(
     On the machine that measured the run, the page also shows the time of each kind of operator before and after.
     """
     from autoopt.engine.tools.run_report import run_report
+    from autoopt.report.elements.html import check_page
 
+    with writing(out, "cannot write the report"):
+        check_page(out)
     with existing_store() as store:
         if zoo is not None:
             document: dict[str, object] = {"zoo": zoo}

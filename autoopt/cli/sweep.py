@@ -155,10 +155,14 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.engine.sweeps.sweep import run_sweep
     from autoopt.engine.sweeps.zoo import check_zoo
     from autoopt.report.progress.progress import Progress
-    from autoopt.report.sweeps.ci import badge_svg, github_annotations, junit_xml
+    from autoopt.report.sweeps.ci import badge_svg, check_badge, check_junit, github_annotations, junit_xml
     from autoopt.report.sweeps.sweep import sweep_markdown, write_sweep
 
     check_zoo(zoo, only, None, data_root)
+    if junit is not None:
+        check_junit(junit)
+    if badge is not None:
+        check_badge(badge)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet) as progress:
             request = SweepRequest(

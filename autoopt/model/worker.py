@@ -78,6 +78,14 @@ def inspect(payload: JsonObject) -> dict[str, JsonValue]:
     return inspect_model(model, path).to_json()
 
 
+def load(payload: JsonObject) -> dict[str, JsonValue]:
+    """Have the runtime load the model at `path`, without graph optimization; raises what it raises."""
+    from autoopt.model.session import make_plain_session
+
+    make_plain_session(str(payload["path"]), packs_weights=False)
+    return {}
+
+
 def layer_work(payload: JsonObject) -> dict[str, JsonValue]:
     """Return the `layer_work` of an `Inspection` of the model at `path`.
 

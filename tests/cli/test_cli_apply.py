@@ -34,6 +34,32 @@ def test_one_pass_from_file_to_file(model: str, tmp_path: Path, capsys: pytest.C
     assert [node.op_type for node in onnx.load(out).graph.node] == ["Relu"]
 
 
+CYCLE = """<ir_version: 8, opset_import: ["": 17]>
+g (float[2, 4] x) => (float[2, 4] y) { a = Add (x, b)\n b = Relu (a)\n y = Identity (b) }"""
+
+
+@pytest.mark.parametrize("name", ["name_fix", "ir_upgrade"])
+def test_a_model_that_no_runtime_loads_is_not_called_checked(
+    call: Callable[..., Any], tmp_path: Path, name: str
+) -> None:
+    onnx.save(parser.parse_model(CYCLE), tmp_path / "cycle.onnx")
+    code, said, err = call("apply", name, str(tmp_path / "cycle.onnx"), "-o", "out.onnx")
+    assert code == 0
+    assert "  checked" not in said
+    assert err.startswith("warning: the runtime cannot load out.onnx: ")
+    assert err.endswith("the graph is not acyclic.\n")
+
+
+def test_session_options_replace_no_file_of_the_user(call: Callable[..., Any], model: str) -> None:
+    Path("out.session.json").write_text("my own")
+    arguments = ("apply", "session_tuning", model, "-o", "out.onnx", "-p", "allow_spinning=false")
+    code, _, err = call(*arguments)
+    assert (code, err) == (2, "out.session.json: already exists; use --force to overwrite it\n")
+    assert Path("out.session.json").read_text() == "my own"
+    assert not Path("out.onnx").exists()
+    assert call(*arguments, "--force")[0] == 0
+
+
 def test_the_output_is_checked_before_anything_runs(call: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "none" / "out.onnx"
     code, _, err = call("apply", "simplify", str(tmp_path / "missing.onnx"), "-o", str(out))

@@ -169,7 +169,7 @@ def write_pipeline(folder: Path, function: str, limit: float = 100.0) -> tuple[P
 
 def test_a_pipeline_gives_the_shapes_of_its_outputs(tmp_path: Path) -> None:
     path, script = write_pipeline(tmp_path, "both")
-    recording = recorded(tmp_path, path, save(tmp_path, x=ITEMS), script=script)
+    recording = recorded(tmp_path, path, save(tmp_path, x=ITEMS), user_script=script)
     assert recording.outputs == {"scores": (1, 4)}
     assert stored(tmp_path, "second")["x"].shape == (6, 8)
 
@@ -178,7 +178,7 @@ def test_items_of_a_rarer_shape_are_left_out_of_all_files(tmp_path: Path) -> Non
     items = ITEMS.copy()
     items[:, 0] = [0, 9, 0, 0, 9, 0]
     path, script = write_pipeline(tmp_path, "both", limit=5.0)
-    recording = recorded(tmp_path, path, save(tmp_path, x=items, labels=np.arange(6)), script=script)
+    recording = recorded(tmp_path, path, save(tmp_path, x=items, labels=np.arange(6)), user_script=script)
     assert recording.items == 4
     assert stored(tmp_path, SET)["labels"].tolist() == [0, 2, 3, 5]
     np.testing.assert_array_equal(stored(tmp_path, "first")["x"], items[[0, 2, 3, 5]])
@@ -195,7 +195,7 @@ def test_items_of_a_rarer_shape_are_left_out_of_all_files(tmp_path: Path) -> Non
 def test_a_pipeline_that_does_not_run_all_models_is_named(tmp_path: Path, function: str, reason: str) -> None:
     path, script = write_pipeline(tmp_path, function)
     with pytest.raises(InputError, match=reason):
-        recorded(tmp_path, path, save(tmp_path, x=ITEMS), script=script)
+        recorded(tmp_path, path, save(tmp_path, x=ITEMS), user_script=script)
 
 
 def test_recording_ends_where_the_files_would_get_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from autoopt.engine.run.output_folder import (
@@ -14,6 +14,7 @@ from autoopt.engine.run.output_folder import (
     MODEL_DIGEST,
     MODEL_FILES,
     RECIPE_FILE,
+    RECORDS,
     SET_RECORD,
     check_out,
     check_writable,
@@ -165,6 +166,8 @@ def export_to(store: Store, package: Package, out: Path) -> Path:
         return export(store, package, out)
     if out.is_dir():
         raise InputError("is a folder, not a .zip file", where=str(out))
+    if out.is_file() and not _holds_package(out):
+        raise InputError("has something that autoopt did not write", where=str(out), remedy="name another file")
     check_writable(out.absolute().parent)
     with working_folder() as scratch, writing(out, "cannot write the results"):
         folder = scratch / out.stem
@@ -174,6 +177,17 @@ def export_to(store: Store, package: Package, out: Path) -> Path:
             for name, file in files_in(folder).items():
                 archive.write(file, f"{out.stem}/{name}")
     return out
+
+
+def _holds_package(archive: Path) -> bool:
+    """True for an empty file, and for an archive with the record of a package."""
+    if not archive.stat().st_size:
+        return True
+    try:
+        with zipfile.ZipFile(archive) as content:
+            return any(PurePosixPath(name).name in RECORDS for name in content.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def _measuring_environment(store: Store, package: Package) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import BareModel, ZooItem, check_data, check_metrics, dag_of, items
 from autoopt.errors import SystemFailure, one_line, writing
 from autoopt.json_codec import read_object
-from autoopt.report.elements.html import write_page
+from autoopt.report.elements.html import check_page, write_page
 from autoopt.report.nights.lasting import lasting_regression
 from autoopt.report.nights.night_history import entries_by_model
 from autoopt.report.sweeps.sweep_comparison import EarlierEntry, compare_entry, differences
@@ -35,8 +35,9 @@ from autoopt.spec.zoo import ZooSpec, load_zoo
 from autoopt.store import EventRecord, Store, SweepRecord, open_store
 from autoopt.store.leases import renewed_claim
 from autoopt.store.records import RunStatus
+from autoopt.working_folder import check_own
 
-REPORT = "sweep.json"
+REPORT, PAGE = "sweep.json", "sweep.html"
 MODEL_EVENT = "sweep model"
 """Kind of the events that hold the entries of finished models, for a resumed sweep."""
 
@@ -52,6 +53,8 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
     began = time.monotonic()
     zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
     check_data(zoo)
+    if request.out is not None:
+        check_report(request.out)
     home = request.home or settings().home
     with open_store(request.db_url, home) as store:
         history = SweepHistory(zoo, store)
@@ -273,13 +276,24 @@ def replaced_report_note(out: Path | None, name: str) -> str:
     return f"the report of this sweep will replace {replaced}; --out names another folder"
 
 
+def check_report(out: Path) -> None:
+    """Check before a long sweep that its report may be written to a folder.
+
+    Raises:
+        InputError: A file of that name is there that autoopt did not write.
+    """
+    with writing(out, "cannot write the report"):
+        check_own(out / REPORT, ',\n  "sweep": "')  # its second field
+        check_page(out / PAGE)
+
+
 def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None) -> None:
-    """Write `sweep.json` and `sweep.html`, which shows `facts` too, into `out`, each atomically.
+    """Write the document and the page of a sweep, which shows `facts` too, into `out`, each atomically.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    files = {REPORT: json.dumps(result.to_json(), indent=2) + "\n", "sweep.html": sweep_html(result, facts)}
+    files = {REPORT: json.dumps(result.to_json(), indent=2) + "\n", PAGE: sweep_html(result, facts)}
     with writing(out, "cannot write the report"):
         out.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from autoopt.dag.compiler.pruning import Facts, check_model
 from autoopt.dag.compiler.requirements import Requirements, pass_infos
 from autoopt.engine.work.environment import local_accelerator
-from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, INSPECT, ask_worker
+from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, INSPECT, LOAD, ask_worker
 from autoopt.errors import InputError, writing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.model.fetch import fetch
@@ -26,7 +26,7 @@ from autoopt.passes.composed.sequence import PassCall
 from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep, StepReply
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo, registry
 from autoopt.settings import root_of_data, settings
-from autoopt.target import ALL_THREADS, Accelerator
+from autoopt.target import ALL_THREADS, DEFAULT_EP, Accelerator
 from autoopt.workers import CallResult, WorkerPool, gated_call
 from autoopt.working_folder import replacing, working_folder
 
@@ -53,6 +53,8 @@ class AppliedPass:
     """Folder of the resulting model: the new one, or a copy of the source if nothing changed."""
     required: tuple[str, ...] = ()
     """Names of the passes that ran first because the pass requires them."""
+    load_failure: str = ""
+    """Why the runtime cannot load the resulting model; empty if it can, or if the target is no CPU."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,21 @@ def apply_pass(
         step = _step_of(name, reply)
         if step.outcome is Outcome.UNCHANGED and not info.analysis and not info.makes_model:
             step = replace(step, message=_reason_of_no_change(pool, info, path, options))
-    return AppliedPass(step, step.path or source, tuple(before.name for before in required))
+        result = step.path or source
+        failure = "" if _has_run(step) else _load_failure(pool, model_in(result), options)
+    return AppliedPass(step, result, tuple(before.name for before in required), failure)
+
+
+def _has_run(step: StepReply) -> bool:
+    """True if the checks after a pass have run the new model."""
+    return bool(step.equivalence) and step.equivalence["status"] != "not run"
+
+
+def _load_failure(pool: WorkerPool, model: Path, options: PassSettings) -> str:
+    if options.accelerator.execution_provider != DEFAULT_EP["cpu"]:
+        return ""
+    reply = gated_call(pool, LOAD, {"path": str(model)}, options.timeout)
+    return "" if reply.outcome.good else reply.message or str(reply.outcome)
 
 
 def _reason_of_no_change(pool: WorkerPool, info: PassInfo, model: Path, options: PassSettings) -> str:
@@ -242,12 +258,17 @@ def copy_out(folder: Path, out: Path, *, force: bool = False) -> list[Path]:
     return list(targets.values())
 
 
+def session_file(out: Path) -> Path:
+    """The file for the session options of the model `out`."""
+    return out.with_suffix(".session.json")
+
+
 def write_session(out: Path, options: JsonObject, accelerator: Accelerator) -> Path:
     """Write the session options of the model `out` beside it, as `session.json` describes them; return the file.
 
     The number of threads is left to the runtime unless the options give it.
     """
-    file = out.with_suffix(".session.json")
+    file = session_file(out)
     document = session_document(options, accelerator.execution_provider, ALL_THREADS)
     file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return file

@@ -11,15 +11,16 @@ from typing import Any, TypeAlias
 
 from autoopt.dag.compiler.requirements import pass_infos
 from autoopt.data import DataConfig
-from autoopt.engine.run.recipe_file import narrowed_inputs
+from autoopt.engine.run.output_folder import MODEL_DIGEST, MODEL_FILES, RECIPE_FILE, check_out, new_package
+from autoopt.engine.run.recipe_file import narrowed_inputs, with_digest
 from autoopt.engine.tools.apply import script_passes
 from autoopt.engine.tools.recipe import Recipe, RecipeStep, read_recipe
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import Implementation
 from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, admission_seconds, ask_worker
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, restorer
-from autoopt.errors import InputError, refuse_url, writing
-from autoopt.model.files import digest_folder, files_in, model_in
+from autoopt.errors import InputError, writing
+from autoopt.model.files import digest_file, digest_folder, files_in, model_in
 from autoopt.model.session_file import SESSION_FILE
 from autoopt.passes.base.config import full_config
 from autoopt.registry import registry
@@ -85,13 +86,12 @@ def replay(
 
     Raises:
         InputError: the recipe or the model is not the expected one, the recipe was edited, may not run its script or
-            names passes or parameters that there are not, `out` is a file, or the data cannot be read.
+            names passes or parameters that there are not, `out` is a file or has files of the user that the model would
+            replace, or the data cannot be read.
         SystemFailure: a pass did not succeed.
     """
     content, document = read_recipe(recipe)
-    refuse_url(out)
-    if out.exists() and not out.is_dir():
-        raise InputError("is a file, not a folder", where=str(out), remedy="name a folder with --out")
+    check_out(out)
     if calibration is not None:
         document["calibration"] = None
     check_scripts(document, str(recipe), allowed=allow_script)
@@ -107,10 +107,12 @@ def replay(
             ask_worker(pool, DESCRIBE_DATA, {"data": document["calibration"]}, "calibration data")
         folder = ReplayEnvironment.from_json(pool, scratch, document).make(source, steps)
         digest = digest_folder(folder)
-        with writing(out):
-            _copy_files(folder, out)
+        with writing(out), new_package(out) as new:
+            _copy_files(folder, new)
             session = {**content.session, **narrowed_inputs(steps)}
-            (out / SESSION_FILE).write_text(json.dumps(session, indent=2) + "\n")
+            (new / SESSION_FILE).write_text(json.dumps(session, indent=2) + "\n")
+            made = {"result": digest, MODEL_FILES: list(files_in(folder)), MODEL_DIGEST: digest_file(model_in(folder))}
+            (new / RECIPE_FILE).write_text(json.dumps(with_digest({**document, **made}), indent=2) + "\n")
         path = out / model_in(folder).name
     return ReplayResult(
         path=str(path),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # `plan` starts no worker if it knows the model already
 ADMIT: Final = "autoopt.model.worker:admit"
 INSPECT: Final = "autoopt.model.worker:inspect"
 LAYER_WORK: Final = "autoopt.model.worker:layer_work"
+LOAD: Final = "autoopt.model.worker:load"
 LOCATE: Final = "autoopt.model.worker:locate"
 RUNTIME: Final = "autoopt.model.worker:runtime"
 DESCRIBE_DATA: Final = "autoopt.data.worker:describe"

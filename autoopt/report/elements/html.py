@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autoopt.errors import one_line
 from autoopt.report.elements.drawing import INSTALL, can_draw, inline, unchecked
 from autoopt.report.elements.table import Table
-from autoopt.working_folder import replacing
+from autoopt.working_folder import check_own, replacing
 
 if TYPE_CHECKING:
     import altair as alt
@@ -21,6 +21,8 @@ WIDE, NARROW = 600, 340
 """Widths of a chart, in pixels: on a screen and in print, and on a phone."""
 LONG = 28
 """Characters from which a cell gets room to wrap."""
+TITLE = "<title>autoopt: "
+"""Opens the title of every page."""
 ARROW = "-&gt;"
 """Browsers would break a line inside it, behind the hyphen."""
 
@@ -31,9 +33,18 @@ def page(title: str, parts: Sequence[str]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>autoopt: {text_html(title)}</title>\n<style>\n{_asset('page.css')}</style></head>\n<body>\n"
+        f"{TITLE}{text_html(title)}</title>\n<style>\n{_asset('page.css')}</style></head>\n<body>\n"
         f"{body}\n<script>\n{_asset('page.js')}</script>\n</body></html>\n"
     )
+
+
+def check_page(path: Path) -> None:
+    """Check that a page may be written to this file.
+
+    Raises:
+        InputError: It has something that autoopt did not write.
+    """
+    check_own(path, TITLE)
 
 
 def write_page(path: Path, text: str) -> None:

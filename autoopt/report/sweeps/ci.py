@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
 from xml.etree import ElementTree
 
 from autoopt.errors import one_line
@@ -11,16 +12,31 @@ from autoopt.report.words.formatting import plural
 from autoopt.report.words.verdict import gains
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import OK
+from autoopt.working_folder import check_own
 
 GOOD, BAD = "#2a7d2a", "#b3261e"
+SUITE = "autoopt "
+"""Opens the name of every test suite."""
+MAKER = "<desc>made by autoopt</desc>"
+"""Part of every badge."""
 LETTER, PADDING = 7, 6
 """Width of a letter of a badge, and the space around its texts, in pixels."""
+
+
+def check_junit(file: Path) -> None:
+    """Check that JUnit XML may be written to this file; raises like `check_own`."""
+    check_own(file, f'<testsuite name="{SUITE}')
+
+
+def check_badge(file: Path) -> None:
+    """Check that a badge may be written to this file; raises like `check_own`."""
+    check_own(file, MAKER)
 
 
 def junit_xml(result: SweepResult) -> str:
     """One test case for each model: a failure on a regression, an error for a model without a result."""
     root = ElementTree.Element("testsuites")
-    suite = ElementTree.SubElement(root, "testsuite", name=f"autoopt {result.name}", time=f"{result.seconds:.3f}")
+    suite = ElementTree.SubElement(root, "testsuite", name=f"{SUITE}{result.name}", time=f"{result.seconds:.3f}")
     for entry in result.models:
         _add_test_case(suite, result, entry)
     suite.set("tests", str(len(result.models)))
@@ -64,7 +80,7 @@ def badge_svg(result: SweepResult) -> str:
     name, label = escape(result.name), escape(f"{result.name}: {text}")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{label}">'
-        f"<title>{label}</title>"
+        f"<title>{label}</title>{MAKER}"
         f'<rect width="{left}" height="20" fill="#444"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>'
         f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
         f'<text x="{PADDING}" y="14">{name}</text><text x="{left + PADDING}" y="14">{text}</text></g></svg>\n'

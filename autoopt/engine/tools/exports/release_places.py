@@ -134,11 +134,15 @@ def _add_to_folder(package: Path, release: Release, folder: Path, *, for_hub: bo
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
 
+    current = folder / CURRENT
+    if current.exists() and not current.is_symlink():
+        raise InputError("is no link to a release", where=str(current), remedy="name another folder with --to")
+
     def switch() -> None:
         link = folder / f".{CURRENT}-{os.getpid()}"
         link.unlink(missing_ok=True)
         link.symlink_to(final.name)
-        os.replace(link, folder / CURRENT)
+        os.replace(link, current)
 
     return switch
 
