@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.outcome import Outcome
 from autoopt.results import SweepEntry, Trial
 from autoopt.space import Point
-
-
-@dataclass(frozen=True)
-class WorkSpan:
-    """A piece of work of one thread of a run. Times are in seconds on `time.monotonic`."""
-
-    phase: str
-    """`passes`, `quality`, `measuring`, `waiting` (at the measurement gate) or `sampler`."""
-    name: str
-    """The passes, the meter or the sampler's method."""
-    thread: str
-    began: float
-    ended: float
-
-    @property
-    def seconds(self) -> float:
-        """Duration."""
-        return self.ended - self.began
 
 
 class Observer:
@@ -77,9 +58,6 @@ class Observer:
 
     def on_measure_end(self, meter: str, outcome: Outcome, seconds: float) -> None:
         """Receive the outcome of a measurement."""
-
-    def on_work(self, span: WorkSpan) -> None:
-        """Receive what a thread of the run has just done, for profiles."""
 
     def on_sweep_start(self, models: Sequence[str]) -> None:
         """Start a sweep over these models."""
@@ -149,9 +127,6 @@ class CallbackObserver(Observer):
 
     def on_measure_end(self, meter: str, outcome: Outcome, seconds: float) -> None:
         self._function("measure_ends", meter=meter, outcome=str(outcome), seconds=seconds)
-
-    def on_work(self, span: WorkSpan) -> None:
-        self._function("work", **asdict(span))
 
     def on_sweep_start(self, models: Sequence[str]) -> None:
         self._function("models", names=list(models))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.observer import SILENT, CallbackObserver, Observer, ObserverGroup, WorkSpan
+from autoopt.observer import SILENT, CallbackObserver, Observer, ObserverGroup
 from autoopt.outcome import Outcome
 from autoopt.results import SweepEntry, Trial, TrialResult
 
@@ -23,7 +23,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "on_pass_end": ("a", Outcome.OK, 0.1, ""),
     "on_measure_start": ("latency",),
     "on_measure_end": ("latency", Outcome.OK, 0.1),
-    "on_work": (WorkSpan("passes", "simplify", "trial_0", 1.0, 2.5),),
     "on_sweep_start": (["a", "b"],),
     "on_model_start": ("a",),
     "on_model_end": (SweepEntry("a", "ok"),),
@@ -72,7 +71,6 @@ def test_a_plain_function_receives_the_values_that_it_always_did() -> None:
         "pass_ends": ["message", "node", "outcome", "seconds"],
         "measure_begins": ["meter"],
         "measure_ends": ["meter", "outcome", "seconds"],
-        "work": ["began", "ended", "name", "phase", "thread"],
         "models": ["names"],
         "model_begins": ["name"],
         "model_ends": ["entry"],

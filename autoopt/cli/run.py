@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -23,8 +23,6 @@ from autoopt.json_codec import without_nulls
 if TYPE_CHECKING:
     from autoopt.engine.inputs.request import RunRequest
     from autoopt.json_codec import JsonValue
-    from autoopt.observer import Observer
-    from autoopt.report.runs.profile import Profile
     from autoopt.results import RunResult
 
 Engine = Literal["inline", "prefect"]
@@ -37,9 +35,6 @@ EngineName = Annotated[
     ),
 ]
 SEARCH: Final = "Search"
-PROFILE: Final = "profile.svg"
-PROFILE_MARK: Final = "<!-- autoopt: where the time of a run went -->"
-"""Opens that file."""
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Folder for the package of the best model, updated during the run.")
 ]
@@ -148,9 +143,6 @@ def run(  # noqa: PLR0913  options of the command
     workers: Workers = 2,
     proposal: ProposalFlags,
     repetition: RepetitionFlags,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Show where the time went: a table, and out/profile.svg.")
-    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -166,7 +158,7 @@ def run(  # noqa: PLR0913  options of the command
     began = time.monotonic()
     options = (dag, model, data, calibration, reading, goal, data_root, out, search, workers, proposal)
     command = CommandLine.of(dag[0], options)
-    if not (repetition or profile):
+    if not repetition:
         document = look_up_answer(settings().home, command)
         if document is not None:
             return _show_answer(document, out, began, as_json=as_json)
@@ -178,21 +170,12 @@ def run(  # noqa: PLR0913  options of the command
         # Workers import their modules while this process imports its own.
         start_ahead(WARM)
     from autoopt.cli.logs import is_verbose
-    from autoopt.observer import ObserverGroup
     from autoopt.report.progress.progress import Progress
 
     search_fields, proposal_options = search.fields(), proposal.options()
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {without_passwords(model or ' '.join(dag))}")
-            observers: list[Observer] = [progress]
-            if profile:
-                from autoopt.report.runs.profile import Profile
-                from autoopt.working_folder import check_own
-
-                check_own(out / PROFILE, PROFILE_MARK)
-                work = Profile()
-                observers.append(work)
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
 
@@ -204,7 +187,7 @@ def run(  # noqa: PLR0913  options of the command
                 workers=workers,
                 search=search_fields,
                 proposal_options=proposal_options,
-                observer=ObserverGroup(*observers),
+                observer=progress,
                 out=out,
                 command=command,
                 began=began,
@@ -218,8 +201,6 @@ def run(  # noqa: PLR0913  options of the command
             print_json(result.to_json(), stream)
         else:
             _show_result(result, out, shown_notes=progress.notes)
-        if profile:
-            _show_profile(work, out, sys.stderr if as_json else sys.stdout)
     return exit_code(bool(result.best))
 
 
@@ -255,26 +236,6 @@ def _show_answer(document: Mapping[str, object], out: Path, began: float, *, as_
     else:
         _show_result(result, out)
     return exit_code(bool(result.best))
-
-
-def _show_profile(work: Profile, out: Path, stream: TextIO) -> None:
-    """Write the profile as a table and, where charts can be drawn, as a picture."""
-    from autoopt.report.elements.drawing import INSTALL, can_draw, picture
-    from autoopt.report.elements.table import write_table
-    from autoopt.report.runs.profile import profile_table, timeline, timeline_height
-
-    spans = work.spans()
-    write_table(profile_table(spans, work.elapsed()), stream)
-    if not spans:
-        return
-    if not can_draw():
-        print(f"no timeline: {INSTALL}", file=stream)
-        return
-    file = out / PROFILE
-    file.parent.mkdir(parents=True, exist_ok=True)
-    image = picture(timeline(spans), width=1000, height=timeline_height(spans))
-    file.write_text(f"{PROFILE_MARK}\n{image}", encoding="utf-8")
-    print(f"wrote {file}", file=stream)
 
 
 def resume(  # noqa: PLR0913, PLR0917  options of the command

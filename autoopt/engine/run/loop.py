@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -28,7 +27,6 @@ from autoopt.engine.run.trial import (
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.meter_order import rejects_slow
 from autoopt.metrics import Estimate, Objective, latency_objective
-from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
 from autoopt.search.chain_studies import ChainStudies
@@ -139,10 +137,7 @@ class SearchLoop:
                 return  # its result may end the search
             if window and not self._has_time_beside(window):
                 return
-            began = time.monotonic()
             proposals = self.study.ask(1)
-            span = WorkSpan("sampler", "ask", "sampler", began, time.monotonic())
-            self.ctx.attempt.observer.on_work(span)
             if not proposals:
                 return
             # A trial beside others may only use the search's own time: one of them may find the first gain meanwhile,

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autoopt.engine.work.attempt import Attempt
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import SystemFailure, TimeUp
-from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest
 from autoopt.workers import CallResult, gated_call, repeated_call
@@ -134,10 +131,8 @@ def _gated_call(
     resources, attempt = ctx.resources, ctx.attempt
     until = time.monotonic() + attempt.remaining()
     gate = resources.gate.measuring(until) if terms.exclusive else resources.gate.working(until)
-    waiting_since = time.monotonic()
     with gate as passage:
         began = time.monotonic()
-        _report(attempt, terms, "waiting", waiting_since, began)
         seconds = attempt.call_seconds(terms.limit)
         cores = () if terms.exclusive else resources.pass_cores
         # The end of the run's time holds for calls that were paused, too.
@@ -145,7 +140,6 @@ def _gated_call(
         reply = work(CallLimits(seconds, ctx.problem.limits.memory, cores, terms.fresh, latest))
         ended = time.monotonic()
         attempt.counts.add_seconds(terms.phase, ended - began)
-        _report(attempt, terms, terms.phase, began, ended)
         if terms.exclusive and passage.passed_over:
             # This process was suspended, and others worked meanwhile.
             reply = replace(reply, result=replace(reply.result, transient=True))
@@ -153,12 +147,6 @@ def _gated_call(
     if reply.result.outcome is Outcome.TIMEOUT and (seconds < terms.limit or ended >= latest):
         raise TimeUp
     return reply
-
-
-def _report(attempt: Attempt, terms: CallTerms, phase: str, began: float, ended: float) -> None:
-    """Tell the observer what this thread did."""
-    thread = threading.current_thread().name
-    attempt.observer.on_work(WorkSpan(phase, terms.subject.work, thread, began, ended))
 
 
 def _raise_if_disk_full(message: str) -> None:
