@@ -67,7 +67,7 @@ def main() -> None:
     fronts = commands.add_parser("front", help="replay searches with several objectives, beside Optuna's samplers")
     fronts.add_argument("--seeds", type=int, default=20)
     fronts.add_argument("--first", type=int, default=1000, help="first seed of the synthetic tables")
-    fronts.add_argument("--only", nargs="*", default=(), help="samplers, by name; 'qNEHVI' needs BoTorch")
+    fronts.add_argument("--only", nargs="*", default=(), help="samplers, by name")
     fronts.add_argument("--objectives", type=int, nargs="*", choices=(2, 3), default=(2, 3))
     fronts.add_argument("--tables", nargs="*", default=(), help="tables, by name")
     fronts.add_argument("--trials", type=int, default=100)

@@ -59,8 +59,6 @@ def _nsga_2(seed: int) -> BaseSampler:
 
 PEERS: Final[Mapping[str, Callable[[int], BaseSampler]]] = {"MOTPE": _tpe, "NSGA-II": _nsga_2}
 SAMPLERS: Final = ("unified", *PEERS, "random")
-QNEHVI: Final = "qNEHVI"
-"""On demand only, because it needs BoTorch."""
 
 
 class Peer(OptunaSampler):
@@ -170,10 +168,6 @@ def _study(table: Table, name: str, seed: int, objectives: tuple[Objective, ...]
         study = create_study(config, chains, objectives)
     elif name == "random":
         study = Study(config, chains, objectives, UniformSampler(chains))
-    elif name == QNEHVI:
-        from benchmarks.search.qnehvi import HypervolumeSampler
-
-        study = Study(config, chains, objectives, HypervolumeSampler(chains, objectives, SHIPPED, seed))
     else:
         study = Study(config, chains, objectives, Peer(table, name, seed, objectives))
     study.config = config.overridden({"trials": ASKS * trials})
