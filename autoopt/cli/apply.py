@@ -80,8 +80,17 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     if as_json:
         document = to_json(applied.step)
         del document["path"], document["node"]
-        print_json({**document, "required": list(applied.required), "files": list(map(str, files))})
+        print_json(
+            {
+                **document,
+                "repairs": list(applied.repairs),
+                "required": list(applied.required),
+                "files": list(map(str, files)),
+            }
+        )
     else:
+        for repair in applied.repairs:
+            print(f"model: {repair}")
         if applied.required:
             print(f"first: {', '.join(applied.required)} (required by {applied.step.pass_name})")
         _show(applied.step, files)

@@ -93,7 +93,7 @@ def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
 
 def _admitted(model: ModelFile, folder: Path) -> ModelFile:
     """Copy a model into `folder`, so that nothing outside of its own folder is read."""
-    copy = admit_model(Path(model.path), folder)
+    copy = admit_model(Path(model.path), folder).graph
     if copy.suffix == ".ort":
         raise InputError("is in the ORT format, which hides its layers", where=model.path, remedy="name the .onnx file")
     return replace(model, path=str(copy))

@@ -24,13 +24,14 @@ from autoopt.model.file_copies import append_part
 from autoopt.model.files import MODEL, ORT_MODEL
 from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.mlflow import is_packaged, packaged_model
+from autoopt.model.repairs import repair
 from autoopt.model.split import splitting
 from autoopt.model.tensors import packed_bytes
 from autoopt.model.weight_files import Damaged, FileBytes
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
-    from onnx import TensorProto
+    from onnx import ModelProto, TensorProto
 
 LARGEST_GRAPH = (1 << 31) - 1
 """Bytes; protobuf reads no more."""
@@ -47,8 +48,17 @@ class NotAdmitted(InputError):
     outcome = Outcome.REFUSED
 
 
-def admit_model(source: Path, dest: Path) -> Path:
-    """Copy the model `source` and its external data into the folder `dest`; return the path of the copied graph.
+@dataclass(frozen=True)
+class AdmittedModel:
+    """A model that was copied or stored."""
+
+    graph: Path
+    repairs: tuple[str, ...]
+    """A few words on each fault of the file that was mended in the copy."""
+
+
+def admit_model(source: Path, dest: Path) -> AdmittedModel:
+    """Copy the model `source` and its external data into the folder `dest`, its faults mended.
 
     `source` may be a link, its external data may not. `dest` is created; what it holds already stays.
 
@@ -59,14 +69,14 @@ def admit_model(source: Path, dest: Path) -> Path:
     with _admitted(source, dest) as admitted:
         _check_free_space(admitted.files, dest, str(source))
         admitted.copy_files(dest)
-    return admitted.graph
+    return AdmittedModel(admitted.graph, admitted.repairs)
 
 
-def store_model(source: Path, dest: Path, split_folder: Path) -> Path | None:
-    """Store the model `source` and its external data in a folder of split models; return the path of its graph there.
+def store_model(source: Path, dest: Path, split_folder: Path) -> AdmittedModel:
+    """Store the model `source` and its external data in a folder of split models, its faults mended.
 
     External data goes there from the checked files without a copy in between. `dest` gets a copy of the graph, and of
-    all files of a model that is not split: then the result is None.
+    all files of a model that is not split: then the graph of the result is that copy.
 
     Raises:
         NotAdmitted: as `admit_model`, or a file changed while it was read.
@@ -78,7 +88,7 @@ def store_model(source: Path, dest: Path, split_folder: Path) -> Path | None:
         stored = _split(admitted, split_folder, str(source))
         if stored is None:
             admitted.copy_files(dest)
-        return stored
+        return AdmittedModel(stored or admitted.graph, admitted.repairs)
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,8 @@ class _Admitted:
     """Our copy."""
     files: Mapping[str, IO[bytes]]
     """The open files of external data by their names."""
+    repairs: tuple[str, ...]
+    """A few words on each fault that was mended in our copy."""
     source: Path
     """The user's file."""
     states: Mapping[int, FileState]
@@ -136,18 +148,22 @@ def _admitted(source: Path, dest: Path) -> Iterator[_Admitted]:
         states = {graph.fileno(): _state(os.fstat(graph.fileno()))}
         _copy(graph, copy)
         files: dict[str, IO[bytes]] = {}
+        repairs: list[str] = []
         if copy.name == MODEL:
-            files = _open_files(source, copy, open_files)
+            try:
+                model = parse(copy)
+            except InputError as error:
+                raise type(error)(error.what, where=str(source), remedy=error.remedy) from error
+            files = _open_files(source, model, open_files)
+            repairs = repair(model)
+            if repairs:
+                copy.write_bytes(model.SerializeToString(deterministic=True))
         states |= {file.fileno(): _state(os.fstat(file.fileno())) for file in files.values()}
-        yield _Admitted(copy, files, source, states)
+        yield _Admitted(copy, files, tuple(repairs), source, states)
 
 
-def _open_files(source: Path, copy: Path, open_files: ExitStack) -> dict[str, IO[bytes]]:
-    """Open the external data that the copied graph of a model names; `open_files` closes them."""
-    try:
-        model = parse(copy)
-    except InputError as error:
-        raise type(error)(error.what, where=str(source), remedy=error.remedy) from error
+def _open_files(source: Path, model: ModelProto, open_files: ExitStack) -> dict[str, IO[bytes]]:
+    """Open the external data that a model names; `open_files` closes them."""
     files: dict[str, IO[bytes]] = {}
     for tensor in external_tensors(model):
         try:

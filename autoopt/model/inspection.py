@@ -62,6 +62,8 @@ class Inspection:
     """Operators that only change the shape of a value, right behind another one of them."""
     overridable: tuple[str, ...] = ()
     """Weights that callers may replace, because the model lists them as inputs too."""
+    repairs: tuple[str, ...] = ()
+    """A few words on each fault of the file that was mended when the model was taken in. Not stored."""
     narrow_convolutions: int = 0
     """Convolutions along one axis: of signals, or of images with kernels of one column."""
     body_counts: Mapping[str, int] = field(default_factory=dict)

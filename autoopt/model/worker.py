@@ -18,7 +18,7 @@ def admit(payload: JsonObject) -> dict[str, JsonValue]:
     in that folder of split models instead.
 
     Returns:
-        `{"digest", "bytes", "files", "path"}` of the copy; `path` is `dest` or the graph of the split model.
+        `{"digest", "bytes", "files", "path", "repairs"}` of the copy; `path` is `dest` or the graph of the split model.
 
     Raises:
         NotAdmitted: the model or its external data breaks a rule of admission.
@@ -37,17 +37,28 @@ def admit(payload: JsonObject) -> dict[str, JsonValue]:
 def _admitted(source: Path, dest: Path, payload: JsonObject) -> dict[str, JsonValue]:
     """Copy or store a model on this machine; the reply of `admit`."""
     from autoopt.model.admit import admit_model, store_model
-    from autoopt.model.split import stored
+    from autoopt.model.split.graphs import is_split
+    from autoopt.model.split.stored import sizes_of
 
-    graph = None
     if payload.get("split_folder"):
-        graph = store_model(source, dest, Path(str(payload["split_folder"])))
+        admitted = store_model(source, dest, Path(str(payload["split_folder"])))
     else:
-        admit_model(source, dest)
-    if graph is not None:
-        sizes = stored.sizes_of(graph)
-        return {"digest": graph.stem, "bytes": sum(sizes.values()), "files": list(sizes), "path": str(graph)}
-    return {"digest": digest_folder(dest), "bytes": bytes_in(dest), "files": list(files_in(dest)), "path": str(dest)}
+        admitted = admit_model(source, dest)
+    reply: dict[str, JsonValue] = {"repairs": list(admitted.repairs)}
+    if is_split(admitted.graph):
+        sizes = sizes_of(admitted.graph)
+        return reply | {
+            "digest": admitted.graph.stem,
+            "bytes": sum(sizes.values()),
+            "files": list(sizes),
+            "path": str(admitted.graph),
+        }
+    return reply | {
+        "digest": digest_folder(dest),
+        "bytes": bytes_in(dest),
+        "files": list(files_in(dest)),
+        "path": str(dest),
+    }
 
 
 def locate(payload: JsonObject) -> dict[str, JsonValue]:

@@ -260,7 +260,8 @@ class ReadingPool(SimulatedPool):
         if function == sources.ADMIT:
             copy = Path(payload["dest"], "model.onnx")
             copy.write_bytes(Path(payload["source"]).read_bytes())
-            return CallResult(Outcome.OK, {"digest": digest_folder(copy.parent), "path": payload["dest"]})
+            answer = {"digest": digest_folder(copy.parent), "path": payload["dest"], "repairs": []}
+            return CallResult(Outcome.OK, answer)
         if function not in self.answers:
             return super().call(function, payload, timeout, memory, cores, fresh=fresh, until=until)
         answer = self.answers[function]

@@ -25,6 +25,7 @@ def test_admitting_copies_a_model_and_names_it_by_content(tmp_path: Path) -> Non
         "bytes": path.stat().st_size,
         "files": ["model.onnx"],
         "path": str(tmp_path / "dest"),
+        "repairs": [],
     }
     assert (tmp_path / "dest" / "model.onnx").read_bytes() == path.read_bytes()
 

@@ -192,7 +192,13 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         problem=problem,
         search=search,
         runtimes=resources.hosts.runtimes_of(spec),
-        notes=[*plan.warnings, *dict.fromkeys(facts.notes), *explanations(plan), *goal_notes],
+        notes=[
+            *(f"model: {repair}" for repair in sources.inspection.repairs),
+            *plan.warnings,
+            *dict.fromkeys(facts.notes),
+            *explanations(plan),
+            *goal_notes,
+        ],
     )
 
 

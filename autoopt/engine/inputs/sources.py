@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,16 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     name = str(model)
     where = shown_source(name)
     source = _located(resources, name, where)
+    repairs: tuple[str, ...] = ()
     if is_convertible(source):
         # Imported late: it needs the modules of passes, and few models are converted.
         from autoopt.engine.inputs.conversion import convert
 
         digest = convert(resources, where, Path(source))
     else:
-        digest = _known(resources, source) or _copy(resources, source, where)
+        digest = _known(resources, source)
+        if not digest:
+            digest, repairs = _copy(resources, source, where)
     record = store.models.get(digest)
     if record is None:
         payload = {"path": str(store.artifacts.readable(digest))}
@@ -72,7 +76,7 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
             inspection |= _layer_work(resources, payload)
         record = ModelRecord(artifact=digest, name=model_name, inspection=inspection)
         store.models.add(record)
-    return Candidate(digest), Inspection.from_json(record.inspection)
+    return Candidate(digest), replace(Inspection.from_json(record.inspection), repairs=repairs)
 
 
 def _layer_work(resources: Resources, payload: dict[str, str]) -> dict[str, Any]:
@@ -117,8 +121,8 @@ def _known(resources: Resources, source: str) -> str:
     return digest if is_ort == (suffix == ".ort") else ""
 
 
-def _copy(resources: Resources, source: str, name: str) -> str:
-    """Copy the model at an absolute path or URL into the store; returns its digest."""
+def _copy(resources: Resources, source: str, name: str) -> tuple[str, tuple[str, ...]]:
+    """Copy the model at an absolute path or URL into the store; returns its digest, and words on mended faults."""
     cache = resources.store.home / "downloads"
     folder = Path(tempfile.mkdtemp(dir=resources.scratch))
 
@@ -132,7 +136,7 @@ def _copy(resources: Resources, source: str, name: str) -> str:
         payload["split_folder"] = str(artifacts.split_folder.absolute())
         limit = admission_seconds(source)
         copy = value_of(first_call(resources, ADMIT, payload, subject=content, limit=limit), name, limit)
-        return artifacts.put(Path(copy["path"]), copy["digest"], consume=True)
+        return artifacts.put(Path(copy["path"]), copy["digest"], consume=True), tuple(copy["repairs"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -55,6 +55,8 @@ class AppliedPass:
     """Names of the passes that ran first because the pass requires them."""
     load_failure: str = ""
     """Why the runtime cannot load the resulting model; empty if it can, or if the target is no CPU."""
+    repairs: tuple[str, ...] = ()
+    """A few words on each fault of the model's file that was mended first."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,10 @@ def apply_pass(
     with WorkerPool(size=1) as pool:
         info, required = _look_up(pool, name, script, options.accelerator)
         path = model
+        repairs: tuple[str, ...] = ()
         if not info.makes_model:
-            ask_worker(pool, ADMIT, {"source": str(model), "dest": str(source)}, str(model), options.timeout)
+            payload = {"source": str(model), "dest": str(source)}
+            repairs = tuple(ask_worker(pool, ADMIT, payload, str(model), options.timeout)["repairs"])
             path = model_in(source)
         elif script is None and model.suffix == ".py":
             script = str(model.absolute())
@@ -148,7 +152,7 @@ def apply_pass(
             step = replace(step, message=_reason_of_no_change(pool, info, path, options))
         result = step.path or source
         failure = "" if _has_run(step) else _load_failure(pool, model_in(result), options)
-    return AppliedPass(step, result, tuple(before.name for before in required), failure)
+    return AppliedPass(step, result, tuple(before.name for before in required), failure, repairs)
 
 
 def _has_run(step: StepReply) -> bool:

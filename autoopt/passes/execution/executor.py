@@ -17,6 +17,7 @@ from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.memory import return_unused
 from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
+from autoopt.model.repairs import allow_constants
 from autoopt.model.session_options import check_session_options
 from autoopt.model.storage import artifact_digest
 from autoopt.outcome import Outcome
@@ -30,7 +31,7 @@ from autoopt.passes.execution.user_code import UserCode
 from autoopt.passes.request import FailedAttempt, PassStep, StepReply
 from autoopt.passes.verification.checker import verify
 from autoopt.passes.verification.equivalence import Reference
-from autoopt.passes.verification.fingerprint import allow_constants, strip_notes
+from autoopt.passes.verification.fingerprint import strip_notes
 from autoopt.registry import PassInfo
 from autoopt.target import Accelerator
 

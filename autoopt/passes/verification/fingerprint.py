@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import numpy_helper, onnx
 from autoopt.model.split.references import weight_at
-from autoopt.model.tensors import graphs, names_of, nodes, plain_domain
+from autoopt.model.tensors import graphs, nodes, plain_domain
 from autoopt.passes.onnx_tools.graphs import replace_items
 
 if TYPE_CHECKING:
@@ -73,13 +73,6 @@ def strip_notes(model: ModelProto, source: ModelProto) -> None:
             _strip_metadata(owner)
     for node in nodes(model):
         _strip_metadata(node)
-
-
-def allow_constants(model: ModelProto) -> None:
-    """Raise the IR version to 4, in place, if a weight is not an input. Earlier versions require all weights to be."""
-    inputs = names_of(model.graph.input)
-    if model.ir_version < 4 and any(tensor.name not in inputs for tensor in model.graph.initializer):
-        model.ir_version = 4
 
 
 def _strip_metadata(owner: Any) -> None:  # noqa: ANN401  any message with metadata_props

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
+from autoopt.model.repairs import allow_constants
 from autoopt.passes.onnx_tools.graphs import constant_tensors, replace_items, values_from_inputs, walk_nodes
-from autoopt.passes.verification.fingerprint import allow_constants
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto

@@ -1,0 +1,106 @@
+"""Small faults of model files, mended when a model is taken in: runtimes and libraries disagree about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from autoopt.model.lazy_imports import onnx
+from autoopt.model.tensors import bodies, graphs, names_of, plain_domain, walk_graphs
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+LATEST_IR: Final = 13
+"""Latest IR version that onnxruntime reads; onnx writes a later one by default."""
+
+
+def repair(model: ModelProto) -> list[str]:
+    """Mend the faults of a model in place that do not change what it computes; returns a few words on each."""
+    repairs = [*_repair_versions(model)]
+    renamed = sum(map(_rename_repeated_nodes, graphs(model)))
+    if renamed:
+        repairs.append(f"names that several nodes had made unique ({renamed})")
+    if sum(map(_sort, graphs(model))):
+        repairs.append("nodes sorted")
+    if not model.graph.name:
+        model.graph.name = "graph"
+        repairs.append("the graph named")
+    return repairs
+
+
+def allow_constants(model: ModelProto) -> bool:
+    """Raise the IR version to 4, in place, if a weight is not an input. Earlier versions require all weights to be."""
+    is_early = 0 < model.ir_version < 4
+    lacks_inputs = is_early and not names_of(model.graph.initializer) <= names_of(model.graph.input)
+    if lacks_inputs:
+        model.ir_version = 4
+    return lacks_inputs
+
+
+def _repair_versions(model: ModelProto) -> Iterator[str]:
+    before = model.ir_version
+    if allow_constants(model):
+        yield f"IR version raised from {before} to 4: weights are no inputs"
+    elif before > LATEST_IR and model.opset_import:
+        model.ir_version = min(before, onnx.helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True))
+        yield f"IR version lowered from {before} to {model.ir_version}: onnxruntime reads none above {LATEST_IR}"
+    imported = {plain_domain(entry.domain) for entry in model.opset_import}
+    used = {plain_domain(node.domain) for graph in walk_graphs(model.graph) for node in graph.node}
+    for domain in sorted(used - imported - {""}):
+        schemas = onnx.defs.get_all_schemas_with_history()
+        version = max((schema.since_version for schema in schemas if schema.domain == domain), default=1)
+        model.opset_import.add(domain=domain, version=version)
+        yield f"operator set {domain!r} imported"
+
+
+def _rename_repeated_nodes(graph: GraphProto) -> int:
+    """Rename nodes that have the name of an earlier one, in place; returns their number."""
+    names, seen, renamed = names_of(graph.node), set[str](), 0
+    for node in graph.node:
+        if node.name and node.name in seen:
+            name = node.name
+            while name in names:
+                name += "_"
+            node.name = name
+            names.add(name)
+            renamed += 1
+        seen.add(node.name)
+    return renamed
+
+
+def _sort(graph: GraphProto) -> bool:
+    """Sort the nodes of a graph, in place, if one reads a value of a later one; False if they are sorted or cyclic."""
+    producers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
+    order: list[int] = []
+    states = dict.fromkeys(range(len(graph.node)), 0)
+    for start in states:
+        pending = [start]
+        while pending:
+            number = pending[-1]
+            if states[number] == 0:
+                states[number] = 1
+                read = {producers[name] for name in _read(graph.node[number]) if name in producers} - {number}
+                if any(states[each] == 1 for each in read):
+                    return False
+                pending += sorted((each for each in read if states[each] == 0), reverse=True)
+            else:
+                pending.pop()
+                if states[number] == 1:
+                    states[number] = 2
+                    order.append(number)
+    if order == list(states):
+        return False
+    ordered = [graph.node[number] for number in order]
+    del graph.node[:]
+    graph.node.extend(ordered)
+    return True
+
+
+def _read(node: NodeProto) -> Iterator[str]:
+    """Names of the values that a node and its bodies read, and some that are defined in the bodies."""
+    yield from node.input
+    for body in bodies(node):
+        for inner in body.node:
+            yield from inner.input
+        yield from (value.name for value in body.output)
