@@ -63,6 +63,15 @@ def waits(model):
     return model
 '''
 """A pass that stops a run at the second of its trials, until there is a file `go`."""
+WAITING_DAG = """\
+name: waiting
+user_script: script.py
+passes: {wait: {pass: waits}, quant: {pass: dynamic_quantization}}
+chains: [[wait, quant], [quant, wait]]
+objectives: [{metric: size}]
+constraints: [{metric: cosine, min: 0.9}]
+measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
+"""
 
 
 class Said(NamedTuple):

@@ -9,26 +9,17 @@ import sys
 from typing import Any
 
 import pytest
-from outside import WAITING_SCRIPT, Place, Said, answer, kill_group, wait_for, wait_for_file, write_model
+from outside import WAITING_DAG, WAITING_SCRIPT, Place, Said, answer, kill_group, wait_for, wait_for_file, write_model
 
 pytestmark = pytest.mark.service
 
-DAG = """\
-name: waiting
-user_script: script.py
-passes: {wait: {pass: waits}, quant: {pass: dynamic_quantization}}
-chains: [[wait, quant], [quant, wait]]
-objectives: [{metric: size}]
-constraints: [{metric: cosine, min: 0.9}]
-measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
-"""
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline")
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 def fill(place: Place) -> Place:
     write_model(place / "model.onnx", width=512)
-    place.write("dag.yaml", DAG)
+    place.write("dag.yaml", WAITING_DAG)
     place.write("script.py", WAITING_SCRIPT)
     return place
 
