@@ -128,6 +128,7 @@ def test_a_run_that_is_killed_leaves_the_best_so_far(place: Place) -> None:
     assert recipe["result"] == hashlib.sha256((place / "out" / "model.onnx").read_bytes()).hexdigest()
     used = [sys.executable, "out/run.py"]
     assert subprocess.run(used, cwd=place.folder, capture_output=True, timeout=HANG_SECONDS).returncode == 0
+    place.write("go", "")
     place.call(*RESUME)
 
 
