@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -189,7 +188,7 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
 
     Finished work is not repeated, and the budget of minutes continues from where it was. If all interrupted runs are
     continued, one that cannot be is marked as failed. A finished run over several targets is joined again if chains of
-    a target have been retried since. Flow runs that a dead process left in state Running are closed.
+    a target have been retried since.
 
     Args:
         run: a run's id, the beginning of one, or `latest`; None for all interrupted runs. A part of a run over several
@@ -211,10 +210,6 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
         observer = CallbackObserver(listener)
     with open_store(home=home) as store:
         records = _resumable(store, run)
-        if engine == "prefect" or os.environ.get("PREFECT_API_URL"):
-            from autoopt.orchestrate.flow_runs.showing import ensure_shown
-
-            ensure_shown(store)  # closes the flow runs of dead processes
         results = []
         for record in records:
             request = replace(_request_of(store, record), resume=record.id, observer=observer, home=home)
@@ -262,7 +257,9 @@ def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
     if out is not None:
         check_out(out)
     if engine == "prefect":
-        import autoopt.orchestrate  # noqa: F401  refuses before the model is read if Prefect is not installed
+        from autoopt.orchestrate.server.connection import use_server
+
+        use_server(request.home or settings().home, "--engine prefect")
     with notices_to(request.observer.on_note), prepare(request) as session:
         try:
             result = session.execute(lambda one: _search(one, engine))
@@ -280,6 +277,6 @@ def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
 def _search(session: Session, engine: Engine) -> RunResult:
     if engine == "inline":
         return search_inline(session)
-    from autoopt.orchestrate.flow_runs.showing import search_shown
+    from flows.optimize_model import search_as_flow
 
-    return search_shown(session)
+    return search_as_flow(session)

@@ -18,7 +18,6 @@ from zoneinfo import available_timezones
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import without_nulls
-from autoopt.orchestrate.flow_runs.naming import CHAIN_NAME, EARLIER_NAME
 from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, without_other_fields, zoo_files
 from autoopt.orchestrate.server import heartbeats
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
@@ -38,6 +37,7 @@ POOLS: Final[Mapping[str, str]] = {
     MODELS: "Runs of models and sweeps: they choose the trials and wait for them",
     CHAINS: "Runs of chains: they execute the trials",
 }
+CHAIN_NAME, EARLIER_NAME = "tune-chain", "autoopt"
 OPTIMIZE_ANY, SWEEP_ANY = "optimize-model", "sweep-zoo"
 """Names of the deployments of `optimize_model` and `nightly_sweep` for any model and any zoo."""
 NIGHT = "0 2 * * *"

@@ -1,11 +1,5 @@
-"""Prefect flows for deployments: parameters and their documentation; the work is done in `autoopt.orchestrate`.
+"""The Prefect flows: their parameters, which are the fields of the forms that start them, and what they do.
 
-Deployments refer to these modules and functions by name and hold parameters as JSON, so both stay compatible.
+`optimize_model` searches for one model, `tune_chain` executes the trials of one of its chains, `nightly_sweep` runs a
+zoo. Deployments refer to them by name.
 """
-
-from autoopt.orchestrate.flow_runs.run_log import drop_tracebacks
-from autoopt.orchestrate.server.outages import bound_waits, keep_events
-
-bound_waits()
-drop_tracebacks()
-keep_events()

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from prefect import flow
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from prefect import flow, get_run_logger, tags
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
+from prefect.states import Cancelled, Failed
 
-from autoopt.orchestrate.flow_runs.fields import Minutes, Trials, Workers
-from autoopt.orchestrate.flow_runs.naming import night_name
-from autoopt.orchestrate.flow_runs.sweep_run import Night, nightly
+from autoopt.engine.run.session import Session
+from autoopt.engine.sweeps.history import NightInProgress
+from autoopt.engine.sweeps.request import SweepRequest
+from autoopt.engine.sweeps.sweep import run_sweep
+from autoopt.errors import AutooptError
+from autoopt.json_codec import without_nulls
+from autoopt.observer import ObserverGroup
+from autoopt.orchestrate.artifacts import SweepProgress, show_sweep
+from autoopt.orchestrate.executor import call_flow, final_state
+from autoopt.orchestrate.names import TAG, night_name, zoo_title
+from autoopt.report.sweeps.sweep import message, sweep_markdown
+from autoopt.results import RunResult, SweepResult
+from autoopt.script import only_allowed_scripts
+from flows.optimize_model import Chains, Minutes, Trials, Workers, search_as_flow
 
 
 def _name() -> str:
@@ -26,8 +43,11 @@ def nightly_sweep(  # noqa: PLR0913, PLR0917  these are the fields of the form t
     data_root: str | None = None,
     trials: Trials = None,
     minutes: Minutes = None,
+    chains: Chains = "subflows",
 ) -> State[None]:
     """Run over a zoo, re-measure each source and its last best model, and fail on a regression.
+
+    Retry continues the sweep of this flow run if it was interrupted, and measures again otherwise.
 
     Args:
         zoo: path of a zoo.yaml.
@@ -38,5 +58,57 @@ def nightly_sweep(  # noqa: PLR0913, PLR0917  these are the fields of the form t
         data_root: folder or URL that relative data paths start from.
         trials: maximum number of trials for each model.
         minutes: maximum time for each model, in minutes.
+        chains: `subflows` runs them in this process, `deployed` gives each a run of its own that can be retried.
     """
-    return nightly(Night(zoo, dag, only, out, workers, data_root, trials, minutes))
+    request = SweepRequest(
+        zoo=Path(zoo),
+        dag=dag,
+        only=only,
+        out=Path(out) if out else None,
+        nightly=True,
+        resume=True,  # only a sweep of this flow run, which has one if it was interrupted
+        or_begin=True,
+        flow_run=flow_run.id or "",
+        workers=workers,
+        data_root=data_root,
+        search=without_nulls({"trials": trials, "minutes": minutes}),
+    )
+    try:
+        with only_allowed_scripts():
+            return _sweep_state(_run(request, chains))
+    except NightInProgress as error:
+        return Cancelled(message=str(error))
+    except AutooptError as error:
+        return Failed(message=str(error))
+
+
+def sweep_as_flow(request: SweepRequest) -> SweepResult:
+    """Run a sweep in this process, as a flow run of its own.
+
+    Raises:
+        SystemFailure: The Prefect server does not answer.
+        Exception: What the sweep raises.
+    """
+    name = night_name(request.zoo, request.only, datetime.now(UTC))
+    with tags(TAG):
+        return call_flow("nightly_sweep", name, str(request.zoo), partial(_run, request), _sweep_state)
+
+
+def _run(request: SweepRequest, chains: Chains = "subflows") -> SweepResult:
+    """Run a sweep in the current flow run, each model in a flow run below it."""
+    pages: dict[str, str] = {}
+
+    def search(session: Session) -> RunResult:
+        return search_as_flow(session, pages, chains)
+
+    title = zoo_title(request.zoo)
+    progress = SweepProgress(get_run_logger(), title)
+    result = run_sweep(replace(request, observer=ObserverGroup(request.observer, progress)), search)
+    progress.show_models()
+    show_sweep(title, sweep_markdown(result, pages))
+    return result
+
+
+def _sweep_state(result: SweepResult) -> State[None]:
+    """The final state of a sweep, which fails on a regression."""
+    return final_state(not result.failed, message(result))

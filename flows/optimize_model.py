@@ -1,17 +1,34 @@
-"""Flow `optimize_model`: find the best model that a DAG makes of one source model. Deployed by `autoopt serve`."""
+"""Flow `optimize_model`: find the best model that a DAG makes of one source model."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
 
-from prefect import flow
+from prefect import flow, get_run_logger, tags
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
+from prefect.states import Failed
+from pydantic import Field
 
 from autoopt.engine.inputs.request import Remeasure, RunRequest
-from autoopt.orchestrate.flow_runs.fields import Minutes, Trials, Workers
-from autoopt.orchestrate.flow_runs.model_run import optimize
-from autoopt.orchestrate.flow_runs.naming import model_run_name
+from autoopt.engine.prepare import prepare
+from autoopt.engine.run.output_folder import check_out
+from autoopt.engine.run.session import Session
+from autoopt.errors import AutooptError
+from autoopt.observer import ObserverGroup
+from autoopt.orchestrate.artifacts import RunNotes, RunProgress, show_result
+from autoopt.orchestrate.deployed_chains import DeployedExecutor
+from autoopt.orchestrate.executor import FlowExecutor, call_flow, final_state
+from autoopt.orchestrate.names import model_run_name, run_name, tags_of
+from autoopt.results import RunResult
+from autoopt.script import only_allowed_scripts
+
+Chains: TypeAlias = Literal["subflows", "deployed"]
+Trials: TypeAlias = Annotated[int, Field(ge=1)] | None
+Minutes: TypeAlias = Annotated[float, Field(gt=0)] | None
+Workers: TypeAlias = Annotated[int, Field(ge=1)]
 
 
 def _name() -> str:
@@ -32,8 +49,11 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     trials: Trials = None,
     minutes: Minutes = None,
     remeasure: Remeasure | None = None,
+    chains: Chains = "subflows",
 ) -> State[None]:
     """Search a DAG for one model, each chain in a flow run of its own.
+
+    Retry continues an interrupted run, and repeats the failed trials of one that has ended.
 
     Args:
         dag: path of a dag.yaml, or its content.
@@ -47,6 +67,7 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         trials: maximum number of trials; overrides the DAG's.
         minutes: maximum time of the run, in minutes; overrides the DAG's.
         remeasure: measure candidates again: those still undecided, or all.
+        chains: `subflows` runs them in this process, `deployed` gives each a run of its own that can be retried.
     """
     limits = {name: value for name, value in {"trials": trials, "minutes": minutes}.items() if value is not None}
     request = RunRequest(
@@ -57,7 +78,67 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         search={**(search or {}), **limits},
         workers=workers,
         retry_failed=retry_failed,
+        again=flow_run.run_count > 1,
         remeasure=remeasure,
         out=None if out is None else Path(out),
+        observer=RunNotes(get_run_logger()),
     )
-    return optimize(request)
+    try:
+        with only_allowed_scripts():
+            result = _execute(request, chains)
+    except AutooptError as error:
+        return Failed(message=str(error))
+    return run_state(result)
+
+
+def _execute(request: RunRequest, chains: Chains) -> RunResult:
+    """Execute a run from its inputs to its result, and write the best model to the request's folder, if any."""
+    if request.out is not None:
+        check_out(request.out)
+    with prepare(request, try_scripts=False) as session:
+        # The models of a set and the targets of a run have flow runs of their own.
+        search = search_in_flow if isinstance(session, Session) else search_as_flow
+        result = session.execute(partial(search, chains=chains))
+        if request.out is not None:
+            session.export(result, request.out)
+        return result
+
+
+def search_in_flow(session: Session, chains: Chains = "subflows") -> RunResult:
+    """Search in the current flow run, each chain in a flow run below it; show progress and result as artifacts."""
+    name = run_name(session)
+    with tags(*tags_of(session)):
+        session.observe_with(ObserverGroup(session.ctx.attempt.observer, RunProgress(session, name)))
+        make_executor = DeployedExecutor if chains == "deployed" else FlowExecutor
+        with make_executor(session) as executor:
+            result = session.search(executor)
+        show_result(session.ctx.store, result, name)
+        return result
+
+
+def search_as_flow(session: Session, pages: dict[str, str] | None = None, chains: Chains = "subflows") -> RunResult:
+    """Search for a prepared run in this process, as a flow run of its own with its chains below it.
+
+    Adds the address of its page to `pages`, by the run's id.
+
+    Raises:
+        SystemFailure: The Prefect server does not answer.
+        Exception: What the search raises.
+    """
+
+    def search() -> RunResult:
+        if pages is not None:
+            pages[session.ctx.run] = flow_run.ui_url or ""
+        session.observe_with(ObserverGroup(session.ctx.attempt.observer, RunNotes(get_run_logger())))
+        return search_in_flow(session, chains)
+
+    with tags(*tags_of(session)):
+        return call_flow("optimize_model", run_name(session), session.ctx.run, search, run_state)
+
+
+def run_state(result: RunResult) -> State[None]:
+    """The final state of a run's flow run, which fails if no model meets the constraints."""
+    message = f"run {result.run}: {result.status}"
+    if result.reused:
+        message += ", nothing has changed"
+    return final_state(result.best is not None, message)

@@ -109,15 +109,11 @@ def _run(request: SweepRequest, engine: Engine) -> SweepResult:
         from autoopt.engine.sweeps.sweep import run_sweep
 
         return run_sweep(request)
-    from autoopt.orchestrate.server.connection import set_defaults
-    from autoopt.orchestrate.server.personal import connect
-    from autoopt.orchestrate.server.rest import PrefectApi
+    from autoopt.orchestrate.server.connection import use_server
     from autoopt.settings import settings
 
-    # Before anything imports Prefect, which then reads its environment.
-    set_defaults()
-    PrefectApi(connect(settings().home)).check()
-    from autoopt.orchestrate.flow_runs.sweep_run import sweep_as_flow
+    use_server(settings().home, "--engine prefect")
+    from flows.nightly_sweep import sweep_as_flow
 
     return sweep_as_flow(request)
 

@@ -1,6 +1,7 @@
-"""Prefect: runs as flow runs, hosts behind work pools, forms, and the server that `autoopt serve` starts.
+"""Prefect: runs as flow runs, the forms that start them, and the server that `autoopt serve` starts.
 
-The store is the truth; Prefect shows, schedules and retries. Start with `flow_runs`.
+The store is the truth; Prefect shows, schedules, cancels and retries. The flows are in the package `flows`; start with
+`executor`, which runs the trials of a search as task runs.
 """
 
 from importlib.util import find_spec

@@ -68,6 +68,8 @@ class RunRequest:
     measurement: Mapping[str, JsonValue] = field(default_factory=dict)
     retry_failed: bool = False
     """Execute again what failed in earlier runs."""
+    again: bool = False
+    """Execute the failed trials of the identical finished run once more, in that run."""
     fresh: bool = False
     """Search even if an identical run has finished; its work is still reused."""
     remeasure: Remeasure | None = None

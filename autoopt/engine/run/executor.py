@@ -43,6 +43,9 @@ class Executor(Protocol):
                 from the trial's record in the store, does not call it.
         """
 
+    def close(self, chain: str) -> None:
+        """Take note that no further trial of this chain will come, now that all of its trials have ended."""
+
 
 class InlineExecutor:
     """Executes trials in threads of this process. Each waits for worker processes, so threads are enough."""
@@ -60,6 +63,9 @@ class InlineExecutor:
 
     def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
         return self._threads.submit(work)
+
+    def close(self, chain: str) -> None:
+        """Do nothing: chains share the threads."""
 
     def __enter__(self) -> InlineExecutor:
         return self

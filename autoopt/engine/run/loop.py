@@ -94,6 +94,8 @@ class SearchLoop:
     """Seconds that each completed trial took, without waiting for the source."""
     _started: dict[int, float] = field(default_factory=dict)
     """Time on the attempt's clock at which each trial started, by its number."""
+    _open_chains: set[str] = field(default_factory=set)
+    """Chains that the executor knows and that may get further trials."""
     _told_at: float = 0.0
     """Time on the attempt's clock of the study's latest `tell`."""
     _source: MeasuredSource = field(default_factory=lambda: MeasuredSource({}, is_rival=True))
@@ -118,6 +120,7 @@ class SearchLoop:
             # In the order of the proposals, not as trials end: equal results then lead to equal proposals.
             proposal, future = window.popleft()
             self._tell(proposal, result_of(future))
+            self._close_chains(window, executor)
         if not self.stopped:
             self.stopped = self.study.finished or "nothing left to try"
         return self.completed
@@ -144,6 +147,13 @@ class SearchLoop:
             # and then the rest of the run's time is for deciding.
             until = self.until if window else self._end_of_lone_trial()
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
+
+    def _close_chains(self, window: Iterable[tuple[Proposal, Future[TrialResult]]], executor: Executor) -> None:
+        """Tell the executor which chains the study cannot come back to."""
+        for chain in self._open_chains.difference(proposal.chain for proposal, _ in window):
+            if not self.study.may_return_to(chain):
+                executor.close(chain)
+                self._open_chains.remove(chain)
 
     def _is_over(self) -> bool:
         least = self._least_seconds()
@@ -206,6 +216,7 @@ class SearchLoop:
             },
         )
         self._started[proposal.number] = ctx.attempt.clock()
+        self._open_chains.add(chain.id)
         ctx.store.trials.add(trial)
         ctx.attempt.observer.on_trial_start(proposal.number, chain.name, proposal.point)
 

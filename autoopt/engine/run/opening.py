@@ -57,6 +57,8 @@ def open_session(
     run over several targets or models that this run is a part of.
     """
     store = resources.store
+    if request.again:
+        request = _continuing(request, inputs.identity, store)
     finished = _finished_run(store, request, inputs.identity)
     if finished is not None and _answers(request, finished):
         attempt = make_attempt(request, inputs, finished.id, began)
@@ -74,12 +76,26 @@ def open_session(
         request.observer.on_note(f"resuming run {record.id}: {plural(completed, 'trial')} already done")
     attempt = make_attempt(request, inputs, record.id, began - time_spent(store, record.id))
     session = make_session(RunContext(inputs.problem, resources, attempt), inputs, new_record.name)
+    if request.again and request.resume is not None:
+        session.retry_failures(before=store.clock())
     session.remeasure = request.remeasure
     session.interim_package.out = request.out
     session.continues = record.settings.get(CONTINUES)
     if parent is None and session.continues is None:
         _announce(request, inputs)
     return session
+
+
+def _continuing(request: RunRequest, identity: str, store: Store) -> RunRequest:
+    """The request to resume the identical finished run, whose failed trials are open again; unchanged without any."""
+    finished = store.runs.latest_finished(identity)
+    if finished is None:
+        return request
+    failed = [trial for trial in store.trials.all(finished.id) if trial.outcome and trial.outcome.retryable]
+    for trial in failed:
+        if store.claims.acquire("trial", trial.key, redo=True):
+            store.claims.release("trial", trial.key)
+    return replace(request, resume=finished.id) if failed else request
 
 
 def with_recorded_points(inputs: ResolvedInputs, record: RunRecord) -> ResolvedInputs:
