@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import importlib.metadata
-import json
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
 from children import HANG_SECONDS
 from ports import free_port
-from watching import all_gone
-
-from autoopt.orchestrate.flow_runs.showing import BEGUN, ENDED
-from autoopt.store import open_store
 
 PLAIN, QUEUING = "prefect", "autoopt.orchestrate.server.sqlite_writers"
 """Programs: Prefect's own, and the one of `autoopt serve`, which answers with SQLite on a busy machine too."""
@@ -49,28 +43,6 @@ def running_server(env: Mapping[str, str], port: int, log: Path, program: str = 
         url = f"http://127.0.0.1:{port}/api"
         _wait_for(url, it, log)
         yield url
-
-
-def wait_until_shown(home: Path) -> None:
-    """Wait until Prefect shows all that a store has asked it to show."""
-    until = time.monotonic() + HANG_SECONDS
-    with open_store(None, home) as store:
-        while time.monotonic() < until:
-            ended = {event.subject for event in store.events.all(kind=ENDED)}
-            if ended == {event.subject for event in store.events.all(kind=BEGUN)}:
-                return
-            time.sleep(0.1)
-    raise AssertionError((home / "logs" / "flow_runs.log").read_text()[-2000:])
-
-
-def end_personal_server(home: Path) -> None:
-    """End the server that runs with this PREFECT_HOME have started, if any."""
-    note = home / "autoopt-server.json"
-    if note.exists():
-        pid = int(json.loads(note.read_text())["owner"].split("/")[3])
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-        assert all_gone([pid])
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulation import Simulation, faster, killed
+from simulation import Simulation, failing, faster, killed
 from store_owners import by
 
 from autoopt.dag.compiler.plan import Learned
@@ -24,6 +24,9 @@ from autoopt.engine.run.opening import (
 )
 from autoopt.engine.run.session import search_inline
 from autoopt.store import EventRecord, RunRecord, SweepRecord
+
+
+TWO_CHAINS = {"passes": {"fold": "identity_elimination", "clean": "remove_unused"}, "chains": [["fold"], ["clean"]]}
 
 
 @pytest.fixture
@@ -134,6 +137,28 @@ def test_what_a_lost_worker_left_out_is_said_and_tried_again_by_the_same_command
         again = session.execute(search_inline)
     assert (again.reused, again.trial_counts["ok"], again.untried) == (False, 1, 0)
     assert simulation.session().answer is not None
+
+
+def test_a_finished_run_is_continued_with_its_failed_trials_only(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path, dag=TWO_CHAINS)
+    simulation.pool.passes = {"identity_elimination": faster(0.9), "remove_unused": failing}
+    with simulation.session() as session:
+        first = session.execute(search_inline)
+    assert (first.trial_counts["ok"], first.trial_counts["failed"]) == (1, 1)
+    simulation.pool.passes["remove_unused"] = faster(0.8)
+    simulation.pool.passes["identity_elimination"] = failing  # is not asked again
+    with simulation.session(again=True) as session:
+        again = session.execute(search_inline)
+    assert (again.run, again.trial_counts["ok"]) == (first.run, 2)
+    assert again.best is not None
+    assert again.best.chain == "clean"
+    assert simulation.session(again=True).answer is not None, "nothing has failed"
+
+
+def test_a_cancelled_run_is_continued(simulation: Simulation) -> None:
+    cancelled = simulation.session()
+    simulation.store.runs.finish(cancelled.ctx.run, "cancelled")
+    assert simulation.session(again=True).ctx.run == cancelled.ctx.run
 
 
 def test_an_abandoned_identical_run_is_taken_over(simulation: Simulation) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from children import HANG_SECONDS, start_process
 from ports import free_port
 from receiving import receiver
 from ruamel.yaml import YAML
-from serving import Serving, alive, belonging, environment, eventually, process_of, serving
+from serving import Serving, alive, belonging, environment, eventually, serving
 
 from autoopt.orchestrate.server.heartbeats import AUTOMATION, CONTINUATION
 from autoopt.store import TrialRecord, open_store
@@ -162,55 +161,6 @@ def test_the_api_runs_no_script_that_the_operator_did_not_name(served: Serving, 
     assert not (tmp_path / "ran").exists()
 
 
-def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
-    (served.folder / "broken").touch()
-    asked = {"dag": dag(served, "[[tidy, weak]]"), "model": str(served.folder / "cnn/model.onnx")}
-    with browsing(served.url, served.folder / "shots", served.password) as browser:
-        browser.run_form(served.get("deployments/name/optimize_model/optimize-model")["id"], asked)
-        browser.wait_for("source model; overrides")
-        browser.shot("start")
-        browser.press("Submit")
-        model = eventually(lambda: served.named("cnn · dag"))["id"]
-        browser.open(f"runs/flow-run/{model}")
-        browser.wait_for("cnn · dag")
-        ended = served.ended(model)
-        assert (ended["state_type"], "your pass fails in every trial" in ended["state"]["message"]) == ("FAILED", True)
-        browser.wait_for("Failed")
-        browser.wait_for("Retry")
-        assert {t.partition(":")[0] for t in served.get(f"flow_runs/{model}")["tags"]} >= {"model", "dag", "target"}
-        chain = served.children_of(model)[0]
-        assert (chain["name"], chain["state_type"]) == ("tidy -> weak", "FAILED")
-        before, rows = served.autoopt("best"), trials(served)
-        assert before["best"]["chain"] == "source"
-        assert [t.outcome for t in rows] == ["failed", "failed"]
-        tried = len(calls(served))
-
-        (served.folder / "broken").unlink()
-        browser.open(f"runs/flow-run/{chain['id']}")
-        browser.wait_for("Failed")
-        browser.shot("failed")
-        browser.press("Retry")
-        browser.confirm("Retry", lambda: served.get(f"flow_runs/{chain['id']}")["state_type"] != "FAILED")
-        assert eventually(lambda: served.get(f"flow_runs/{chain['id']}")["run_count"] == 2)
-        served.completed(chain["id"])
-        browser.wait_for("Completed")
-        browser.shot("retried")
-        plot = next(a for a in served.find("artifacts") if a["type"] == "image" and a["flow_run_id"] == chain["id"])
-        browser.open(f"artifacts/artifact/{plot['id']}")
-        assert eventually(lambda: (640, 320) in browser.images())
-        browser.shot("best-so-far")
-    assert len(calls(served)) == tried + 2  # the two that had failed, once each
-    assert [t.outcome for t in trials(served)] == ["ok", "ok"]
-    after = served.autoopt("best")
-    assert after["run"] == before["run"]
-    assert after["trials"]["ok"] == 2  # the run's result was made anew
-
-    served.retry(chain["id"])
-    assert eventually(lambda: served.get(f"flow_runs/{chain['id']}")["run_count"] == 3)
-    served.completed(chain["id"])
-    assert len(calls(served)) == tried + 2  # what is finished is not repeated
-
-
 def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     with serving(tmp_path) as found:
         assert belonging(tmp_path, " server start")
@@ -267,23 +217,6 @@ def test_cancel_ends_the_workers_and_leaves_the_store_right(served: Serving) -> 
         assert record.status == "cancelled"
         assert [t.status for t in store.trials.all(record.id)] == ["pending"]
         assert store.trials.claim_next(record.id) is not None  # nobody holds it
-
-
-def test_a_chain_that_is_killed_is_started_again(served: Serving) -> None:
-    (served.folder / "slow").touch()
-    before = len(calls(served))
-    run = served.start(
-        "optimize_model/optimize-model", dag=dag(served, "[[tidy, slow]]"), model=str(served.folder / "mlp/model.onnx")
-    )
-    eventually(lambda: len(calls(served)) > before)
-    (served.folder / "slow").unlink()
-    chain = served.children_of(run)[0]
-    os.kill(process_of(served, chain["id"]), signal.SIGKILL)
-    assert served.ended(chain["id"])["state_type"] == "CRASHED"
-    served.completed(run)
-    names = [c["name"] for c in served.children_of(run)]
-    assert names == ["tidy -> slow", "tidy -> slow · round 2"]
-    assert served.autoopt("best")["trials"]["ok"] == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

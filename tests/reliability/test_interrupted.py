@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from children import HANG_SECONDS
-from commands import Command, fill, start
-from prefect_server import end_personal_server, prepared, wait_until_shown
+from commands import Command, Prefect, fill, start
 from watching import all_gone, pids_from
 
 from autoopt.store import open_store
@@ -47,14 +46,14 @@ measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
 
 @pytest.mark.parametrize(("number", "group"), [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGTERM, True)])
 def test_a_run_that_is_told_to_end_does_and_goes_on_later(
-    number: signal.Signals, group: bool, tmp_path: Path, command: Command
+    number: signal.Signals, group: bool, tmp_path: Path, command: Command, prefect_server: Prefect
 ) -> None:
     """`group`: all processes hear of it, as from a terminal or a service manager; else the one that was started."""
     fill(tmp_path, DAG)
     (tmp_path / "script.py").write_text(SCRIPT)
     os.mkfifo(tmp_path / "told")
-    prepared(tmp_path / "prefect")
-    process = start(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "prefect", "--json")
+    run = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "prefect", "--json")
+    process = start(tmp_path, *run, PREFECT_API_URL=prefect_server.url)
     workers = pids_from(tmp_path / "told")
     os.killpg(process.pid, number) if group else process.send_signal(number)
     stdout, stderr = process.communicate(timeout=HANG_SECONDS)
@@ -69,5 +68,3 @@ def test_a_run_that_is_told_to_end_does_and_goes_on_later(
     assert not [line for line in stdout.splitlines() if line.removeprefix("note: ") in filter(None, opening)]
     with open_store(None, tmp_path / "home") as store:
         assert [one.status for one in store.runs.all()] == ["finished"]
-    wait_until_shown(tmp_path / "home")
-    end_personal_server(tmp_path / "prefect")

@@ -69,7 +69,7 @@ class RunRequest:
     retry_failed: bool = False
     """Execute again what failed in earlier runs."""
     again: bool = False
-    """Execute the failed trials of the identical finished run once more, in that run."""
+    """Continue the identical run if it was cancelled, or execute its failed trials once more if it has finished."""
     fresh: bool = False
     """Search even if an identical run has finished; its work is still reused."""
     remeasure: Remeasure | None = None

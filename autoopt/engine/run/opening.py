@@ -57,8 +57,9 @@ def open_session(
     run over several targets or models that this run is a part of.
     """
     store = resources.store
+    repeats_failures = False
     if request.again:
-        request = _continuing(request, inputs.identity, store)
+        request, repeats_failures = _continuing(request, inputs.identity, store)
     finished = _finished_run(store, request, inputs.identity)
     if finished is not None and _answers(request, finished):
         attempt = make_attempt(request, inputs, finished.id, began)
@@ -76,7 +77,7 @@ def open_session(
         request.observer.on_note(f"resuming run {record.id}: {plural(completed, 'trial')} already done")
     attempt = make_attempt(request, inputs, record.id, began - time_spent(store, record.id))
     session = make_session(RunContext(inputs.problem, resources, attempt), inputs, new_record.name)
-    if request.again and request.resume is not None:
+    if repeats_failures:
         session.retry_failures(before=store.clock())
     session.remeasure = request.remeasure
     session.interim_package.out = request.out
@@ -86,16 +87,25 @@ def open_session(
     return session
 
 
-def _continuing(request: RunRequest, identity: str, store: Store) -> RunRequest:
-    """The request to resume the identical finished run, whose failed trials are open again; unchanged without any."""
+def _continuing(request: RunRequest, identity: str, store: Store) -> tuple[RunRequest, bool]:
+    """The request to continue the identical finished run with its failed trials, or the one that was cancelled last.
+
+    Returns:
+        The request, unchanged without such a run, and whether failed trials are open again.
+    """
     finished = store.runs.latest_finished(identity)
     if finished is None:
-        return request
+        cancelled = list(store.runs.all(status="cancelled", identity=identity))
+        if cancelled:
+            request = replace(request, resume=max(cancelled, key=lambda run: run.created).id)
+        return request, False
     failed = [trial for trial in store.trials.all(finished.id) if trial.outcome and trial.outcome.retryable]
     for trial in failed:
         if store.claims.acquire("trial", trial.key, redo=True):
             store.claims.release("trial", trial.key)
-    return replace(request, resume=finished.id) if failed else request
+    if failed:
+        request = replace(request, resume=finished.id)
+    return request, bool(failed)
 
 
 def with_recorded_points(inputs: ResolvedInputs, record: RunRecord) -> ResolvedInputs:

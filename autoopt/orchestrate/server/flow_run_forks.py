@@ -34,9 +34,9 @@ PRELOADED: Final = (
     "prefect.flow_engine",
     "prefect.task_engine",
     "prefect.deployments",
-    "autoopt.orchestrate.flow_runs.chain_run",
-    "autoopt.orchestrate.flow_runs.model_run",
-    "autoopt.orchestrate.flow_runs.sweep_run",
+    "flows.tune_chain",
+    "flows.optimize_model",
+    "flows.nightly_sweep",
     "autoopt.store.sql.store",
 )
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.orchestrate.flow_runs.artifacts import result_artifacts, result_markdown
-from autoopt.results import ModelResult, RunResult
-from autoopt.results.measurement import MeasurementSummary
-from autoopt.store import open_store
+from autoopt.orchestrate.artifacts import entry_row, in_form_words, result_markdown
+from autoopt.results import EntryComparison, ModelResult, RunResult, SweepEntry
 
 
 def model(chain: str, artifact: str, throughput: float) -> ModelResult:
@@ -38,24 +33,29 @@ def test_a_result_lists_the_best_model_and_the_front_with_the_runs_own_metrics()
     assert "latency" not in table
 
 
-def test_a_result_names_its_caveats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_names_its_caveats() -> None:
     best = replace(model("a", "a" * 64, 2.0), flags=("accuracy is not certain",))
     text = result_markdown(RunResult("1f2e", "finished", best=best, notes=("the machine was busy",)))
     assert "- best aaaaaaaa: accuracy is not certain\n- the machine was busy" in text
 
 
-def test_the_answer_stands_above_the_result(tmp_path: Path) -> None:
-    nothing = RunResult("1f2e", "nothing meets the constraints")
-    with open_store(None, tmp_path) as store:
-        artifact, *_ = result_artifacts(store, nothing, "cnn · dag", "")
-    assert (artifact.key, artifact.description) == ("result-cnn-dag", "No model meets the constraints.")
+def test_advice_names_the_fields_of_the_form() -> None:
+    advice = "run the same command with --remeasure undecided, or --data FILE"
+    assert in_form_words(advice) == "run the same deployment with `remeasure` undecided, or `data` FILE"
 
 
-def test_advice_names_the_fields_of_the_form(tmp_path: Path) -> None:
-    best = replace(model("a", "a" * 64, 2.0), measured=MeasurementSummary(rounds=3, disturbed_rounds=2))
-    undecided = RunResult("1f2e", "finished", best=best, undecided="two are close", notes=("--data FILE decides",))
-    with open_store(None, tmp_path) as store:
-        artifact, *_ = result_artifacts(store, undecided, "cnn", "")
-    assert "run the same deployment with `remeasure` undecided on a quieter machine" in artifact.description
-    assert "- `data` FILE decides" in artifact.data
-    assert "--" not in artifact.data.replace("---", "")
+def test_a_finished_model_of_a_sweep_shows_its_objectives_and_its_size() -> None:
+    result = RunResult(
+        "1f2e", "finished", best=model("a", "b" * 64, 2.0), objectives=(Objective("throughput", "maximize"),)
+    )
+    row = entry_row(SweepEntry("cnn", "ok", result=result, compared=EntryComparison("better")))
+    assert (row["model"], row["state"], row["since last good"]) == ("cnn", "ok", "better")
+    assert row["result"] == "2.0x higher throughput, 2.0x smaller"
+    assert row["throughput"] == "2.00 items/s"
+    assert row["artifact"] == "b" * 12
+    assert "latency_p50" not in row
+
+
+def test_a_failed_model_of_a_sweep_shows_the_reason_in_one_line() -> None:
+    row = entry_row(SweepEntry("cnn", "failed", reason="odd\nmodel", compared=EntryComparison("fails")))
+    assert (row["state"], row["best chain"], row["artifact"], row["reason"]) == ("failed", "", "", "odd model")
