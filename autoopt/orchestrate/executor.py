@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 Body = TypeVar("Body", bound=Callable[..., object])
 QUIET_SECONDS: Final = 1.0
 """A chain without a trial for this long says that it waits."""
-END_SECONDS: Final = 20.0
+END_SECONDS: Final = 10.0
 """Time in which a cancelled chain reports its end; its process does not wait longer."""
 
 
@@ -135,20 +135,22 @@ class TrialTasks:
         self._runs: list[PrefectFuture[State[None]]] = []
         self.results: list[TrialResult] = []
 
-    def submit(self, job: Job) -> None:
-        """Start a trial and return at once."""
-
         @task(name="trial", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
         def trial(number: int) -> State[None]:
             try:
-                result = job.execute()
+                result = self._jobs.pop(number).execute()
             except CancelledWork:
                 return Cancelled(message="the run was cancelled")
             self.results.append(result)
             get_run_logger().info(params_text(result.point) or "no parameters are searched")
             return final_state(result.outcome.good, self._message(result))
 
-        self._runs.append(trial.submit(job.number))
+        self._trial = trial
+
+    def submit(self, job: Job) -> None:
+        """Start a trial and return at once."""
+        self._jobs[job.number] = job
+        self._runs.append(self._trial.submit(job.number))
 
     @property
     def idle(self) -> bool:

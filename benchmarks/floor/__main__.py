@@ -22,10 +22,10 @@ from pathlib import Path
 from benchmarks.floor.first_good import seconds_until_good
 from benchmarks.floor.models import CASES, Case, write_case
 from benchmarks.floor.page import RESULTS
-from benchmarks.floor.usage import Usage, end_servers, measure
+from benchmarks.floor.usage import Usage, measure
 
 ROOT = Path(__file__).parents[2]
-WAYS = ("floor", "smart", "olive", "default", "inline", "again", "fresh", "prefect-start", "prefect", "prefect-fresh")
+WAYS = ("floor", "smart", "olive", "default", "inline", "again", "fresh")
 DEFAULT_HOME = "home-default"
 FIGURES = ("wall", "cpu", "background", "peak")
 SHOWN = ("points", "models", "seconds", "trials", "pass_runs")
@@ -35,9 +35,8 @@ SHOWN = ("points", "models", "seconds", "trials", "pass_runs")
 def run_way(way: str, case: Case, folder: Path, olive: str | None) -> Usage:
     """Run one way.
 
-    `again` and `fresh` need the store that `inline` left in the folder, `prefect-fresh` that of `prefect`.
-    `olive` is an interpreter. `prefect-start` starts a server, which `prefect` and `prefect-fresh` then use. `default`
-    has a store of its own.
+    `again` and `fresh` need the store that `inline` left in the folder. `olive` is an interpreter. `default` has a
+    store of its own.
     """
     environment = {"PYTHONPATH": str(ROOT), "AUTOOPT_HOME": str(folder / "home"), "CI": "true"}
     gate = folder / "gate"  # of its own, so that it waits for no other run of this machine
@@ -60,12 +59,8 @@ def run_way(way: str, case: Case, folder: Path, olive: str | None) -> Usage:
         dag, out = "default.json", "out-default"
         environment["AUTOOPT_HOME"] = str(folder / DEFAULT_HOME)
     command = [sys.executable, "-m", "autoopt", "run", dag, "--json", "-q", "--out", str(folder / out)]
-    if way.endswith("fresh"):
+    if way == "fresh":
         command.append("--fresh")
-    if way.startswith("prefect"):
-        command += ["--engine", "prefect"]
-        environment["AUTOOPT_HOME"] = str(folder / f"home-{way.removesuffix('-fresh')}")
-        environment["PREFECT_HOME"] = str(folder / "prefect")
     return measure(command, folder / "files", environment)
 
 
@@ -130,7 +125,6 @@ def main() -> None:
                 print(f"{way}: {usages[way].wall:.2f} s", file=sys.stderr, flush=True)
                 if way == "default":
                     first_good.append(seconds_until_good(Path(name, DEFAULT_HOME)))
-            end_servers()
         repetitions.append(usages)
     state = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     print(f"{case.name}, {options.repeats} repetitions, {state}")

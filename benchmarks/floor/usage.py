@@ -17,8 +17,6 @@ import psutil
 SAMPLE_SECONDS = 0.1
 SUBREAPER = 36
 """Option of `prctl`: processes whose parent has ended become children of this one."""
-SERVER = "autoopt.orchestrate.server.personal"
-"""The module of the process that stays after a command."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Usage:
     cpu: float
     """CPU seconds of the command and of the processes that ended with it."""
     background: float
-    """CPU seconds of the processes that it left behind, until they ended or only a server was left."""
+    """CPU seconds of the processes that it left behind, until they ended."""
     peak: float
     """Largest sum of the proportional set sizes of its processes, in MB, sampled every 0.1 s."""
     output: str
@@ -43,7 +41,6 @@ def measure(command: Sequence[str], folder: Path, environment: Mapping[str, str]
         RuntimeError: it failed; with the end of its standard error.
     """
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
-    servers = _server_seconds()
     began = time.monotonic()
     process = subprocess.Popen(
         command,
@@ -69,35 +66,15 @@ def measure(command: Sequence[str], folder: Path, environment: Mapping[str, str]
     _wait_for_background()
     end = os.times()
     background = end.children_user + end.children_system - after.children_user - after.children_system
-    background += _server_seconds() - servers
     return Usage(wall, cpu, round(background, 3), peak[0] / 1e6, output)
 
 
-def end_servers() -> None:
-    """End the servers that commands have left behind."""
-    for process in psutil.Process().children():
-        process.terminate()
-        process.wait()
-
-
 def _wait_for_background() -> None:
-    """Wait until what the command has left behind ended, except servers."""
-    while any(not _is_server(process) for process in psutil.Process().children()):
+    """Wait until what the command has left behind ended."""
+    while psutil.Process().children():
         with suppress(ChildProcessError):
             os.waitpid(-1, os.WNOHANG)
         time.sleep(SAMPLE_SECONDS)
-
-
-def _is_server(process: psutil.Process) -> bool:
-    with suppress(psutil.Error):
-        return SERVER in process.cmdline()
-    return False
-
-
-def _server_seconds() -> float:
-    """CPU seconds of the servers so far."""
-    times = [process.cpu_times() for process in psutil.Process().children() if _is_server(process)]
-    return sum(time.user + time.system for time in times)
 
 
 def _sample(pid: int, done: threading.Event, peak: list[float]) -> None:

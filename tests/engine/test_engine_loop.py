@@ -38,12 +38,17 @@ class AtOnce:
 
     def __init__(self) -> None:
         self.submitted: list[int] = []
+        self.closed: list[tuple[str, int]] = []
+        """Chains that are over, with the number of trials submitted before."""
 
     def submit(self, chain: str, name: str, number: int, work: Callable[[], TrialResult]) -> Future[TrialResult]:
         self.submitted.append(number)
         future: Future[TrialResult] = Future()
         future.set_result(work())
         return future
+
+    def close(self, chain: str) -> None:
+        self.closed.append((chain, len(self.submitted)))
 
 
 class Recorder(Observer):
@@ -264,6 +269,15 @@ def test_a_trial_is_submitted_ahead_and_says_how_many_may_run_in_parallel(simula
     assert recorder.events == ["start 0", "start 1", "end 0", "start 2", "end 1", "end 2"]
     rows = loop.ctx.store.trials.all(loop.ctx.run)
     assert [row.details[PARALLEL] for row in rows] == [1, 1, 1]
+
+
+def test_a_chain_is_closed_once_the_study_cannot_come_back_to_it(tmp_path: Path) -> None:
+    dag = {"passes": {"fold": "identity_elimination", "clean": "remove_unused"}, "chains": [["fold"], ["clean"]]}
+    simulation = Simulation(tmp_path, dag=dag)
+    loop, executor = make_loop(simulation, workers=1), AtOnce()
+    loop.run(executor)
+    first, second = (trial.chain.id for trial in loop.completed)
+    assert executor.closed == [(first, 1), (second, 2)]
 
 
 def test_trials_are_told_in_the_order_asked_whichever_ended_first(simulation: Simulation) -> None:

@@ -25,7 +25,6 @@ from autoopt.engine.run.opening import (
 from autoopt.engine.run.session import search_inline
 from autoopt.store import EventRecord, RunRecord, SweepRecord
 
-
 TWO_CHAINS = {"passes": {"fold": "identity_elimination", "clean": "remove_unused"}, "chains": [["fold"], ["clean"]]}
 
 

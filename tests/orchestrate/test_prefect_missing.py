@@ -39,7 +39,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     "command",
     [
         "run dag.yaml --model model.onnx --engine prefect", "sweep zoo.yaml --engine prefect", "serve",
-        "resume --engine prefect",
     ],
 )  # fmt: skip
 def test_commands_that_need_prefect_name_the_extra(
