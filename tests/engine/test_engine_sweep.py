@@ -88,7 +88,7 @@ def test_a_sweep_says_that_its_report_replaces_that_of_another_zoo(folder: Path)
 
     out, observer = folder / "out", CallbackObserver(on_event)
     out.mkdir()
-    (out / "sweep.json").write_text('{"name": "other"}')
+    (out / "sweep.json").write_text(json.dumps({"schema": 1, "sweep": "1f2e3d4c5b6a", "name": "other"}, indent=2))
     (folder / "zoo.yaml").write_text("name: nightly\ndag: dag.yaml\nmodels: [mlp]\n")
     sweep(folder, out=out, observer=observer)
     said = f"the report of this sweep will replace that of the zoo 'other' in {out}/; --out names another folder"
