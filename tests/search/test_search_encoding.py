@@ -33,7 +33,7 @@ def test_every_point_survives_the_way_through_a_trial(chains: tuple[ChainSpace, 
 def asked(one: ChainSpace, value: object) -> optuna.distributions.BaseDistribution:
     trial = optuna.trial.FixedTrial(params_of(one, {"n": {"x": value}}))
     suggest_point(trial, one)
-    return trial.distributions["n.x"]
+    return next(iter(trial.distributions.values()))
 
 
 def test_evenly_rising_whole_numbers_are_a_range_and_other_values_are_categories() -> None:
@@ -45,8 +45,8 @@ def test_evenly_rising_whole_numbers_are_a_range_and_other_values_are_categories
 
 def test_lists_and_booleans_beside_numbers_are_told_apart() -> None:
     mixed = single(x=Categorical(True, 1, [1]))
-    encoded = [params_of(mixed, {"n": {"x": value}})["n.x"] for value in (True, 1, [1])]
-    assert encoded == ["true", "1", "[1]"]
+    encoded = [list(params_of(mixed, {"n": {"x": value}}).values()) for value in (True, 1, [1])]
+    assert encoded == [["true"], ["1"], ["[1]"]]
 
 
 def test_one_chain_is_not_asked_for() -> None:
@@ -59,5 +59,5 @@ def test_values_that_depend_on_parents_have_names_with_the_parents() -> None:
     wide = chain("wide")
     names = set()
     for point in wide.space.iterate():
-        names |= {name for name in params_of(wide, point) if name.startswith("wide.method")}
+        names |= {name.split("=")[0] for name in params_of(wide, point) if name.startswith("wide.method")}
     assert names == {"wide.method@true", "wide.method@false"}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, best_value, chain, drive, found, in_batches, measure, text
 
 from autoopt.errors import InputError
 from autoopt.search import Feedback, Proposal, SearchConfig, Trial, create_study
+from autoopt.space import Categorical, NodeSpace, SearchSpace
 from autoopt.spec.samplers import DEFAULT_SAMPLER, SAMPLERS, short_name
 
 OWN = tuple(info.name for info in SAMPLERS if info.module != "optuna_sampler" and "per-chain" in info.strategies)
@@ -199,6 +201,16 @@ def test_equal_parameter_names_in_two_passes_do_not_mix() -> None:
     ):
         asked = drive(create_study(config, [twice], LATENCY))
         assert len({(p.point["pass2"]["mode"], p.point["pass5"]["mode"]) for p in asked}) == 9
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_chains_that_share_a_node_may_search_different_values_of_it(name: str) -> None:
+    whole, less = chain("pass1", "pass2"), chain("pass2")
+    less = replace(less, space=SearchSpace({"pass2": NodeSpace({"mode": Categorical("b", "c", "d")})}))
+    study = made(ALL[name], [whole, less], trials=None)
+    asked = [proposal for proposal in drive(study) if proposal.upto is None]
+    assert {proposal.point["pass2"]["mode"] for proposal in asked if proposal.chain == less.id} <= set("bcd")
+    assert study.finished
 
 
 def test_prior_points_come_first() -> None:

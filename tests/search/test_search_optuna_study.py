@@ -33,10 +33,10 @@ def test_an_added_trial_runs_at_its_point() -> None:
     add_trial(study, BY_ID, CHAIN.id, POINT)
     (trial,) = study.trials
     assert trial.state is optuna.trial.TrialState.RUNNING
-    assert trial.params == {"chain": CHAIN.id, "pass5.mode": "b"}
+    assert trial.params == {"chain": CHAIN.id, 'pass5.mode=["a", "b", "c"]': "b"}
     alone = new_study(LATENCY)
     add_trial(alone, {CHAIN.id: CHAIN}, CHAIN.id, POINT)
-    assert alone.trials[0].params == {"pass5.mode": "b"}
+    assert alone.trials[0].params == {'pass5.mode=["a", "b", "c"]': "b"}
 
 
 def test_a_result_is_complete_with_its_violation_and_candidate() -> None:

@@ -1,8 +1,8 @@
 """Search points as the parameters of an Optuna trial.
 
-A parameter is named `node.param`, so that equal names in two passes never mix. Where its parents decide which values it
-has, the name is `node.param@parent values`, because a study wants the same values each time for a name. The parameter
-`chain` is the chain.
+A parameter is named `node.param=values`, so that equal names in two passes never mix. A study wants the same values
+each time for a name, and chains that share a node may search different ones. Where its parents decide which values it
+has, the name is `node.param@parent values=values`. The parameter `chain` is the chain.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def suggest_point(trial: optuna.Trial, chain: ChainSpace) -> Point | None:
         grid = _integer_grid(values)
         if grid is not None:
             low, high, step = grid
-            return trial.suggest_int(f"{node}.{name}", low, high, step=step)
+            return trial.suggest_int(_full_name(node, name, values), low, high, step=step)
         choices = [_encode(value, values) for value in values]
-        return values[choices.index(trial.suggest_categorical(f"{node}.{name}", choices))]
+        return values[choices.index(trial.suggest_categorical(_full_name(node, name, values), choices))]
 
     return _walk(chain, select)
 
@@ -72,11 +72,15 @@ def _named_values(chain: ChainSpace, point: Point) -> dict[str, tuple[Value, tup
 
     def select(node: str, name: str, values: tuple[Value, ...]) -> Value:
         value = point[node][name.split("@")[0]]
-        named[f"{node}.{name}"] = (value, values)
+        named[_full_name(node, name, values)] = (value, values)
         return value
 
     _walk(chain, select)
     return named
+
+
+def _full_name(node: str, name: str, values: tuple[Value, ...]) -> str:
+    return f"{node}.{name}={json.dumps(values, sort_keys=True)}"
 
 
 def _integer_grid(values: tuple[Value, ...]) -> tuple[int, int, int] | None:

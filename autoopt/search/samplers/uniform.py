@@ -56,7 +56,9 @@ def draw_new_point(chain: ChainSpace, history: History, rng: Random) -> Point | 
 
 def draw_from(chains: Sequence[ChainSpace], history: History, rng: Random) -> Decision:
     """Suggest a point that was not asked, of a chain drawn at random."""
-    for chain in rng.sample(chains, len(chains)):
+    shuffled = list(chains)
+    rng.shuffle(shuffled)
+    for chain in shuffled:
         point = draw_new_point(chain, history, rng)
         if point is not None:
             return Suggestion(chain.id, point)
