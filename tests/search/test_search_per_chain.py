@@ -6,7 +6,6 @@ from random import Random
 
 from search_cases import LATENCY, SIX
 
-from autoopt.search import Proposal
 from autoopt.search.history import History
 from autoopt.search.samplers.allocation import round_robin
 from autoopt.search.samplers.base import WAIT, Decision, Stop, Suggestion
@@ -19,18 +18,6 @@ CHAINS = SIX[4:]
 class Waiting:
     def next(self, history: History, rng: Random) -> Decision:
         return WAIT
-
-
-def test_chains_take_turns_until_all_are_exhausted() -> None:
-    sampler = PerChainSampler(CHAINS, ExhaustiveSampler, round_robin, 10)
-    history = History(CHAINS, LATENCY)
-    order = []
-    while isinstance(decision := sampler.next(history, Random(len(order))), Suggestion):
-        history.add(Proposal(len(order), decision.chain, decision.point))
-        order.append(decision.chain)
-    first, second = CHAINS[0].id, CHAINS[1].id
-    assert order == [first, second, first, second, second]
-    assert decision == Stop("all points tried")
 
 
 def test_a_chain_that_waits_lets_the_others_go_first() -> None:
@@ -47,17 +34,6 @@ def test_a_chain_that_waits_lets_the_others_go_first() -> None:
 def test_the_search_waits_once_every_open_chain_waits() -> None:
     sampler = PerChainSampler(CHAINS, lambda chain: Waiting(), round_robin, 10)
     assert sampler.next(History(CHAINS, LATENCY), Random(0)) is WAIT
-
-
-def test_samplers_are_created_when_they_are_needed() -> None:
-    created = []
-
-    def create(chain):
-        created.append(chain.id)
-        return ExhaustiveSampler(chain)
-
-    PerChainSampler(CHAINS, create, round_robin, 10).next(History(CHAINS, LATENCY), Random(0))
-    assert created == [CHAINS[0].id]
 
 
 def test_what_a_chain_draws_does_not_depend_on_exhausted_chains() -> None:

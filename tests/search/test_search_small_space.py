@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
-from search_cases import LATENCY, SIX, best_value, chain, found, measure
+from search_cases import LATENCY, SIX, best_value, found, measure
 
 from autoopt.search import Feedback, Proposal, SearchConfig
 from autoopt.search.history import History
@@ -28,12 +27,6 @@ def run(chains, outcome=measure, trials: int = 100, **options) -> tuple[list[Pro
     return [trial.proposal for trial in history.trials], ""
 
 
-def test_every_point_gets_its_turn() -> None:
-    asked, reason = run(SIX)
-    assert len({repr((p.chain, p.point)) for p in asked}) == len(asked) == 24
-    assert reason == "all 24 points tried"
-
-
 def test_points_that_share_a_failing_pass_are_not_said_to_be_tried() -> None:
     asked, reason = run(SIX, lambda proposal: Feedback(failed=True, path=(FAILED,)))
     assert len(asked) == 1
@@ -53,23 +46,3 @@ def test_points_that_promise_to_be_infeasible_come_late() -> None:
     asked, _ = run(SIX, outcome)
     places = [place for place, proposal in enumerate(asked) if "pass3" in proposal.chain]
     assert sum(places) / len(places) > 12
-
-
-def test_a_running_point_is_not_asked_again() -> None:
-    one = [chain("pass2", "pass5")]
-    sampler = SurrogateSampler(SamplerInputs(SearchConfig(), tuple(one), LATENCY, budget=9))
-    history = History(one, LATENCY)
-    for number in range(9):
-        decision = sampler.next(history, Random(number))
-        assert isinstance(decision, Suggestion)
-        assert history.find(decision.chain, decision.point) is None
-        history.add(Proposal(number, decision.chain, decision.point))
-        if number in (0, 2):
-            history.tell(number, Feedback({"latency_p50": 1.0 + number}))
-
-
-@pytest.mark.parametrize("threshold", [0.2, 0.5])
-def test_the_search_stops_once_little_improvement_is_expected(threshold: float) -> None:
-    asked, reason = run(SIX, lambda p: Feedback({"latency_p50": 1.0}), min_expected_improvement=threshold)
-    assert 10 <= len(asked) < 24
-    assert reason == f"no remaining point is expected to improve by {threshold:.2%}"

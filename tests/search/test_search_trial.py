@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 from autoopt.search import point_key
 
 
@@ -14,9 +11,3 @@ def test_keys_speak_of_the_passes_run_and_their_values_only() -> None:
     assert point_key(("a", "b", "c"), {"a": {"x": 1}}, "b") == point_key(("a", "b", "d"), {"a": {"x": 1}}, "b")
     assert point_key(("a", "b"), {}) != point_key(("b", "a"), {})
     assert point_key(("a",), {"a": {"x": True}}) != point_key(("a",), {"a": {"x": 1}})
-
-
-def test_importing_the_search_loads_no_numeric_library() -> None:
-    code = "import sys, autoopt.search; print([m for m in ('numpy','scipy','sklearn','optuna') if m in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"

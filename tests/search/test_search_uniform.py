@@ -9,7 +9,7 @@ from search_cases import LATENCY, MIDDLE, SIX, chain
 
 from autoopt.search import Proposal
 from autoopt.search.history import History
-from autoopt.search.samplers.base import Stop, Suggestion
+from autoopt.search.samplers.base import Stop
 from autoopt.search.samplers.uniform import RandomSampler, draw_new_point
 
 CHAIN = SIX[0]
@@ -41,12 +41,3 @@ def test_an_empty_space_has_no_point() -> None:
     assert RandomSampler(empty, replacement=True).next(History([empty], LATENCY), Random(0)) == Stop(
         "all 0 points tried"
     )
-
-
-def test_points_repeat_only_with_replacement() -> None:
-    flag = chain("pass4")
-    history = History([flag], LATENCY)
-    for number, point in enumerate(flag.space.iterate()):
-        history.add(Proposal(number, flag.id, point))
-    assert isinstance(RandomSampler(flag, replacement=True).next(history, Random(0)), Suggestion)
-    assert RandomSampler(flag).next(history, Random(0)) == Stop("all 2 points tried")

@@ -225,3 +225,44 @@ def test_groups_that_are_too_large_are_refused() -> None:
     tied = Conditional(tuple(first), {}, default=IGNORED)
     with pytest.raises(InputError, match="more than 200000 combinations"):
         NodeSpace({**first, "tied": tied}).count  # noqa: B018
+
+
+@given(node_spaces(), st.integers(0, 2))
+def test_without_a_value_exactly_its_points_are_gone(space: NodeSpace, value: int) -> None:
+    for name in space.search:
+        smaller = space.without_value(name, value)
+        expected = [point for point in space.iterate() if point.get(name) != value]
+        assert [point for point in smaller.iterate() if name in point] == [p for p in expected if name in p]
+        assert smaller.without_value(name, value).count == smaller.count
+    assert NodeSpace({"a": Categorical(1)}).without_value("a", 1).count == 0
+
+
+def test_the_label_of_a_walk_names_the_parents_that_decide_about_the_values() -> None:
+    varies = Conditional("a", {1: Categorical(1, 2), 2: Categorical(3, 4)})
+    constant = Conditional("a", {1: Categorical(1, 2), 2: Categorical(1, 2)})
+    labels: list[str] = []
+
+    def first(label: str, values: tuple) -> object:
+        labels.append(label)
+        return values[0]
+
+    assert NodeSpace({"a": Categorical(1, 2), "b": varies, "c": constant}).walk(first) == {"a": 1, "b": 1, "c": 1}
+    assert labels == ["a", "b@1", "c"]
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        ({}, "'a' must be one of [True, False], not None"),
+        ({"a": False, "b": 1}, "'b' has no effect with {'a': False, 'b': 1}"),
+        ({"a": True, "b": 1, "z": 0}, "not searched here: z"),
+    ],
+)
+def test_a_configuration_of_something_else_is_refused(point: dict, message: str) -> None:
+    space = NodeSpace({"a": Boolean(), "b": Conditional("a", {True: Categorical(1)}, IGNORED)}, {}, {"b": 0})
+    with pytest.raises(InputError) as error:
+        space.config(point)
+    assert str(error.value) == message
+    for index in (2, -1):
+        with pytest.raises(IndexError):
+            _ = space[index]

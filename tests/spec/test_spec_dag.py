@@ -13,6 +13,8 @@ import pytest
 from autoopt.errors import ConfigError
 from autoopt.metrics import Constraint, Objective
 from autoopt.spec import DagSpec, load_dag
+from autoopt.spec.nodes import Searched
+from autoopt.spec.order import Group, Order
 from autoopt.target import Accelerator
 
 GOOD = """\
@@ -86,6 +88,7 @@ def test_a_spec_cannot_be_changed() -> None:
         ({"a": {"pass": "simplify"}}, "simplify"),
         ({"a": None}, "a"),
         ({"a": {}}, "a"),
+        ({"a": {"params": None}}, "a"),
         ({"a": {"params": {"x": 1}}}, "a"),
         (["a"], "a"),
     ],
@@ -145,6 +148,15 @@ def test_addresses_are_no_paths() -> None:
         (("per_channel: search", "per_channel: {search: {low: 2, hgih: 1}}"), 8, "search.hgih", "did you mean 'high'?"),
         (("per_channel: search", "per_channel: {search: {low: 2, high: 1}}"), 8, "search", "low 2 is above high 1"),
         (("per_channel: search", "per_channel: {search: {low: 0.5, high: 1}}"), 8, "search", "one of step or count"),
+        (("per_channel: search", "per_channel: {search: 3}"), 8, "search", "must be a list of values or"),
+        (("per_channel: search", "per_channel: {search: {low: '1', high: 2}}"), 8, "low", "must be a number, not '1'"),
+        (("per_channel: search", "per_channel: {search: {low: 1, high: true}}"), 8, "high", "a number, not True"),
+        (("per_channel: search", "per_channel: {search: {low: 1, high: 2, log: 1}}"), 8, "log", "true or false, not 1"),
+        (("per_channel: search", "per_channel: {search: {low: 1, high: 2, count: 1.5}}"), 8, "count", "a whole number"),
+        (("per_channel: search", f"per_channel: {'9' * 31}"), 8, "per_channel", "has more than 30 digits"),
+        (("per_channel: search", f"per_channel: {'[' * 40}{']' * 40}"), 8, "", "is nested deeper than 32 levels"),
+        (("weight_type: QInt8", "weight_type: .inf"), 9, "weight_type", "must be a finite number"),
+        (("weight_type: QInt8", "per_channel: x"), 9, "params", "duplicate key 'per_channel' (first in line 8)"),
         (("- a -> b", "- a -> bb"), 11, "edges[0]", "unknown node 'bb'; did you mean 'b'?"),
         (("- a -> b", "- a -> b -> a"), 11, "edges[0]", "node 'a' is in it twice"),
         (("- a -> b\n", ""), 4, "passes.b", "is in no chain; name it in edges, or remove it"),
@@ -154,6 +166,8 @@ def test_addresses_are_no_paths() -> None:
         (("metric: latency_p50", "metric: latncy_p50"), 14, "objectives[0].metric", "did you mean 'latency_p50'?"),
         (("goal: minimize", "goal: minimise"), 14, "objectives[0].goal", "did you mean 'minimize'?"),
         (("max_drop: 0.01", "max_drp: 0.01"), 16, "constraints[0].max_drp", "did you mean 'max_drop'?"),
+        (("max_drop: 0.01", "max_drop: 2"), 16, "constraints[0].max_drop", "0.02 is 2 percentage points"),
+        (("max_drop: 0.01", "max: 1, confidence: 1"), 16, "constraints[0].confidence", "must be below 1, not 1"),
         ((", max_drop: 0.01", ""), 16, "constraints[0]", "needs a bound"),
         (("max_drop: 0.01", "max_drop: much"), 16, "constraints[0].max_drop", "must be a number, not 'much'"),
         (("max_drop: 0.01", "max_drop: -1"), 16, "constraints[0].max_drop", "at least 0, not -1"),
@@ -164,6 +178,12 @@ def test_addresses_are_no_paths() -> None:
         (("trials: 10", "strategy: per_chain"), 17, "search.strategy", "did you mean 'per-chain'?"),
         (("trials: 10", "order: pass-by-pass"), 17, "search.order", "use strategy: per-chain"),
         (("trials: 10", "strategy: per-chain, order: [a, x]"), 17, "search.order", "unknown node 'x'"),
+        (("trials: 10", "order: jointly"), 17, "search.order", "unknown order 'jointly'"),
+        (("trials: 10", "order: 3"), 17, "search.order", "must be a list of groups"),
+        (("trials: 10", "order: [1]"), 17, "search.order[0]", "must be a node id, not 1"),
+        (("trials: 10", "order: [[a], []]"), 17, "search.order[1]", "must name at least one node"),
+        (("trials: 10", "order: {nested: [a, [b, a]]}"), 17, "search.order.nested[1]", "node 'a' is named twice"),
+        (("trials: 10", "order: [{nest: [a]}]"), 17, "search.order[0]", "must be a list of groups or"),
         (("trials: 10", "sampler: random"), 17, "search.sampler", "use strategy: per-chain"),
         (("search: {", "target: {device: tpu}\nsearch: {"), 17, "target.device", "must be one of cpu, gpu, npu"),
         (("search: {", "target: {execution_provider: cuda}\nsearch: {"), 17, "target", "'CUDAExecutionProvider'?"),
@@ -171,6 +191,10 @@ def test_addresses_are_no_paths() -> None:
         (("search: {", "target: cpu\ntargets: [cpu]\nsearch: {"), 18, "targets", "exclude each other"),
         (("search: {", "data: {evaluation: {pth: x}}\nsearch: {"), 17, "data.evaluation.pth", ""),
         (("search: {", "forbid: [{}]\nsearch: {"), 17, "forbid[0]", "is empty"),
+        (("search: {", "forbid: [{chain: a, nodes: [a]}]\nsearch: {"), 17, "forbid[0]", "has both chain and nodes"),
+        (("search: {", "forbid: [{values: {a: {}}}]\nsearch: {"), 17, "forbid[0].values", "a node without values"),
+        (("search: {", "forbid: [{nodes: 3}]\nsearch: {"), 17, "forbid[0].nodes", "must be a list of node ids"),
+        (("search: {", "prefer: [{chain: a, weight: 0}]\nsearch: {"), 17, "prefer[0].weight", "must be above 0"),
         (("search: {", "forbid: [a -> z]\nsearch: {"), 17, "forbid[0]", "unknown node 'z'"),
         (("search: {", "weights: {a -> b: 0}\nsearch: {"), 17, "weights.a -> b", "must be above 0"),
         (("search: {", "level: 4\nsearch: {"), 17, "level", "must be at most 3"),
@@ -187,6 +211,37 @@ def test_a_mistake_is_told_with_line_field_and_remedy(
     assert field in error.field
     assert str(error).startswith(f"{file}:{line}: {error.field}" if field else f"{file}:{line}: ")
     assert reason in str(error)
+
+
+def test_orders_of_the_search() -> None:
+    def order(value: object) -> Order:
+        nodes = dict.fromkeys("abcdef", "simplify")
+        search = {"strategy": "per-chain", "order": value}
+        return load_dag({"name": "m", "passes": nodes, "chains": [list(nodes)], "search": search}).search.parsed_order()
+
+    staged = order(["a", ["b", "c"], {"nested": ["d", ["e", "f"]]}])
+    assert staged.groups == (Group((("a",),)), Group((("b", "c"),)), Group((("d",), ("e", "f"))))
+    assert staged.stage_of() == {"a": 0, "b": 1, "c": 1, "d": 2, "e": 2, "f": 2}
+    nested = order({"nested": ["a", ["b", "c"], {"nested": ["d", "e"]}]})
+    assert [group.nodes for group in nested.groups] == [("a",), ("b", "c"), ("d", "e")]
+    assert nested.stage_of() == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "values"),
+    [
+        ({"low": 1, "high": 5, "step": 2}, (1, 3, 5)),
+        ({"low": 1, "high": 8, "log": True}, (1, 2, 4, 8)),
+        ({"low": 0, "high": 1, "step": 0.5}, (0.0, 0.5, 1.0)),
+        ({"low": 1, "high": 100, "count": 3, "log": True}, (1.0, 10.0, 100.0)),
+        (["a", "b"], ("a", "b")),
+    ],
+)
+def test_a_parameter_is_searched_over_a_list_or_a_range(value: object, values: tuple[object, ...]) -> None:
+    spec = load_dag({**MINIMAL, "passes": {"a": {"pass": "simplify", "params": {"x": {"search": value}}}}})
+    setting = spec.passes["a"].settings["x"]
+    assert isinstance(setting, Searched)
+    assert setting.values.values() == values
 
 
 @pytest.mark.parametrize(
@@ -235,6 +290,11 @@ def test_json_files_say_their_lines_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "- a\n", "just text\n", "3\n", "~\n", "[]", '{"name": 3}'])
 def test_documents_that_are_no_dag(tmp_path: Path, text: str) -> None:
     assert str(error_of(write(tmp_path, text))).startswith(f"{tmp_path}/dag.yaml:1: ")
+
+
+def test_a_file_with_too_many_values_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, f"[{'1,' * 50_000}1]", "dag.json")
+    assert str(error_of(file)) == f"{file}:1: has more than 50000 values"
 
 
 def bad_files() -> list[str]:

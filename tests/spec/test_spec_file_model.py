@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def test_the_document_loads_again_from_any_folder(tmp_path: Path) -> None:
     again = Shop.load(shop.document)
     assert again == shop
     assert again.path("x") == shop.path("x")
+    source = Source.from_json(json.loads(json.dumps(shop.source.to_json())))
+    assert (source.file, source.line(("size",))) == (str(file), 1)
 
 
 def test_paths_of_data_start_from_the_data_root() -> None:
