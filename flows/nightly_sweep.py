@@ -104,7 +104,7 @@ def _run(request: SweepRequest, chains: Chains = "subflows") -> SweepResult:
     title = zoo_title(request.zoo)
     progress = SweepProgress(get_run_logger(), title)
     result = run_sweep(replace(request, observer=ObserverGroup(request.observer, progress)), search)
-    progress.show_models()
+    progress.ended()
     show_sweep(title, sweep_markdown(result, pages))
     return result
 

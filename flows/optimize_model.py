@@ -108,10 +108,12 @@ def search_in_flow(session: Session, chains: Chains = "subflows") -> RunResult:
     """Search in the current flow run, each chain in a flow run below it; show progress and result as artifacts."""
     name = run_name(session)
     with tags(*tags_of(session)):
-        session.observe_with(ObserverGroup(session.ctx.attempt.observer, RunProgress(session, name)))
+        progress = RunProgress(session, name)
+        session.observe_with(ObserverGroup(session.ctx.attempt.observer, progress))
         make_executor = DeployedExecutor if chains == "deployed" else FlowExecutor
         with make_executor(session) as executor:
             result = session.search(executor)
+        progress.ended()
         show_result(session.ctx.store, result, name)
         return result
 

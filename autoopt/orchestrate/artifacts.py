@@ -105,6 +105,11 @@ class ChainProgress:
             percent = 100.0 * min(1.0, trials / max(1, self._points))
             self._progress.show(percent, f"{plural(trials, 'trial')}, waiting for the study")
 
+    def ended(self, trials: int) -> None:
+        """Say how many trials there were, if the chain had said that it waits."""
+        if self._shown >= 0:
+            self._progress.show(100.0, plural(trials, "trial"))
+
 
 class RunNotes(Observer):
     """Writes notes and phases to the log of a flow run."""
@@ -135,6 +140,10 @@ class RunProgress(Observer):
             text += f", best {best:.3f} of the source's latency"
         self._progress.show(percent, text, always=False)
 
+    def ended(self) -> None:
+        """Say how many trials there were."""
+        self._progress.show(100.0, plural(self._trials, "trial"))
+
 
 class SweepProgress(RunNotes):
     """Also shows how many models of a sweep have ended, and their table at its end."""
@@ -159,8 +168,9 @@ class SweepProgress(RunNotes):
             self._logger.warning(one_line(f"{entry.name}: {entry.reason}"))
 
     @best_effort
-    def show_models(self) -> None:
-        """Show the table of the models, once the sweep has ended."""
+    def ended(self) -> None:
+        """Show the table of the models."""
+        self._progress.show(100.0, plural(len(self._rows), "model"))
         description = f"{plural(len(self._rows), 'model')} of the sweep; show one with `autoopt best RUN`"
         create_table_artifact(list(self._rows.values()), artifact_key("models", self._zoo), description)
 

@@ -222,19 +222,20 @@ class ChainRun:
         def tune_chain(run: str, chain: str) -> State[None]:
             """Execute the trials of a chain that the search asks for."""
             trials = TrialTasks(self._session)
-            for job in self._jobs(trials):
+            progress = ChainProgress(self._chain, run_name(self._session))
+            for job in self._jobs(trials, progress):
                 trials.submit(job)
             trials.wait()
             if self._cancelled:
                 return Cancelled(message="the run was cancelled")
+            progress.ended(len(trials.results))
             show_chain(self._session.ctx.store, run, chain, run_name(self._session), self._chain.name)
             return trials.state()
 
         return tune_chain
 
-    def _jobs(self, trials: TrialTasks) -> Iterator[Job]:
+    def _jobs(self, trials: TrialTasks, progress: ChainProgress) -> Iterator[Job]:
         """Yield trials as they come; say meanwhile how many there were."""
-        progress = ChainProgress(self._chain, run_name(self._session))
         while True:
             try:
                 job = self._queue.get(timeout=QUIET_SECONDS)

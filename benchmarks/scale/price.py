@@ -74,7 +74,7 @@ def _seconds(folder: Path, trials: int, engine: str, env: Mapping[str, str]) -> 
     )
     command = [sys.executable, "-m", "autoopt", "run", "dag.yaml", "--model", "m.onnx", "--engine", engine, "--quiet"]
     began = time.monotonic()
-    subprocess.run(command, cwd=folder, env={**env, "AUTOOPT_HOME": str(folder / "home")}, check=False)
+    subprocess.run(command, cwd=folder, env={**env, "AUTOOPT_HOME": str(folder / "home")}, stdout=subprocess.DEVNULL)
     return time.monotonic() - began
 
 

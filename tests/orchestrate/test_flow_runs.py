@@ -251,9 +251,15 @@ def test_a_chain_without_trials_says_that_it_waits(server: Server, folder: Path)
     (folder / "hold2").touch()
     with command(folder, server, *RUN, "--workers", "1") as process:
         waits = "1 trial, waiting for the study"
-        eventually(lambda: waits in {row["description"] for row in server.find("artifacts")})
+        eventually(lambda: waits in descriptions(server))
         (folder / "hold2").unlink()
         assert process.wait(HANG_SECONDS) == 0, (folder / "stderr").read_text()
+    assert waits not in descriptions(server)
+
+
+def descriptions(server: Server) -> set[str]:
+    """Those of all artifacts."""
+    return {row["description"] for row in server.find("artifacts")}
 
 
 def test_ctrl_c_ends_the_flow_runs_as_cancelled_with_their_workers(server: Server, folder: Path) -> None:
