@@ -57,3 +57,13 @@ def test_a_model_that_the_ort_format_cannot_hold_is_refused_before_it_is_loaded(
     os.truncate(tmp_path / weights, 9 << 28)  # without contents, which take no space
     with pytest.raises(Refused, match=r"holds at most 2 GiB, the model has 2\.3 GiB"):
         OrtFormat().run(file)
+
+
+def test_a_file_of_the_working_directory_with_the_name_of_the_data_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.onnx.data").write_bytes(b"of another model")
+    monkeypatch.chdir(tmp_path)
+    result = step(Path("relative"), MODELS["mlp"](), "external_data", size_threshold=0)
+    assert result["outcome"] == "ok", result["message"]
+    assert (tmp_path / "model.onnx.data").read_bytes() == b"of another model"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -40,7 +41,8 @@ def build_pass(
     """Build the pass of `info` with the full configuration `config`.
 
     `objects`, by name in the user script, replace the names in parameters of category `object`. Relative paths in
-    parameters of category `data` start from the folder or URL `data_root`.
+    parameters of category `data` start from the folder or URL `data_root`, those of category `path` from the working
+    directory.
 
     Raises:
         Refused: the user script lacks an object that a parameter names.
@@ -54,6 +56,8 @@ def build_pass(
             if objects is None or value not in objects:
                 raise Refused(f"parameter {parameter.name!r}: the user script has no {value!r}")
             params[parameter.name] = objects[value]
+        elif parameter.category == "path" and value:
+            params[parameter.name] = os.path.abspath(value)
         elif parameter.category == "data":
             from autoopt.data.config import resolve_path
 

@@ -185,7 +185,7 @@ class PassExecutor:
             pass_ = build_pass(info, params, self.script.objects, self.data_root)
             refuse_too_large(pass_, self.current)
             context = PassContext(
-                model_path=self.current.path,
+                model_path=self.current.path.absolute(),
                 work=Path(tempfile.mkdtemp(dir=self.work)),
                 accelerator=self.accelerator,
                 session_options=dict(self.session_options),
@@ -194,10 +194,15 @@ class PassExecutor:
                 objects=self.script.objects,
             )
             pass_.context = context
-            model: ModelProto | Path = self.current.path
+            model: ModelProto | Path = context.model_path
             if pass_.takes != "path":
                 model = self.current.copy(pass_.takes)
-            with chdir(self.current.path.parent if pass_.takes == "outline" else "."):
+            folder = Path.cwd()  # the user's code may read files relative to it
+            if pass_.takes == "outline":
+                folder = context.model_path.parent  # where the weights are
+            elif info.origin == "built-in" and not info.user_script and not info.makes_model:
+                folder = context.work  # libraries take names without a folder for files of the working directory
+            with chdir(folder):
                 result = run_lifecycle(pass_, model)
             if result.retry is None:
                 return _PassRun(pass_, context, result, params, tuple(attempts))
