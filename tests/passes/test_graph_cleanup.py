@@ -14,6 +14,7 @@ from autoopt.model import io
 from autoopt.passes.base import Refused
 from autoopt.passes.cleanup.graph_cleanup import NameFix, RemoveUnused
 from autoopt.passes.fusion.ort_graph import OrtGraphOptimization
+from autoopt.passes.onnx_tools.graphs import op_counts
 from autoopt.passes.verification.equivalence import run_once
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
@@ -71,3 +72,53 @@ def test_weights_that_differ_callers_override_or_are_small_stay(tmp_path: Path) 
     model.graph.input.pop()
     assert step(tmp_path, model, "tie_weights", smallest=5000)["outcome"] == "unchanged"
     assert step(tmp_path, model, "tie_weights")["outcome"] == "ok"
+
+
+IDENTITIES = {
+    "a branch that returns an outer value": (
+        """g (float[n, 4] x, bool c) => (float[n, 4] y) {
+            x1 = Identity (x)\n u = Relu (x1)
+            z = If (c) <
+                then_branch = t () => (float[n, 4] a) { a = Neg (u) },
+                else_branch = e () => (float[n, 4] b) { b0 = Identity (u)\n b = Identity (b0) }>
+            y = Relu (z) }""",
+        1,
+    ),
+    "both branches": (
+        """g (float[n, 4] x, bool c) => (float[n, 4] y) {
+            u = Relu (x)
+            y = If (c) <
+                then_branch = t () => (float[n, 4] a) { a = Identity (u) },
+                else_branch = e () => (float[n, 4] b) { b = Identity (u) }> }""",
+        2,
+    ),
+    "a loop that returns an outer value each time": (
+        """g (float[4] x) => (float[4] y, float[k, 4] z) <int64 m = {3}> {
+            u = Relu (x)
+            y, z = Loop (m, , x) <body = b (int64 i, bool go, float[4] s) => (bool go2, float[4] s2, float[4] o) {
+                go2 = Identity (go)\n s1 = Add (s, u)\n s2 = Identity (s1)\n o = Identity (u) }> }""",
+        2,
+    ),
+    "two outputs of one value": (
+        "g (float[n, 4] x) => (float[n, 4] y, float[n, 4] z) { u = Relu (x)\n y = Identity (u)\n z = Identity (u) }",
+        1,
+    ),
+    "an input as output": ("g (float[n, 4] x) => (float[n, 4] y) { a = Identity (x)\n y = Identity (a) }", 1),
+}
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_identities_stay_where_an_output_needs_them(tmp_path: Path, name: str) -> None:
+    text, kept = IDENTITIES[name]
+    result = step(tmp_path, made(text), "identity_elimination")
+    assert result["outcome"] == ("ok" if kept < text.count("Identity") else "unchanged"), result["message"]
+    if result["outcome"] == "ok":
+        assert result["equivalence"]["status"] == "same"
+        assert op_counts(saved(result))["Identity"] == kept
+
+
+def test_recorded_shapes_that_contradict_each_other_are_no_obstacle(tmp_path: Path) -> None:
+    model = made("g (float[n, 4] x) => (float[n, 4] y) { u = Relu (x)\n v = Identity (u)\n y = Neg (v) }")
+    for name, sizes in (("u", [2, 4]), ("v", [2, 4, 1])):
+        model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes))
+    assert step(tmp_path, model, "identity_elimination")["outcome"] == "ok"

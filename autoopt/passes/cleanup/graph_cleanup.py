@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, to_ir
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
 from autoopt.registry import Minimum
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import ModelProto
 
 
@@ -52,13 +54,44 @@ class RemoveUnused(LibraryCleanup):
 class IdentityElimination(LibraryCleanup):
     """Removes Identity nodes."""
 
+    version = 2
     needs_ops = ("Identity",)
     aliases = ("identity_elim", "eliminate_identity")
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnx_ir.passes.common import IdentityEliminationPass
+        import onnx_ir
 
-        return apply_ir_passes(model, IdentityEliminationPass())
+        ir_model = to_ir(model)
+        removed = False
+        for graph in (ir_model.graph, *ir_model.functions.values()):
+            for node in onnx_ir.traversal.RecursiveGraphIterator(graph):
+                if node.op_type == "Identity" and node.domain in DEFAULT_DOMAINS:
+                    removed |= _remove_identity(node)
+        return onnx_ir.to_proto(ir_model) if removed else None
+
+
+def _remove_identity(node: ir.Node) -> bool:
+    """Remove an Identity; False if an output needs it.
+
+    onnx-ir's own pass takes it from a body that returns an outer value, although outputs must be made in the body.
+    """
+    from onnx_ir import convenience
+
+    value, output = node.inputs[0], node.outputs[0]
+    if value is None:
+        return False
+    if output.is_graph_output():
+        producer = value.producer()
+        if producer is None or producer.graph is not node.graph or value.is_graph_output():
+            return False
+        value.type, value.shape = value.type or output.type, value.shape or output.shape
+        convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)
+        value.name = output.name
+    else:
+        convenience.replace_all_uses_with(output, value)
+    assert node.graph is not None
+    node.graph.remove(node, safe=True)
+    return True
 
 
 class CommonSubexpressionElimination(LibraryCleanup):
