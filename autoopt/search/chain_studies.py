@@ -154,12 +154,12 @@ class ChainStudies:
         reasons = [study.finished for study in self.studies.values()]
         if GOALS_MET in reasons:
             return GOALS_MET
+        if len(self._numbers) == self._points and not self.config.with_replacement:
+            return "all points tried"
         repeats = sum(study.history.repeats for study in self.studies.values())
         limit = limit_reached(self.config.trials, len(self._numbers), repeats)
         if limit is not None or None in reasons:
             return limit
-        if len(self._numbers) == self._points:
-            return "all points tried"
         return "the search of each chain has ended"
 
     def may_return_to(self, chain: str) -> bool:

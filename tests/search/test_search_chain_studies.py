@@ -127,3 +127,10 @@ def test_a_chain_that_repeats_the_model_of_another_one_gets_another_trial() -> N
     assert len(batches[0]) == 2
     assert batches[0] == batches[1]
     assert study.finished == "trial limit of 4 reached; 2 trials that repeated a known model did not count"
+
+
+def test_a_search_that_tried_every_point_says_so_whatever_they_repeat() -> None:
+    study = create_study(ROUND_ROBIN.overridden({"trials": 20}), SIX, LATENCY)
+    drive(study, window=24, outcome=lambda p: Feedback({"latency_p50": 1.0}, artifact="source"))
+    assert len(study.trials) == 24
+    assert study.finished == "all points tried"
