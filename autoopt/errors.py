@@ -140,6 +140,12 @@ class TimeUp(Exception):
 ErrorClass: TypeAlias = type[AutooptError]
 
 
+def allocation_text(error: BaseException) -> str:
+    """What a failed allocation asked for, as `needs 7.28 TiB of memory at once`; empty for any other error."""
+    needed = _ALLOCATION.search(str(error)) if isinstance(error, MemoryError) else None
+    return f"needs {needed[1]} of memory at once" if needed else ""
+
+
 @dataclass(frozen=True)
 class ErrorRecord:
     """An exception as JSON fields, to report it in another process and to raise it there again."""
@@ -158,7 +164,7 @@ class ErrorRecord:
     def of(cls, error: BaseException) -> ErrorRecord:
         """Describe `error` in fields of one line and bounded length."""
         if not isinstance(error, AutooptError):
-            return cls(type(error).__name__, _bounded(str(error)))
+            return cls(type(error).__name__, _bounded(allocation_text(error) or str(error)))
         name = next(base.__name__ for base in type(error).__mro__ if base.__name__ in _FAMILY)
         what, where, remedy = _bounded(error.what), _bounded(error.where), _bounded(error.remedy)
         if isinstance(error, ConfigError):
@@ -186,6 +192,8 @@ class ErrorRecord:
         return ": ".join(filter(None, (self.type, self.what)))
 
 
+_ALLOCATION: Final = re.compile(r"Unable to allocate ([\d.]+ \w+) for an array")
+"""numpy's message."""
 _FAMILY: dict[str, ErrorClass] = {
     "AutooptError": AutooptError,
     "InputError": InputError,

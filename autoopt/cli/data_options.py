@@ -212,12 +212,16 @@ def _size(text: str | None) -> list[JsonValue] | None:
     """Height and width in pixels; None if the option is not given."""
     if text is None:
         return None
+    from autoopt.measure.settings import MOST_PIXELS
+
     parts = text.lower().split("x")
     if len(parts) == 1:
         parts *= 2
-    if len(parts) != 2 or not all(part.isdecimal() and int(part) for part in parts):
-        raise InputError(f"must be HEIGHTxWIDTH, not {text!r}", where="--image-size", remedy="write 224x224")
-    return list(map(int, parts))
+    sides = [int(part) if part.isdecimal() and len(part) <= len(str(MOST_PIXELS)) else 0 for part in parts]
+    if len(sides) != 2 or not all(1 <= side <= MOST_PIXELS for side in sides):
+        reason = f"must be HEIGHTxWIDTH of at most {MOST_PIXELS} pixels, not {text[:40]!r}"
+        raise InputError(reason, where="--image-size", remedy="write 224x224")
+    return list(sides)
 
 
 def _numbers(option: str, text: str | None) -> list[float] | None:

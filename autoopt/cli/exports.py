@@ -23,11 +23,12 @@ def export_optuna(
     Each target of a multi-target run is a study of its own.
     """
     from autoopt.engine.tools.exports.optuna_study import export_optuna as write
+    from autoopt.report.words.markup import shell_word
 
     with existing_store() as store:
         record = store.runs.get(run)
         studies = write(store, record, out)
-    text = f"wrote {', '.join(studies)} to {out}; show it: optuna-dashboard sqlite:///{out}"
+    text = f"wrote {', '.join(studies)} to {out}; show it: optuna-dashboard {shell_word(f'sqlite:///{out}')}"
     print_result({"run": record.id, "file": str(out.absolute()), "studies": studies}, text, as_json)
 
 

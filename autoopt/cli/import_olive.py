@@ -28,6 +28,7 @@ def import_olive(
     """
     from autoopt.dag.proposal.dag_yaml import document_yaml
     from autoopt.olive import convert
+    from autoopt.report.words.markup import shell_word
 
     folder = out.parent if out is not None else Path()
     conversion = convert(config, folder)
@@ -40,4 +41,4 @@ def import_olive(
         return
     for remark in conversion.remarks:
         typer.echo(remark)
-    typer.echo(f"wrote {file}; next: autoopt plan {file}")
+    typer.echo(f"wrote {file}; next: autoopt plan {shell_word(file)}")

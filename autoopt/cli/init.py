@@ -15,6 +15,7 @@ from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_grou
 from autoopt.cli.output import AsJson, print_json, print_result
 from autoopt.cli.yaml_files import path_in_file, schema_line, write_file
 from autoopt.errors import InputError, writing
+from autoopt.report.words.markup import shell_word
 
 if TYPE_CHECKING:
     from autoopt.dag.compiler.plan import Plan
@@ -99,7 +100,7 @@ def init(  # noqa: PLR0913  options of the command
         typer.echo(f"passes: those for {largest_part(parts)}, the largest model; a run tries them on each")
     _show_reasons(plan)
     typer.echo(f"wrote {file}: {plan.chain_count} chains, {plan.point_count} points of {plan.points_before}")
-    typer.echo(f"next: autoopt plan {file}; autoopt run {file}")
+    typer.echo(f"next: autoopt plan {shell_word(file)}; autoopt run {shell_word(file)}")
 
 
 def _copy_examples(models: list[str], out: Path, as_json: bool) -> None:
@@ -111,7 +112,7 @@ def _copy_examples(models: list[str], out: Path, as_json: bool) -> None:
     with writing(out):
         shutil.copytree(EXAMPLES, out)
     files = sorted(map(str, out.glob("*.yaml")))
-    text = "\n".join([*(f"wrote {file}" for file in files), f"next: autoopt run {out / 'quickstart.yaml'}"])
+    text = "\n".join([*(f"wrote {file}" for file in files), f"next: autoopt run {shell_word(out / 'quickstart.yaml')}"])
     print_result({"folder": str(out), "files": files}, text, as_json)
 
 

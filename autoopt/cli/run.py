@@ -47,7 +47,7 @@ Trials = Annotated[
 Minutes = Annotated[
     float | None, typer.Option(min=0.001, help="Maximum time of a run, in minutes.", rich_help_panel=SEARCH)
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Number of passes and metrics to run in parallel.")]
+Workers = Annotated[int, typer.Option(min=1, max=256, help="Number of passes and metrics to run in parallel.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")]
 DagOrModels = Annotated[
     list[str],

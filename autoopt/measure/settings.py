@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
@@ -130,6 +131,9 @@ class MeasurementSettings:
         for name in ("rounds", "quiet_seconds", "batch_size", "samples"):
             value = getattr(self, name)
             _check(value >= 0, f"{name!r} must be at least 0, not {value!r}")
+        for name in ("replicas", "max_pairs", "concurrency", "new_tokens", "rounds", "batch_size", "samples"):
+            value = getattr(self, name)
+            _check(value <= MOST, f"{name!r} must be at most {MOST}, not {value!r}")
 
     def _check_lists(self) -> None:
         for case in self.throughput:
@@ -140,15 +144,24 @@ class MeasurementSettings:
 
     def _check_synthetic_inputs(self) -> None:
         sides = self.image_size
-        is_size = len(sides) in (0, 2) and min(sides, default=1) >= 1
-        _check(is_size, f"'image_size' must be [height, width], not {sides}")
+        is_size = len(sides) in (0, 2) and all(1 <= side <= MOST_PIXELS for side in sides)
+        _check(is_size, f"'image_size' must be [height, width] of at most {MOST_PIXELS} pixels, not {sides}")
         for name, size in (self.dimensions or {}).items():
-            _check(size >= 1, f"'dimensions': {name!r} must be at least 1, not {size}")
+            _check(1 <= size < MOST_ELEMENTS, f"'dimensions': {name!r} must be from 1 to 2^40, not {size}")
         for name, sizes in (self.shapes or {}).items():
-            _check(min(sizes, default=1) >= 1, f"'shapes': the sizes of {name!r} must be at least 1, not {sizes}")
+            is_shape = min(sizes, default=1) >= 1 and math.prod(sizes) < MOST_ELEMENTS
+            _check(is_shape, f"'shapes': {name!r} must have sizes from 1, and less than 2^40 elements, not {sizes}")
         for name, bounds in (self.ranges or {}).items():
             is_range = len(bounds) == 2 and bounds[0] <= bounds[1]
             _check(is_range, f"'ranges': {name!r} must be [low, high], not {bounds}")
+
+
+MOST: Final = 1_000_000
+"""The largest count of anything: more takes longer than anybody waits."""
+MOST_PIXELS: Final = 65535
+"""The largest side of an image, as of JPEG."""
+MOST_ELEMENTS: Final = 1 << 40
+"""Elements that no input has: some terabytes."""
 
 
 def _check(is_valid: bool, problem: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from difflib import get_close_matches
@@ -63,7 +64,7 @@ def _read_text(path: Path) -> str:
     except ValueError as error:
         raise ConfigError("cannot be read (not a path)", file=file, line=0) from error
     if path.suffix.lower() in DATA_SUFFIXES:
-        remedy = f"name it behind the model: autoopt run model.onnx --data {path.name}"
+        remedy = f"name it behind the model: autoopt run model.onnx --data {shlex.quote(path.name)}"
         raise ConfigError("is data, not a model or a YAML file", file=file, remedy=remedy)
     if path.suffix.lower() == ".safetensors":
         remedy = f"export the folder of a Hugging Face model to ONNX: {EXPORT_COMMAND}"

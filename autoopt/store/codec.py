@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from autoopt.errors import one_line
+from autoopt.errors import SystemFailure, one_line
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 
@@ -38,8 +38,18 @@ _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), defaul
 
 
 def loads(text: str | None) -> Any:  # noqa: ANN401  the caller knows the form of what it stored
-    """The value of a JSON column; None for NULL."""
-    return None if text is None else json.loads(text)
+    """The value of a JSON column; None for NULL.
+
+    Raises:
+        SystemFailure: Something else has written to the database, or its file is damaged.
+    """
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        remedy = "bring back a backup with 'autoopt store restore FOLDER'"
+        raise SystemFailure(f"a value in the database is damaged: {text[:40]!r}", remedy=remedy) from None
 
 
 def text(value: str) -> str:
@@ -49,7 +59,7 @@ def text(value: str) -> str:
 
 def estimates(stored: str) -> dict[str, Estimate]:
     """The estimates in a column, by metric."""
-    return {name: Estimate(**estimate) for name, estimate in json.loads(stored).items()}
+    return {name: Estimate(**estimate) for name, estimate in loads(stored).items()}
 
 
 def number(value: float) -> float | None:

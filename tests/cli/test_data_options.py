@@ -74,7 +74,11 @@ def test_values_of_arrays_are_scaled_as_those_of_images() -> None:
         (DataOptions(layout="NHWC"), __file__, "--layout: applies to images"),
         (DataOptions(sample_rate=8000), ".", "--sample-rate: applies to WAV files"),
         (DataOptions(grayscale=True), "missing/", "missing/: no such data file or folder"),
-        (DataOptions(image_size="big"), ".", "--image-size: must be HEIGHTxWIDTH, not 'big'; write 224x224"),
+        (
+            DataOptions(image_size="big"),
+            ".",
+            "--image-size: must be HEIGHTxWIDTH of at most 65535 pixels, not 'big'; write 224x224",
+        ),
         (DataOptions(mean="a"), "x.npz", "--mean: must be numbers, not 'a'"),
         (DataOptions(scale=0.0), "x.npz", "--scale: must not be 0"),
     ],

@@ -220,3 +220,10 @@ def test_a_user_who_can_only_read_leaves_no_files_that_lock_the_owner_out() -> N
                 os._exit(found != [run.id])
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert {file: file.stat().st_uid for file in home.iterdir()} == before
+
+
+def test_a_server_that_refuses_connections_is_waited_for_and_is_a_failure_of_the_machine(tmp_path: Path) -> None:
+    """It may be restarting: exit code 3, which CI answers by trying again, and not 2, wrong input."""
+    database = open_database("postgresql://user@127.0.0.1:1/db", patience=0.1)
+    with pytest.raises(SystemFailure, match=r"refused.*tried for 0 s; is it running\?"):
+        database.write_first(lambda connection: connection.execute(text("SELECT 1")))

@@ -72,7 +72,7 @@ def taught_plan(store: Store | None, plan: Plan, case: Case, home: Path | None =
     try:
         return _taught_plan(store, plan, case, home)
     except Exception as error:  # whatever a stored measurement or the mathematics on it does
-        logger.warning("the lessons of earlier runs are left out", exc_info=True)
+        logger.debug("the lessons of earlier runs are left out", exc_info=True)
         return plan.with_learned([], f"lessons of earlier runs are left out: {one_line(str(error))}")
 
 

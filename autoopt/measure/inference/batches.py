@@ -74,7 +74,7 @@ def _size(request: MeasureRequest, model: ModelFile, data: DataSet) -> int:
     size = setting or _allowed_size(runner.inputs, data, request.data_batch_size, has_state=bool(runner.state))
     try:
         runner.session.run(None, batch(runner, data, 0, size))
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except Exception as error:
         if size == 1 or batch_limit(runner.inputs, data.columns) is not None:

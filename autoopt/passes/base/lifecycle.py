@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from autoopt.errors import InputError, one_line
+from autoopt.errors import InputError, allocation_text, one_line
 from autoopt.model.io import load, save
 from autoopt.model.random_nodes import distinct_seeds
 from autoopt.outcome import Outcome
@@ -107,7 +107,7 @@ def describe_error(error: Exception) -> str:
     kind = type(error).__name__
     if place:
         kind = f"{kind} at {place}"
-    text = f"{kind}: {error}"
+    text = f"{kind}: {allocation_text(error) or error}"
     if isinstance(error, (Refused, InputError)):
         text = str(error)
     return one_line(text)[:500]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from autoopt.errors import one_line
+from autoopt.report.words.markup import markdown_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,13 +73,15 @@ def plain(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def markdown(table: Table) -> str:
-    """The table in Markdown, without its title."""
-    lines = []
-    for cells in (table.columns, ["---"] * len(table.columns), *table.rows):
-        escaped = [one_line(cell).replace("|", "\\|") for cell in cells]
-        lines.append(f"| {' | '.join(escaped)} |")
-    return "\n".join(lines)
+def markdown(table: Table, links: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The table in Markdown, without its title; `links` are the addresses of cells by their texts."""
+
+    def text(cell: str) -> str:
+        return f"[{markdown_text(cell)}]({links[cell]})" if cell in links else markdown_text(cell)
+
+    head = [list(map(markdown_text, table.columns)), ["---"] * len(table.columns)]
+    rows = [*head, *(list(map(text, row)) for row in table.rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def _clean(table: Table) -> list[list[str]]:

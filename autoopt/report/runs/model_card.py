@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
 from autoopt.report.runs.measurement import disturbance
 from autoopt.report.words.change import change_text
 from autoopt.report.words.figures import is_quality, metrics_of
 from autoopt.report.words.formatting import constraint_text, percent, plural, short, value_text
 from autoopt.report.words.limits import figure_text
+from autoopt.report.words.markup import markdown_code, markdown_text, shell_word
 from autoopt.report.words.verdict import gains
 from autoopt.results import ModelResult, RunResult
 
@@ -138,16 +138,16 @@ def set_card(
     lines += ["", _section("Try it", use)]
     limits = [UNJUDGED] if generated_inputs else []
     limits += [f"- required: {constraint_text(constraint)}" for constraint in result.constraints]
-    limits += [f"- {one_line(flag)}" for flag in model.flags]
+    limits += [f"- {markdown_text(flag)}" for flag in model.flags]
     return "\n".join([*lines, _section("Limits", "\n".join(limits) + "\n")])
 
 
 def _title(card: Card) -> str:
-    name = one_line(card.name.partition(" · ")[0])
+    name = markdown_text(card.name.partition(" · ")[0])
     if card.model.is_source:
         return f"# {name}\n\nThe source model, unchanged: autoopt found no candidate that was measurably better.\n"
     summary = ", ".join(gains(card.result, card.model)) or "see the table"
-    return f"# {name}, optimized by autoopt\n\nMade by `{one_line(card.model.short_chain)}`: {summary}.\n"
+    return f"# {name}, optimized by autoopt\n\nMade by {markdown_code(card.model.short_chain)}: {summary}.\n"
 
 
 def _section(title: str, text: str) -> str:
@@ -195,23 +195,24 @@ def _try_text(card: Card) -> str:
 
 
 def _making_text(card: Card) -> str:
-    source = f"`{one_line(card.source)}`" if card.source else "the source model"
+    source = markdown_code(card.source) if card.source else "the source model"
     lines = [f"From {source} (SHA-256 `{card.source_digest}`)."]
     if card.licence:
-        lines.append(f"Its metadata state the licence: {one_line(card.licence)}.")
+        lines.append(f"Its metadata state the licence: {markdown_text(card.licence)}.")
     else:
         lines.append("Its metadata state no licence; the terms of the source model apply to this one.")
     lines.append("")
     for number, (name, params) in enumerate(card.steps, 1):
         values = ", ".join(f"{key}={value_text(value)}" for key, value in sorted(params.items()))
-        lines.append(f"{number}. `{name}`" + (f": {values}" if values else ""))
+        lines.append(f"{number}. {markdown_code(name)}" + (f": {markdown_text(values)}" if values else ""))
     if card.model.session_options:
         values = ", ".join(f"{key}={value_text(value)}" for key, value in sorted(card.model.session_options.items()))
         lines.append(f"{len(card.steps) + 1}. session options: {values}")
     if card.steps:
         # The path, as the package itself has a file named like most sources: model.onnx.
-        source = one_line(card.source) if card.source else "SOURCE"
-        lines += ["", f"`autoopt replay recipe.json --model {source}` makes it again from the source model."]
+        source = shell_word(card.source) if card.source else "SOURCE"
+        command = markdown_code(f"autoopt replay recipe.json --model {source}")
+        lines += ["", f"{command} makes it again from the source model."]
     return "\n".join(lines) + "\n"
 
 
@@ -243,11 +244,11 @@ def _limits_text(card: Card) -> str:
     if any(name == SPECIALIZE for name, _ in card.steps):
         text = "- It accepts less than the source model:"
         lines.append(f"{text} `narrowed_inputs` in `session.json` lists the inputs and sizes that are fixed.")
-    lines += [f"- {one_line(warning)}" for warning in card.result.warnings]
+    lines += [f"- {markdown_text(warning)}" for warning in card.result.warnings]
     if card.generated_inputs:
         lines.append(UNJUDGED)
     lines += [f"- required: {constraint_text(constraint)}" for constraint in card.result.constraints]
-    lines += [f"- {one_line(flag)}" for flag in card.model.flags]
+    lines += [f"- {markdown_text(flag)}" for flag in card.model.flags]
     if card.result.undecided:
-        lines.append(f"- undecided: {one_line(card.result.undecided)}")
+        lines.append(f"- undecided: {markdown_text(card.result.undecided)}")
     return "\n".join(lines) + "\n"

@@ -48,6 +48,7 @@ from autoopt.report.words.formatting import (
     short,
 )
 from autoopt.report.words.limits import figure_text, limits_of
+from autoopt.report.words.markup import shell_word
 from autoopt.report.words.verdict import lossy_steps, verdict, verdict_lines
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial
 from autoopt.results.operator_times import OperatorTimes
@@ -357,10 +358,11 @@ def _use(result: RunResult, facts: RunFacts) -> str:
     if result.better_model is not None:
         parts.append(subsection("See the gain on this machine", code("python out/run.py")))
         text = 'import autoopt\n\nsession = autoopt.load("out")  # an onnxruntime.InferenceSession, as it was measured'
-        replay = f"autoopt replay out/recipe.json --model {facts.model or 'model.onnx'}"
+        replay = f"autoopt replay out/recipe.json --model {shell_word(facts.model or 'model.onnx')}"
         if result.parts:
             text = 'import autoopt\n\nsession = autoopt.load("out")  # run() runs all models together'
-            replay = "\n".join(f"autoopt replay out/{part.name}/recipe.json --model MODEL" for part in result.parts)
+            recipes = [shell_word(f"out/{part.name}/recipe.json") for part in result.parts]
+            replay = "\n".join(f"autoopt replay {recipe} --model MODEL" for recipe in recipes)
         parts.append(subsection("Use the model in a program", code(text)))
         parts.append(subsection("Make the same model again from its recipe", code(replay)))
     if result.best_lossy is not None:

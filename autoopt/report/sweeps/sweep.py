@@ -13,6 +13,7 @@ from autoopt.report.elements.table import Table, markdown, write_lines, write_ta
 from autoopt.report.words.change import estimate_text, ratio_change, value_text
 from autoopt.report.words.figures import chain_text, is_quality, model_estimate
 from autoopt.report.words.formatting import first_names, metric_text, plural, short
+from autoopt.report.words.markup import markdown_text
 from autoopt.report.words.verdict import gains
 from autoopt.results import MetricChange, SweepEntry, SweepResult
 from autoopt.results.sweep import OK
@@ -158,11 +159,12 @@ def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
 
 def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyType({})) -> str:
     """The sweep as Markdown, for artifacts of flow runs; `pages` are the addresses of runs by their id."""
-    parts = [f"**{_headline(result)}**", markdown(_markdown_models(result, pages))]
+    links = {entry.name: pages[entry.run] for entry in result.models if entry.run in pages}
+    parts = [f"**{markdown_text(_headline(result))}**", markdown(_markdown_models(result), links)]
     changes = changes_table(result)
     if changes.rows:
         parts.append(markdown(changes))
-    lines = [one_line(line) for line in summary(result) if line != NO_REGRESSION]  # the headline says so
+    lines = [markdown_text(line) for line in summary(result) if line != NO_REGRESSION]  # the headline says so
     return "\n\n".join([*parts, *lines])
 
 
@@ -215,18 +217,13 @@ def _headline(result: SweepResult) -> str:
     return f"{line}."
 
 
-def _markdown_models(result: SweepResult, pages: Mapping[str, str]) -> Table:
-    """The models with the verdict first: what a run gained, then the values of the metrics.
-
-    `pages` are the addresses of runs by their id.
-    """
+def _markdown_models(result: SweepResult) -> Table:
+    """The models with the verdict first: what a run gained, then the values of the metrics."""
     metrics = sweep_metrics(result.models)
     rows = []
     for entry in result.models:
         name, answer, best = entry.name, one_line(entry.reason or "-"), entry.best
         cells = ["-"] * len(metrics)
-        if entry.run in pages:
-            name = f"[{name}]({pages[entry.run]})"
         if entry.result is not None and best is not None:
             answer = ", ".join(gains(entry.result, best)) or chain_text(best)
             cells = [value_text(metric, best.metrics) or "-" for metric in metrics]

@@ -14,6 +14,7 @@ from autoopt.report.elements.night_charts import chart_over_nights, heat_style, 
 from autoopt.report.elements.table import Table
 from autoopt.report.sweeps.sweep import changes_table, models_table, summary, sweep_title
 from autoopt.report.words.formatting import day_text, plural, short
+from autoopt.report.words.markup import shell_word
 from autoopt.results import SweepEntry, SweepResult
 
 MOST_CHAINS = 16
@@ -179,5 +180,5 @@ def _day(night: NightRatio) -> str:
 def _runs(entries: Sequence[SweepEntry], facts: SweepFacts) -> str:
     """The commands that write the pages of the runs."""
     others = [entry for entry in entries if entry.run and entry.run not in facts.pages]
-    commands = [f"autoopt report {short(entry.run)} -o {entry.name}.html" for entry in others]
+    commands = [f"autoopt report {short(entry.run)} -o {shell_word(f'{entry.name}.html')}" for entry in others]
     return code("\n".join(commands)) if commands else ""

@@ -46,6 +46,8 @@ CONNECTION_ARGUMENTS: Final[Mapping[str, Any]] = {
 """Arguments of libpq, which an address may override."""
 _TRANSIENT_STATES: Final = frozenset({"57P01", "57P02", "57P03", "40001", "40P01", "53300", "08000", "08003", "08006"})
 """PostgreSQL: shutting down or starting up, serialisation, deadlock, too many or lost connections."""
+_AWAY: Final = ("refused", "timeout expired", "timed out", "unreachable", "No route to host", "closed the connection")
+"""Words of libpq about a server that does not answer."""
 _EXAMPLES: Final = "write sqlite:////folder/autoopt.db or postgresql://user@host/database"
 DAMAGED: Final = (
     "bring back a backup with 'autoopt store restore FOLDER', or save what is left with 'autoopt store repair'; "
@@ -131,6 +133,8 @@ class Database:
     def write_first(self, work: Callable[[Connection], Result]) -> Result:
         """Like `write`, for the first transaction: if connecting keeps failing, the address counts as wrong.
 
+        A server that does not answer may be restarting: it gets the usual time.
+
         Raises:
             InputError: There is no such server, database, user or password.
         """
@@ -144,7 +148,7 @@ class Database:
                     raise InputError(self._message(error), where=self.safe_url, remedy=remedy) from None
                 if remedy:
                     raise self._failure(error) from None
-                if self._was_reached(error):
+                if self._was_reached(error) or self._is_away(error):
                     break
                 if attempt == CONNECT_ATTEMPTS or not self._is_transient(error):
                     raise InputError(self._message(error), where=self.safe_url, remedy=self._address_remedy) from None
@@ -227,6 +231,8 @@ class Database:
                     raise self._failure(error) from None
                 if time.monotonic() >= deadline:
                     remedy = f"tried for {self.patience:.0f} s; is it running?"
+                    if not self.sqlite:
+                        remedy += " Or is the address in AUTOOPT_DB_URL wrong?"
                     raise SystemFailure(self._message(error), where=self.safe_url, remedy=remedy) from None
             # Random pauses keep processes that failed together from retrying together.
             time.sleep(pause * (0.5 + random.random() / 2))
@@ -244,6 +250,10 @@ class Database:
     def _was_reached(self, error: DBAPIError) -> bool:
         """True for a transient error of a database that answers, so that its address must be right."""
         return self._is_transient(error) and (self.sqlite or error.connection_invalidated or bool(_state(error)))
+
+    def _is_away(self, error: DBAPIError) -> bool:
+        """True if no server answers at an address that may be right: it may be restarting."""
+        return not self.sqlite and any(words in str(error.orig) for words in _AWAY)
 
     @property
     def _address_remedy(self) -> str:
