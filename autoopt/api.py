@@ -15,7 +15,6 @@ from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.planning.python_words import RUN, python_words
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.answers import record_answer
-from autoopt.engine.run.opening import refuse_imported
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
@@ -231,12 +230,11 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
 def _resumable(store: Store, run: str | None) -> list[RunRecord]:
     if run is None:
         running = store.runs.all(status="running")
-        interrupted = [record for record in running if record.parent is None and not record.imported]
+        interrupted = [record for record in running if record.parent is None]
         return [record for record in interrupted if store.claims.acquire("run", record.id)]
     record = store.runs.get(run)
     if record.parent is not None:
         record = store.runs.get(record.parent)
-    refuse_imported(record)
     if record.status == "finished" and not is_outdated(record, store):
         raise InputError(f"run {record.id} has finished", remedy=f"'autoopt best {record.id}' shows its result")
     return [record]

@@ -183,7 +183,7 @@ def run_row(store: Store, run: RunRecord) -> RunRow:
     if has_result(run):
         with suppress(InputError):  # one that cannot be read hides no other run
             result = result_of(run)
-    return RunRow(run.id, names.get("dag", ""), name, run.shown_status, run.created, result, run.imported)
+    return RunRow(run.id, names.get("dag", ""), name, run.shown_status, run.created, result)
 
 
 @contextmanager

@@ -80,10 +80,6 @@ def _document(store: Store, model: Candidate | str) -> dict[str, Any]:
     trace = store.lineage.trace(model)
     document = trace.to_json()
     _add_measurements(store, document)
-    runs = {step.run for step in trace.steps if step.run}
-    imported = sorted({store.runs.get(run).imported for run in runs} - {""})
-    if imported:
-        document["imported"] = imported
     return document
 
 

@@ -2,7 +2,7 @@
 
 Read `contracts` first: it says what the store keeps and promises. `records` are the values that go in and come out,
 `sql` implements the contracts (`memory`: without a file), `files` holds the artifacts, `maintenance` collects garbage,
-verifies and moves runs between machines. Importing this package imports no SQL library.
+verifies and backs up. Importing this package imports no SQL library.
 """
 
 from autoopt.store.contracts import Claim, Restorer, Store

@@ -114,7 +114,7 @@ class ArtifactStore(ABC):
 
     @abstractmethod
     def exists(self, prefix: str) -> bool:
-        """True if the digest of any artifact begins with `prefix`, present or not."""
+        """True if the digest of any artifact begins with `prefix`."""
 
     @abstractmethod
     def readable(self, digest: str) -> Path:
@@ -137,7 +137,7 @@ class ArtifactStore(ABC):
 
     @abstractmethod
     def all(self) -> tuple[ArtifactRecord, ...]:
-        """All artifacts, oldest first, including evicted ones."""
+        """All artifacts, oldest first."""
 
 
 class ModelStore(ABC):

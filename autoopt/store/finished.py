@@ -47,10 +47,6 @@ def has_result(run: RunRecord) -> bool:
 
 def _result(run: RunRecord) -> RunResult:
     try:
-        result = RunResult.from_json(run.result)
+        return RunResult.from_json(run.result)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"the result of run {run.id} cannot be read ({error})") from None
-    if run.imported:
-        note = f"imported from {run.imported}: everything here was measured elsewhere, and may have been edited"
-        return replace(result, notes=(note, *result.notes))
-    return result

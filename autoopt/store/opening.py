@@ -20,15 +20,15 @@ def store_exists(url: str | None = None, home: Path | None = None) -> bool:
 
 
 def open_store(url: str | None = None, home: Path | None = None, *, adopt: bool = False) -> Store:
-    """Open the store at `home`; create it if it does not exist, upgrade it if it is older.
+    """Open the store at `home`; create it if it does not exist.
 
     Args:
         url: Address of the database; by default `AUTOOPT_DB_URL`, else a SQLite file in `home`.
         home: Folder of the store on this machine; by default `AUTOOPT_HOME`.
-        adopt: Accept an empty database although `home` holds artifacts, to restore or repair the store.
+        adopt: Accept an empty database although `home` holds artifacts, to restore a backup.
 
     Raises:
-        InputError: The address is wrong, the database is newer than this autoopt or belongs to something else,
+        InputError: The address is wrong, the database has another schema or belongs to something else,
             SQLite would be on a network file system, or the database is empty beside artifacts.
     """
     # SQLAlchemy takes a tenth of a second to import, and most commands never open a store.

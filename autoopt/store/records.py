@@ -24,8 +24,6 @@ RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
 TrialStatus: TypeAlias = Literal["pending", "running", "done"]
 ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run", "sweep"]
 ClaimState: TypeAlias = Literal["mine", "held", "done"]
-IMPORTED = "imported"
-"""Key in the settings of a run that was made elsewhere: the archive's name, and whether its results are reused."""
 RELEASE_EVENT: Final = "release"
 """Kind of the events of releases, whose runs stay in the store. Their subject is `zoo/model`."""
 IMPLEMENTATION: Final = "implementation"
@@ -57,8 +55,6 @@ class ArtifactRecord:
     """The size of all files."""
     files: Mapping[str, int]
     """The size of each file by name."""
-    present: bool = True
-    """False once it was evicted; its lineage stays."""
     created: float = 0.0
 
 
@@ -206,17 +202,6 @@ class RunRecord:
         if self.status == "running" and self.owner is not None and is_known_dead(self.owner):
             return "interrupted"
         return self.status
-
-    @property
-    def imported(self) -> str:
-        """Name of the archive that the run came in; empty for a run of this store."""
-        mark = self.settings.get(IMPORTED) or {}
-        return str(mark.get("file", ""))
-
-    @property
-    def teaches(self) -> bool:
-        """True if later runs may use its results: it was made here, or imported for reuse."""
-        return not self.imported or bool(self.settings[IMPORTED].get("reuse"))
 
 
 @dataclass(frozen=True)

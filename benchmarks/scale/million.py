@@ -119,7 +119,7 @@ def fill(store: Store, folder: Path, options: argparse.Namespace) -> None:
         row = {**one_run, "number": number + 1, "id": id_, "identity": f"{number:064x}", "created": float(number)}
         row |= {"status": "finished", "result": json.dumps(result), "model": model}
         keys = [f"k{digest[1:]}" for digest in artifacts]
-        files = {"bytes": 1, "files": "{}", "present": 1, "created": 0.0}
+        files = {"bytes": 1, "files": "{}", "created": 0.0}
         rows = {
             "artifact": [{"digest": digest, **files} for digest in (model, *artifacts)],
             "model": [{"artifact": model, "name": f"model-{number}", "inspection": "{}", "created": 0.0}],

@@ -29,7 +29,6 @@ from autoopt.report.sweeps.sweep_page import sweep_html
 from autoopt.results import Baseline, EntryComparison, ModelResult, RunResult, SweepEntry, SweepResult
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.maintenance.gc import collect
-from autoopt.store.maintenance.quota import evict
 from autoopt.store.records import SweepRecord
 
 T = TypeVar("T")
@@ -120,7 +119,6 @@ def main() -> None:
         page = timed("the page of the zoo", lambda: nights_html(past))
         sweep = timed("the page of a night", lambda: sweep_html(nights[-1].result))
         timed("store gc", lambda: collect(store, dry_run=True))
-        timed("store gc --max-size", lambda: evict(store, 1, dry_run=True))
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         print(f"page {len(page) / 1e6:.1f} MB, night {len(sweep) / 1e6:.1f} MB, peak of the process {megabytes:.0f} MB")
 

@@ -55,7 +55,6 @@ def test_a_library_that_is_not_installed_is_one_line(call: Call, filled: dict[st
 
 def test_a_run_is_logged_to_mlflow_and_replaced_by_the_next_export(call: Call, filled: dict[str, Any]) -> None:
     mlflow = pytest.importorskip("mlflow")
-    pytest.importorskip("alembic")
     uri = "sqlite:///ml.db"
     for _ in range(2):
         said = call("export-mlflow", "--tracking-uri", uri, "--json")

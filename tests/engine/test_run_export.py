@@ -212,20 +212,6 @@ def test_the_session_is_that_of_the_measurement(store: MemoryStore, package: Pac
     assert session["session_options"]["graph_optimization_level"] == "ORT_ENABLE_LAYOUT"
 
 
-def test_a_record_of_an_earlier_version_gives_the_accelerator(
-    store: MemoryStore, package: Package, tmp_path: Path
-) -> None:
-    accelerator = {"device": "gpu", "execution_provider": "CUDAExecutionProvider"}
-    older = replace(
-        package,
-        run=replace(package.run, settings={"dag": "quick"}),
-        replay_environment={"accelerator": accelerator},
-    )
-    export(store, older, tmp_path / "out", Refusing())
-    assert recipe_of(tmp_path / "out")["target"]["execution_provider"] == "CUDAExecutionProvider"
-    assert (tmp_path / "out" / "requirements.txt").read_text().startswith("onnxruntime-gpu")
-
-
 def test_data_that_cannot_be_read_leave_the_inputs_out(store: MemoryStore, package: Package, tmp_path: Path) -> None:
     export(store, package, tmp_path / "out", Refusing())
     assert {file.name for file in (tmp_path / "out").iterdir()} == {*FILES, "model.onnx.data"} - {"inputs.npz"}

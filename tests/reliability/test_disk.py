@@ -29,5 +29,5 @@ def test_what_the_store_cannot_be_on_or_of_is_one_line(
         patch.setattr(filesystem, "filesystem_of", lambda *_: "nfs4")
         assert "SQLite does not work on the network file system nfs4; set AUTOOPT_HOME" in refusal()
     with sqlite3.connect(tmp_path / "home" / "autoopt.db") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = 'fffff'")
+        connection.execute("UPDATE schema_version SET version = version + 1")
     assert "upgrade autoopt" in refusal()

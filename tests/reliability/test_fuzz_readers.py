@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import json
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,8 @@ from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import AutooptError
 from autoopt.model.session_file import read_session, session_document
-from autoopt.report.runs.run_list import runs_table
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import load_zoo
-from autoopt.store.maintenance import transfer
-from autoopt.store.memory import MemoryStore
-from autoopt.stored_runs import run_row
 
 Reader = Callable[[bytes], object]
 EXAMPLES = [25, pytest.param(10_000, marks=pytest.mark.soak)]
@@ -234,45 +229,6 @@ def test_session_files(tmp_path: Path, examples: int) -> None:
     document = session_document({}, affinity=[0])
     texts = mutants(json.dumps(document))
     check(documents(document).map(lambda value: json.dumps(value).encode()) | texts, read, examples)
-
-
-@pytest.fixture(scope="module")
-def archive() -> tuple[Any, list[tuple[tarfile.TarInfo, bytes]]]:
-    """An exported run: its document, and the other members with their content."""
-    with tarfile.open(Path(__file__).parent.parent / "store" / "kept" / "0003.tar") as file:
-        members = []
-        for member in file.getmembers():
-            stream = file.extractfile(member)
-            assert stream is not None
-            members.append((member, stream.read()))
-    return json.loads(members[0][1]), members[1:]
-
-
-@pytest.mark.parametrize("examples", EXAMPLES)
-def test_archives(archive: Any, tmp_path: Path, examples: int) -> None:
-    document, members = archive
-
-    def packed(value: Any) -> bytes:
-        content = json.dumps(transfer.with_digest(value) if isinstance(value, dict) else value).encode()
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as file:
-            first = tarfile.TarInfo("rows.json")
-            first.size = len(content)
-            file.addfile(first, io.BytesIO(content))
-            for member, data in members:
-                file.addfile(member, io.BytesIO(data))
-        return buffer.getvalue()
-
-    whole = packed(document)
-    damages = st.tuples(st.integers(0, len(whole) - 1), st.binary(min_size=1, max_size=20))
-    damaged = damages.map(lambda damage: whole[: damage[0]] + damage[1] + whole[damage[0] + len(damage[1]) :])
-
-    def read(path: Path) -> object:
-        store = MemoryStore(tmp_path / "home")
-        run = transfer.import_run(store, path)
-        return runs_table([run_row(store, store.runs.get(run))])  # one bad row would end the list of all runs
-
-    check(documents(document).map(packed) | damaged, through_file(tmp_path / "run.tar", read), examples)
 
 
 def npy() -> bytes:

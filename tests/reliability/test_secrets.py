@@ -26,7 +26,7 @@ COMMANDS = (
     ("lineage",), ("lineage", "--json"), ("report", "--out", "report.html"),
     ("replay", "out/recipe.json", "--model", "model.onnx"),
     ("store", "verify"), ("store", "gc"), ("store", "stats"), ("store", "stats", "--json"),
-    ("store", "export", "--out", "run.tar"), ("sweep", "zoo.yaml", "--engine", "inline", "--out", "swept"),
+    ("store", "backup", "backup"), ("sweep", "zoo.yaml", "--engine", "inline", "--out", "swept"),
     (*RUN, "--fresh"), ("runs", "--json"),
 )  # fmt: skip
 
@@ -230,7 +230,7 @@ def test_a_root_of_data_with_a_password_is_not_kept(
     monkeypatch.setenv("AUTOOPT_DATA_ROOT", DATA_ROOT)
     fill(tmp_path)
     assert command(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline").code == 0
-    assert command(tmp_path, "store", "export", "--out", "run.tar").code == 0
+    assert command(tmp_path, "store", "backup", "backup").code == 0
     assert holders(tmp_path) == []
 
 

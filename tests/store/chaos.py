@@ -55,7 +55,7 @@ def _naive_put(store: SqlStore) -> Any:
         found = digest_folder(source)
         content = (source / "model.onnx").read_bytes()
         row = {"digest": found, "bytes": len(content), "files": codec.dumps({"model.onnx": len(content)})}
-        store.database.write(lambda c: insert_if_absent(c, tables.artifact, {**row, "present": 1, "created": 0.0}))
+        store.database.write(lambda c: insert_if_absent(c, tables.artifact, {**row, "created": 0.0}))
         final = store.files.folder(found)
         if not final.exists():
             final.mkdir(parents=True)

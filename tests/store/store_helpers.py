@@ -117,7 +117,7 @@ def age(store: SqlStore, seconds: float = 7200.0) -> None:
 
 def digests(store: Store) -> set[str]:
     """The artifacts that are present."""
-    return {a.digest for a in store.artifacts.all() if a.present}
+    return {a.digest for a in store.artifacts.all()}
 
 
 def steps_of(store: Store, run: str) -> list[PassRunRecord]:

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 from run_comparison import canonical
-from store_helpers import age, digests, finished_run, put, start_run
+from sqlalchemy import text
+from store_helpers import age, digests, finished_run, start_run
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.store import EventRecord, open_store
 from autoopt.store.files.artifacts import ArtifactFiles
-from autoopt.store.maintenance.backup import backup, restore
+from autoopt.store.maintenance.backup import backup, restore, restore_store, set_aside_damaged
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.verify import verify
-from autoopt.store.sql.store import SqlStore
+from autoopt.store.sql.database import open_database
+from autoopt.store.sql.store import SqlStore, require_sql
 
 
 def test_a_backup_brings_everything_back(database_store: SqlStore, url: str, tmp_path: Path) -> None:
@@ -126,24 +128,52 @@ def test_only_a_backup_is_restored(sqlite_store: SqlStore, tmp_path: Path) -> No
         restore(tmp_path / "backup", sqlite_store)
 
 
-def test_gc_keeps_what_the_lost_database_may_have_named(sqlite_store: SqlStore, tmp_path: Path) -> None:
-    finished_run(sqlite_store, b"first")
-    backup(sqlite_store, tmp_path / "backup")
-    finished_run(sqlite_store, b"made after the backup")
-    every = digests(sqlite_store)
+@pytest.mark.parametrize("left", ["nothing", "an empty file"])
+def test_a_new_store_does_not_begin_beside_artifacts(sqlite_store: SqlStore, left: str) -> None:
+    finished_run(sqlite_store)
     sqlite_store.close()
     (sqlite_store.home / "autoopt.db").unlink()
-    with open_store(None, sqlite_store.home, adopt=True) as store:
-        assert isinstance(store, SqlStore)
-        restore(tmp_path / "backup", store)
-        unused = put(store, b"made and left after the restore")
-        age(store)
-        store.database.write(lambda c: c.exec_driver_sql("UPDATE event SET time = time - 7200"))
-        store.artifacts.path(unused)
-        age(store, 3601.0)
-        store.artifacts.files._touched.clear()
-        found = collect(store)
-        assert (found.artifacts, found.spared) == ((unused,), 3)
-        assert collect(store, dry_run=False).spared == 3
-        assert digests(store) == every
-        assert len(collect(store, dry_run=False, lost=True).artifacts) == 3
+    if left == "an empty file":
+        (sqlite_store.home / "autoopt.db").write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"holds 3 artifacts: a database was lost; .*store restore"):
+            open_store(None, sqlite_store.home)
+
+
+def test_another_database_does_not_begin_in_the_folder_of_a_store(sqlite_store: SqlStore) -> None:
+    finished_run(sqlite_store)
+    sqlite_store.close()
+    with pytest.raises(InputError, match=r"cannot share the folder of .*autoopt\.db; set AUTOOPT_HOME to a folder"):
+        open_store(f"sqlite:///{sqlite_store.home / 'other.db'}", sqlite_store.home)
+
+
+def test_a_sound_database_is_not_set_aside(sqlite_store: SqlStore) -> None:
+    finished_run(sqlite_store)
+    assert set_aside_damaged(sqlite_store.home / "autoopt.db") is None
+
+
+def test_artifacts_that_the_backup_does_not_name_are_orphans(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    run = finished_run(sqlite_store, b"first")
+    backup(sqlite_store, tmp_path / "backup")
+    before = digests(sqlite_store)
+    finished_run(sqlite_store, b"made after the backup")
+    sqlite_store.close()
+    (sqlite_store.home / "autoopt.db").unlink()
+    assert restore_store(tmp_path / "backup", None, sqlite_store.home).lost == ()
+    with open_store(None, sqlite_store.home) as store:
+        assert [record.id for record in store.runs.all()] == [run]
+        result = verify(store)
+        assert (result.ok, len(result.orphans)) == (True, 3)
+        age(require_sql(store))
+        assert set(collect(store, dry_run=False).artifacts) == set(result.orphans)
+        assert digests(store) == before
+
+
+@pytest.mark.service
+def test_a_missing_table_on_a_server_is_said(postgres_url: str, tmp_path: Path) -> None:
+    open_store(postgres_url, tmp_path).close()
+    assert set_aside_damaged(postgres_url) is None
+    database = open_database(postgres_url)
+    database.write(lambda connection: connection.execute(text("DROP TABLE trial")))
+    with pytest.raises(InputError, match=r"the table 'trial' is missing; bring back a backup with the server's tools"):
+        set_aside_damaged(postgres_url)

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import pytest
 from sqlalchemy import Connection
-from store_helpers import age, evaluation, finish_all, finished_run, pass_run, put, start_run, steps_of
+from store_helpers import age, evaluation, finished_run, put, start_run, steps_of
 
 from autoopt.store import SweepRecord
-from autoopt.store.maintenance.references import GRACE, chosen, idle, referenced, reproducible, shared_copies, sources
+from autoopt.store.maintenance.references import GRACE, chosen, idle, referenced, shared_copies
 from autoopt.store.sql.database import open_database
 from autoopt.store.sql.store import SqlStore
 
@@ -42,25 +42,6 @@ def test_digests_in_results_are_chosen(sqlite_store: SqlStore) -> None:
     sqlite_store.runs.finish(run.id, "finished", {"pareto": [{"artifact": best}], "text": "f" * 63})
     sqlite_store.sweeps.finish(sweep.id, "finished", {"best": kept})
     assert read(sqlite_store, chosen) == {best, kept}
-
-
-def test_source_models_cannot_be_made_again(sqlite_store: SqlStore) -> None:
-    run = start_run(sqlite_store)
-    made, after, stray = put(sqlite_store, b"made"), put(sqlite_store, b"after"), put(sqlite_store, b"stray")
-    back = pass_run(after, run.model, "undo")
-    finish_all(sqlite_store, pass_run(run.model, made), pass_run(made, after), back)
-    assert read(sqlite_store, sources) == {run.model}
-    assert read(sqlite_store, reproducible) == {made, after}
-    assert stray not in read(sqlite_store, reproducible)
-
-
-def test_artifacts_of_an_absent_source_cannot_be_made_again(sqlite_store: SqlStore) -> None:
-    run = start_run(sqlite_store)
-    sqlite_store.results.finish_pass_run(pass_run(run.model, put(sqlite_store, b"made")))
-    sqlite_store.database.write(
-        lambda c: c.exec_driver_sql("UPDATE artifact SET present = 0 WHERE digest = ?", (run.model,))
-    )
-    assert read(sqlite_store, reproducible) == set()
 
 
 def test_an_artifact_is_idle_after_the_grace(sqlite_store: SqlStore) -> None:

@@ -14,7 +14,6 @@ from store_helpers import finish_all, pass_run, put, start_run
 from autoopt.errors import InputError
 from autoopt.store.files.artifacts import ArtifactLost
 from autoopt.store.maintenance.gc import collect
-from autoopt.store.maintenance.quota import evict
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.sql.database import open_database
 from autoopt.store.sql.store import SqlStore
@@ -92,7 +91,7 @@ def test_a_manifest_that_names_files_elsewhere_is_refused(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("kind", ["file", "memory", pytest.param("s3", marks=pytest.mark.service)])
-def test_gc_and_eviction_clean_shared_copies(
+def test_gc_cleans_shared_copies(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urls = {"file": f"file://{tmp_path}/objects", "memory": f"memory://{tmp_path.name}"}
@@ -113,9 +112,6 @@ def test_gc_and_eviction_clean_shared_copies(
         assert collect(two, dry_run=False).artifacts == (unneeded,)
         assert set(then()) == {run.model, made, last}
         assert verify(two).ok, "what is not on this machine is there"
-        assert evict(two, 0, dry_run=False).artifacts == (made,)
-        assert set(then()) == {run.model, last}
-        assert not two.artifacts.get(made).present
 
 
 def test_an_unknown_file_system_is_refused(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Insert, event, select
-from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy import event, select
 from store_helpers import put, start_run, trial
 
 from autoopt.errors import InputError
@@ -61,7 +60,7 @@ def test_wildcards_of_sql_match_nothing(database_store: SqlStore, name: str) -> 
 
 def test_an_ambiguous_name_is_refused_with_longer_beginnings(database_store: SqlStore) -> None:
     for digest in ("abc1" * 16, "abd2" * 16):
-        row = {"digest": digest, "bytes": 0, "files": "{}", "present": 1, "created": 1.0}
+        row = {"digest": digest, "bytes": 0, "files": "{}", "created": 1.0}
         database_store.database.write(lambda c, row=row: insert_if_absent(c, tables.artifact, row))  # type: ignore[misc]
     with pytest.raises(InputError, match=r"artifact 'ab' is ambiguous; give more of it: abc1ab, abd2ab$"):
         DIGESTS.find(database_store.database, "ab")
@@ -80,28 +79,6 @@ def test_a_record_is_written_and_read_by_the_names_of_its_fields() -> None:
         "created": 1.5,
         "finished": None,
     }
-
-
-def test_rows_are_inserted_once_by_statements_that_are_compiled_once(
-    database_store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiled: list[str] = []
-    compile_insert = SQLCompiler.visit_insert
-
-    def count(compiler: SQLCompiler, statement: Insert, **options: object) -> str:
-        compiled.append(statement.table.name)
-        return str(compile_insert(compiler, statement, **options))
-
-    monkeypatch.setattr(SQLCompiler, "visit_insert", count)
-
-    def insert(digest: str, size: int) -> bool:
-        row = {"digest": digest, "bytes": size, "files": "{}", "present": 1, "created": 1.0}
-        return database_store.database.write(lambda c: insert_if_absent(c, tables.artifact, row))
-
-    answers = [insert("a" * 64, 1), insert("a" * 64, 2), insert("b" * 64, 3)]
-    assert answers == [True, False, True]
-    assert {record.bytes for record in database_store.artifacts.all()} == {1, 3}
-    assert compiled == ["artifact"]
 
 
 @pytest.mark.parametrize("is_added", [True, False])

@@ -18,12 +18,9 @@ from autoopt.model.split.graphs import is_split
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
 from autoopt.store.maintenance.backup import backup, restore
 from autoopt.store.maintenance.gc import collect
-from autoopt.store.maintenance.quota import evict
 from autoopt.store.maintenance.stats import stats
-from autoopt.store.maintenance.transfer import export_run, import_run
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.memory import MemoryStore
-from autoopt.store.records import ModelRecord
 from autoopt.store.sql.database import open_database
 from autoopt.store.sql.store import SqlStore
 
@@ -165,23 +162,14 @@ def test_gc_removes_what_killed_writers_left(sqlite_store: SqlStore) -> None:
     assert list(sqlite_store.files.split_folder.glob(".*")) == []
 
 
-def test_a_limit_counts_common_weights_once(sqlite_store: SqlStore) -> None:
-    source = put_large(sqlite_store, "net")
-    sqlite_store.models.add(ModelRecord(source, "net"))
-    made = [put_large(sqlite_store, name, seed) for name, seed in (("renamed", 0), ("other", 1))]
-    for digest in made:
-        sqlite_store.results.finish_pass_run(pass_run(source, digest))
-    age(sqlite_store)
-    total = bytes_in(sqlite_store.files.root)
-    result = evict(sqlite_store, 0, dry_run=False)
-    assert set(result.artifacts) == set(made)
-    assert result.bytes == total - bytes_in(sqlite_store.files.root)
-    assert result.left == bytes_in(sqlite_store.files.root) == stats(sqlite_store).disk_bytes
-    assert {path.name for path in weights(sqlite_store)} == set(sqlite_store.files.weights(source))
+def test_statistics_count_common_weights_once(sqlite_store: SqlStore) -> None:
+    for name, seed in (("net", 0), ("renamed", 0), ("other", 1)):
+        put_large(sqlite_store, name, seed)
+    assert stats(sqlite_store).disk_bytes == bytes_in(sqlite_store.files.root) < stats(sqlite_store).artifact_bytes
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_backup_export_and_shared_copies_hold_the_files_as_they_were(tmp_path: Path, external: bool) -> None:
+def test_backup_and_shared_copies_hold_the_files_as_they_were(tmp_path: Path, external: bool) -> None:
     home = tmp_path / "one"
     home.mkdir()
     url = f"file://{tmp_path}/shared"
@@ -192,17 +180,14 @@ def test_backup_export_and_shared_copies_hold_the_files_as_they_were(tmp_path: P
         shared = Path(shutil.copytree(tmp_path / "shared" / digest[:2] / digest, tmp_path / "copy"))
         (shared / "manifest.json").unlink()
         assert digest_folder(shared) == digest
-        export_run(store, run.id, tmp_path / "run.tar")
         assert backup(store, tmp_path / "backup").lost == ()
         shutil.rmtree(store.files.root)
         assert is_split(store.artifacts.readable(digest)), "it comes from the shared copy"
     assert ArtifactFiles(tmp_path / "backup" / "artifacts").is_intact(digest)
     with MemoryStore(tmp_path / "two") as other:
-        import_run(other, tmp_path / "run.tar")
+        assert restore(tmp_path / "backup", other).lost == ()
         assert is_split(other.artifacts.readable(digest))
-    with MemoryStore(tmp_path / "three") as third:
-        assert restore(tmp_path / "backup", third).lost == ()
-        assert verify(third).ok
+        assert verify(other).ok
 
 
 def test_what_a_worker_has_split_is_taken_over(sqlite_store: SqlStore) -> None:

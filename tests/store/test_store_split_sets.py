@@ -20,9 +20,8 @@ from autoopt.model.split import splitting
 from autoopt.model.split.sets import is_split_set, read_description
 from autoopt.model.storage import size_of
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
-from autoopt.store.maintenance.backup import backup
+from autoopt.store.maintenance.backup import backup, restore
 from autoopt.store.maintenance.gc import collect
-from autoopt.store.maintenance.transfer import export_run, import_run
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.memory import MemoryStore
 from autoopt.store.sql.database import open_database
@@ -138,18 +137,17 @@ def test_gc_removes_unfinished_sets(sqlite_store: SqlStore) -> None:
     assert list(sqlite_store.files.split_folder.glob("sets/*")) == []
 
 
-def test_backup_export_and_shared_copies_hold_the_files_of_sets(tmp_path: Path) -> None:
+def test_backup_and_shared_copies_hold_the_files_of_sets(tmp_path: Path) -> None:
     home = tmp_path / "one"
     home.mkdir()
     with SqlStore(open_database(home / "autoopt.db"), home, artifacts_url=f"file://{tmp_path}/shared") as store:
         run = start_run(store)
         digest = put_set(store, {"first": put_large(store, "net"), "second": put_small(store)})
         store.results.finish_pass_run(pass_run(run.model, digest, run=run.id))
-        export_run(store, run.id, tmp_path / "run.tar")
         assert backup(store, tmp_path / "backup").lost == ()
         shutil.rmtree(store.files.root)
         assert is_split_set(store.artifacts.readable(digest)), "it comes from the shared copy"
     assert ArtifactFiles(tmp_path / "backup" / "artifacts").is_intact(digest)
     with MemoryStore(tmp_path / "two") as other:
-        import_run(other, tmp_path / "run.tar")
+        assert restore(tmp_path / "backup", other).lost == ()
         assert is_split_set(other.artifacts.readable(digest))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autoopt.store.sql.tables import HEAD, metadata
+from autoopt.store.sql.tables import metadata
 
 
 def test_every_column_of_json_holds_text() -> None:
@@ -22,15 +22,3 @@ def test_tables_come_after_those_that_they_point_to() -> None:
     for table in metadata.sorted_tables:
         for key in table.foreign_keys:
             assert order.index(key.column.table.name) <= order.index(table.name)
-
-
-def test_constraints_have_names_that_migrations_can_use() -> None:
-    for table in metadata.sorted_tables:
-        assert all(constraint.name for constraint in table.constraints)
-        assert all(index.name for index in table.indexes)
-
-
-def test_the_version_is_that_of_a_migration() -> None:
-    from autoopt.store.sql.migrations import versions
-
-    assert (__import__("pathlib").Path(versions.__file__).parent / f"schema_{HEAD}.py").is_file()

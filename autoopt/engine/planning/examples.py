@@ -133,7 +133,7 @@ def examples(store: Store, plan: Plan, case: Case) -> list[Example]:
     taught: dict[str, Example] = {}
     for run in store.runs.all(status="finished"):
         model, goal = models.get(run.model), goal_of(run)
-        if model is None or goal is None or run.model in taught or not run.teaches:
+        if model is None or goal is None or run.model in taught:
             continue
         if not _is_same_goal(goal, case) or not same_graph(case.inspection, Inspection.from_json(model.inspection)):
             continue

@@ -75,7 +75,7 @@ def own_lessons(store: Store) -> Iterator[Lesson]:
     taught: set[tuple[object, ...]] = set()
     for run in store.runs.all(status="finished"):
         model, goal = models.get(run.model), goal_of(run)
-        if model is None or goal is None or run.imported or (run.model, goal) in taught:
+        if model is None or goal is None or (run.model, goal) in taught:
             continue
         if known_metric(goal.metric) is None:
             continue

@@ -11,7 +11,7 @@ from pathlib import Path
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
 from autoopt.engine.run.loop import time_spent
-from autoopt.engine.run.opening import make_attempt, make_session, refuse_imported
+from autoopt.engine.run.opening import make_attempt, make_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import execute_trial
 from autoopt.engine.work.context import RunContext
@@ -104,7 +104,6 @@ def join(run: str, *, home: Path | None = None) -> Iterator[JoinedRun]:
     """
     with open_store(home=home) as store:
         record = store.runs.get(run)
-        refuse_imported(record)
         model = store.artifacts.path(record.model)
     request = RunRequest.from_json(record.settings["request"])
     request = replace(request, model=model, workers=1, home=home)

@@ -235,17 +235,6 @@ def begin_run(request: RunRequest, record: RunRecord, store: Store, chains: Sequ
     return store.runs.create(record, chains)
 
 
-def refuse_imported(record: RunRecord) -> None:
-    """Refuse to continue a run that was imported: its request may be anyone's.
-
-    Raises:
-        InputError: The run was imported.
-    """
-    if record.imported:
-        message = f"run {record.id} was imported from {record.imported} and cannot be continued"
-        raise InputError(message, remedy="start a run of your own with 'autoopt run'")
-
-
 def chain_records(plan: Plan) -> list[ChainRecord]:
     """The chains of a plan as the store keeps them."""
     records: list[ChainRecord] = []

@@ -13,7 +13,7 @@ from autoopt.model.session_file import session_document
 from autoopt.model.split.sets import read_description
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import RunRecord, Store
-from autoopt.target import Accelerator, Target
+from autoopt.target import Target
 from autoopt.workers.gate import FOREVER
 
 
@@ -49,16 +49,8 @@ class Package:
 
     @property
     def target(self) -> Target:
-        """The target of the run; records of earlier versions have only its accelerator."""
-        if "target" in self.settings:
-            return from_json(Target, self.settings["target"])
-        accelerator = from_json(Accelerator, self.replay_environment.get("accelerator") or {})
-        threads = self.model.measured.threads
-        return Target(
-            device=accelerator.device,
-            execution_provider=accelerator.execution_provider,
-            threads=1 if threads is None else threads,
-        )
+        """The target of the run."""
+        return from_json(Target, self.settings.get("target") or {})
 
     @property
     def measurement(self) -> MeasurementSettings:

@@ -40,7 +40,7 @@ def has_generated_inputs(package: Package) -> bool:
 def store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | None) -> Mapping[str, Any]:
     """Store the inputs of one inference, and read the licence of the source model; nothing if that fails."""
     loader = (_data(package) or {}).get("user_script")
-    if package.run.imported or (loader and not package.scripts_may_run):
+    if loader and not package.scripts_may_run:
         return {}
     try:
         return _read_inputs(store, package, path.absolute(), pool)

@@ -67,7 +67,6 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         environment=_environment(lineages),
         search=_search_settings(_section(settings, "search")),
         created=record.created,
-        imported=record.imported,
         command=run_command(request),
         lineage=lineage,
         part_lineages=part_lineages,

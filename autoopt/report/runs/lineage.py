@@ -33,8 +33,6 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
     for step in document.get("analyses") or ():
         lines.append(f"  {one_line(str(step.get('pass', '')))} of {short(str(step.get('input', '')))}")
         lines += _report_lines(step)
-    for archive in document.get("imported") or ():
-        lines.append(f"imported  {one_line(str(archive))}: steps made elsewhere, and perhaps edited")
     lines.append(f"artifact  {one_line(str(document.get('artifact', '')))}")
     return lines
 

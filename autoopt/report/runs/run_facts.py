@@ -49,8 +49,6 @@ class RunFacts:
     search: Mapping[str, object] = field(default_factory=dict)
     created: float = 0.0
     """Seconds since 1970."""
-    imported: str = ""
-    """Name of the archive that the run came in."""
     command: str = ""
     """The command that repeats the run."""
     lineage: Mapping[str, Any] = field(default_factory=dict)

@@ -26,8 +26,6 @@ class RunRow:
     """Seconds since 1970."""
     result: RunResult | None = None
     """None for a run without a finished trial."""
-    imported: str = ""
-    """Name of the archive that it came in."""
 
 
 def runs_table(runs: Sequence[RunRow]) -> Table:
@@ -45,8 +43,7 @@ def _row(run: RunRow) -> tuple[str, ...]:
         if best is not None:
             change = _change(run.result, best)
             chain = steps_text(best.short_chain, best.point)
-    status = f"{run.status}, imported" if run.imported else run.status
-    return short(run.run), day_text(run.created), run.model, run.dag, status, trials, change, chain
+    return short(run.run), day_text(run.created), run.model, run.dag, run.status, trials, change, chain
 
 
 def _change(result: RunResult, best: ModelResult) -> str:

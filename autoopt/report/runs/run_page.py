@@ -112,10 +112,7 @@ def _head(title: str, result: RunResult, facts: RunFacts) -> str:
     parts = [f"<h1>{text_html(title)}</h1>", f'<p class="headline">{text_html(answer)}</p>']
     if others:
         parts.append(paragraphs([" ".join(others)], "lead"))
-    warnings = [*result.warnings]
-    if facts.imported:
-        warnings.append(f"Imported from {facts.imported}: measured elsewhere, and may have been edited.")
-    parts += [f'<p class="warning">{text_html(warning)}</p>' for warning in warnings]
+    parts += [f'<p class="warning">{text_html(warning)}</p>' for warning in result.warnings]
     if result.better_model is not None:
         parts += [_tiles(result.better_model, result), _chain(result.better_model)]
     return "\n".join(parts)

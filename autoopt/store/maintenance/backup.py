@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from sqlalchemy import Connection, delete, func, insert, select, text
+from sqlalchemy import Connection, func, insert, select, text
 
 from autoopt.errors import InputError, SystemFailure, refuse_url
 from autoopt.store.contracts import Store
 from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.files.filesystem import sync
-from autoopt.store.maintenance.rebuild import REPLACED, adopt_artifacts, is_sound
-from autoopt.store.opening import DATABASE_FILE
+from autoopt.store.opening import DATABASE_FILE, open_store
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database, open_database
 from autoopt.store.sql.rows import BATCH
-from autoopt.store.sql.schema import missing_tables, prepare
+from autoopt.store.sql.schema import check_tables, missing_tables, prepare
 from autoopt.store.sql.store import SqlStore, require_sql
 from autoopt.working_folder import STORE_WORK, working_folder
 
 _NUMBERED = (tables.sweep, tables.run, tables.event)
 """Tables whose rows the database numbers."""
+_FILE_ENDS: Final = ("", "-wal", "-shm", "-journal")
+"""Ends of the names of the files that make up a SQLite database."""
 UNFINISHED = f".{DATABASE_FILE}.new"
 """The database of a backup until all artifacts are there."""
 
@@ -54,7 +58,7 @@ def backup(store: Store, folder: Path) -> CopyResult:
     new.unlink(missing_ok=True)
     with sql.files.shared():  # nothing that the copied rows name may be removed meanwhile
         _copy_database(sql.database, new)
-        digests = sorted(record.digest for record in sql.artifacts.all() if record.present)
+        digests = sorted(record.digest for record in sql.artifacts.all())
         lost = _copy_artifacts(sql, digests, ArtifactFiles(folder / "artifacts"))
     sync(new)
     os.replace(new, folder / DATABASE_FILE)
@@ -62,10 +66,53 @@ def backup(store: Store, folder: Path) -> CopyResult:
     return CopyResult(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
 
 
+def restore_store(folder: Path, url: str | None, home: Path) -> CopyResult:
+    """Restore a backup. A damaged database is renamed, never removed.
+
+    Raises:
+        InputError: The folder is not a backup, or the store is not empty.
+    """
+    set_aside_damaged(url or home / DATABASE_FILE)
+    with open_store(url, home, adopt=True) as store:
+        return restore(folder, store)
+
+
+def set_aside_damaged(address: str | Path) -> Path | None:
+    """Rename the files of a damaged SQLite database; returns the new path, or None if it is not damaged.
+
+    `address` is as for `open_database`.
+
+    Raises:
+        InputError: A database on a server lacks a table.
+    """
+    database = open_database(address)
+    if not database.sqlite:
+        check_tables(database)
+        return None
+    file = Path(str(database.url.database))
+    if not file.exists() or (is_sound(file) and not database.read(missing_tables)):
+        return None
+    database.close()
+    number = 1
+    while (aside := file.with_name(f"{file.name}.damaged-{number}")).exists():
+        number += 1
+    for end in _FILE_ENDS:
+        with suppress(FileNotFoundError):
+            os.rename(f"{file}{end}", f"{aside}{end}")
+    return aside
+
+
+def is_sound(file: Path) -> bool:
+    """True if SQLite can read all of a database file."""
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+    except sqlite3.Error:
+        return False
+
+
 def restore(folder: Path, store: Store) -> CopyResult:
     """Copy a backup into a store without runs, whose folder may hold artifacts. Those are kept.
-
-    Rows that a repair has saved from a lost database are replaced.
 
     Raises:
         InputError: The folder is not a backup, or the store is not empty.
@@ -83,19 +130,13 @@ def restore(folder: Path, store: Store) -> CopyResult:
             prepare(source)
             if source.read(missing_tables):
                 raise InputError("is damaged: it lacks tables", where=str(folder), remedy="use another backup")
-            digests = source.read(_present_artifacts)
+            digests = source.read(_artifacts)
             lost = _restore_artifacts(sql, digests, files)
             with source.transaction(writing=False) as reading:
-
-                def work(writing: Connection) -> None:
-                    _remove_salvaged_rows(writing)
-                    _copy_rows(reading, writing)
-
-                sql.database.write(work)
+                sql.database.write(lambda writing: _copy_rows(reading, writing))
         finally:
             source.close()
     sql.database.make_durable()
-    adopt_artifacts(sql)
     return CopyResult(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
 
 
@@ -145,14 +186,6 @@ def _copy_database(database: Database, file: Path) -> None:
         target.close()
 
 
-def _remove_salvaged_rows(connection: Connection) -> None:
-    """Empty a database that took the place of a lost one."""
-    replaced = connection.execute(select(func.count()).where(tables.event.c.kind == REPLACED)).scalar_one()
-    if replaced:
-        for table in reversed(tables.metadata.sorted_tables):
-            connection.execute(delete(table))
-
-
 def _copy_rows(source: Connection, target: Connection) -> None:
     for table in tables.metadata.sorted_tables:
         rows = source.execution_options(stream_results=True).execute(select(table)).mappings()
@@ -199,9 +232,9 @@ def _restore_artifacts(store: SqlStore, digests: Iterable[str], source: Artifact
     return tuple(lost)
 
 
-def _present_artifacts(connection: Connection) -> list[str]:
-    query = select(tables.artifact.c.digest).where(tables.artifact.c.present == 1)
-    return list(connection.execute(query.order_by(tables.artifact.c.digest)).scalars())
+def _artifacts(connection: Connection) -> list[str]:
+    digest = tables.artifact.c.digest
+    return list(connection.execute(select(digest).order_by(digest)).scalars())
 
 
 def _count_runs(database: Database) -> int:

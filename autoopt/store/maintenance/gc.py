@@ -16,7 +16,6 @@ from sqlalchemy import Column, Connection, delete, select
 
 from autoopt.store.contracts import Store
 from autoopt.store.leases import is_run_abandoned
-from autoopt.store.maintenance.rebuild import seconds_since_replacement
 from autoopt.store.maintenance.references import (
     GRACE,
     idle,
@@ -54,8 +53,6 @@ class CollectionResult:
     leftovers: tuple[str, ...]
     bytes: int
     """The size of the files."""
-    spared: int = 0
-    """Unused artifacts that stay because a lost database may have named them."""
     recent: int = 0
     """Unused artifacts that stay because somebody used them lately, see `idle`."""
 
@@ -66,7 +63,6 @@ class _Rows:
 
     runs: tuple[str, ...]
     digests: frozenset[str]
-    spared: int
     recent: int
 
 
@@ -77,22 +73,18 @@ class _DryRun(Exception):
         self.rows = rows
 
 
-def collect(
-    store: Store, *, dry_run: bool = True, keep_runs: int | None = None, lost: bool = False
-) -> CollectionResult:
+def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None) -> CollectionResult:
     """Remove everything that no kept run needs. Runs under way are always kept.
 
     Args:
         store: The store.
         dry_run: Remove nothing.
         keep_runs: Number of the newest ended runs to keep, by default all. Runs of releases always stay.
-        lost: Remove also unused artifacts that are older than the last restore or repair of the database. A database
-            that was lost may have named them.
     """
     sql = require_sql(store)
     shared = shared_copies(sql)
     with sql.files.exclusive():
-        rows = _collect_rows(sql, dry_run, keep_runs, shared, lost)
+        rows = _collect_rows(sql, dry_run, keep_runs, shared)
         digests = sorted(rows.digests)
         places = [path for digest in digests for path in sql.files.places(digest)]
         weights = idle_weights(sql, rows.digests)
@@ -110,7 +102,7 @@ def collect(
         for path in leftovers:
             _remove(path)
     names = tuple(path.name for path in leftovers)
-    return CollectionResult(dry_run, rows.runs, tuple(digests), names, size, rows.spared, rows.recent)
+    return CollectionResult(dry_run, rows.runs, tuple(digests), names, size, rows.recent)
 
 
 def _remove(path: Path) -> None:
@@ -136,9 +128,7 @@ def _old_leftovers(store: SqlStore) -> list[Path]:
     return sorted(abandoned)
 
 
-def _collect_rows(
-    store: SqlStore, dry_run: bool, keep_runs: int | None, shared: Mapping[str, float], lost: bool
-) -> _Rows:
+def _collect_rows(store: SqlStore, dry_run: bool, keep_runs: int | None, shared: Mapping[str, float]) -> _Rows:
     """Delete rows in one transaction, rolled back in a dry run."""
 
     def work(connection: Connection) -> _Rows:
@@ -147,14 +137,10 @@ def _collect_rows(
             runs = _delete_runs(connection, _ended_runs(store.database, connection)[keep_runs:])
         stored = set(connection.execute(select(tables.artifact.c.digest)).scalars())
         unreferenced = (stored | store.files.digests() | shared.keys()) - referenced(connection)
-        unused = idle(store, connection, unreferenced, shared)
-        digests = set(unused)
-        if not lost:
-            limit = seconds_since_replacement(store.database, connection)
-            digests = {digest for digest, seconds in unused.items() if seconds < limit}
+        digests = set(idle(store, connection, unreferenced, shared))
         _delete_artifacts(connection, digests)
         _delete_unused_rows(connection, store.database)
-        rows = _Rows(tuple(runs), frozenset(digests), len(unused) - len(digests), len(unreferenced) - len(unused))
+        rows = _Rows(tuple(runs), frozenset(digests), len(unreferenced) - len(digests))
         if dry_run:
             raise _DryRun(rows)
         return rows

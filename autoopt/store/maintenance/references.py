@@ -59,30 +59,6 @@ def users_of_parts(connection: Connection) -> dict[str, list[str]]:
     return users
 
 
-def sources(connection: Connection) -> set[str]:
-    """Artifacts that cannot be made again: source models."""
-    digests: set[str] = set()
-    for column in (tables.model.c.artifact, tables.run.c.model):
-        digests.update(connection.execute(select(column)).scalars())
-    return digests
-
-
-def reproducible(connection: Connection) -> set[str]:
-    """Artifacts that pass runs lead to from a source model that is present, without the source models."""
-    pass_run, artifact = tables.pass_run.c, tables.artifact.c
-    outputs: dict[str, set[str]] = {}
-    query = select(pass_run.input_artifact, pass_run.output_artifact).where(pass_run.outcome == "ok")
-    for before, after in connection.execute(query.distinct()):
-        outputs.setdefault(before, set()).add(after)
-    source = sources(connection)
-    present = set(connection.execute(select(artifact.digest).where(artifact.present == 1)).scalars())
-    reached, frontier = set[str](), source & present
-    while frontier:
-        frontier = set().union(*(outputs.get(digest, set()) for digest in frontier)) - reached
-        reached |= frontier
-    return reached - source
-
-
 def idle(store: SqlStore, connection: Connection, digests: Set[str], shared: Mapping[str, float]) -> dict[str, float]:
     """The seconds since their last use of those artifacts that nobody may be about to use.
 

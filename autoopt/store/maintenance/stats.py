@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, func, select
 
 from autoopt.store.contracts import Store
-from autoopt.store.maintenance.quota import DiskUsage
 from autoopt.store.sql import tables
-from autoopt.store.sql.store import require_sql
-from autoopt.store.sql.tables import HEAD, metadata
+from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.store.sql.tables import SCHEMA, metadata
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Stats:
     """Numbers of rows and bytes."""
 
     database: str
-    schema: str
+    schema: int
     rows: dict[str, int]
     """Rows by table."""
     pass_runs: dict[str, int]
@@ -26,11 +26,9 @@ class Stats:
     evaluations: dict[str, int]
     """Evaluations by outcome."""
     artifact_bytes: int
-    """Bytes of the artifacts that are present, without sharing between them."""
+    """Bytes of all artifacts, without sharing between them."""
     disk_bytes: int
     """Bytes of their files; large models share files of equal weights."""
-    evicted: int
-    """Number of the others."""
     database_bytes: int
 
 
@@ -43,21 +41,29 @@ def stats(store: Store) -> Stats:
         rows = {}
         for table in metadata.sorted_tables:
             rows[table.name] = connection.execute(select(func.count()).select_from(table)).scalar_one()
-        present = connection.execute(select(artifact.digest, artifact.bytes).where(artifact.present == 1))
-        sizes = {row.digest: row.bytes for row in present}
+        sizes = {row.digest: row.bytes for row in connection.execute(select(artifact.digest, artifact.bytes))}
         return Stats(
             database=sql.safe_url,
-            schema=HEAD,
+            schema=SCHEMA,
             rows=rows,
             pass_runs=_count_by_outcome(connection, tables.pass_run),
             evaluations=_count_by_outcome(connection, tables.evaluation),
             artifact_bytes=sum(sizes.values()),
-            disk_bytes=DiskUsage(sql, sizes).bytes,
-            evicted=connection.execute(select(func.count()).where(artifact.present == 0)).scalar_one(),
+            disk_bytes=_disk_bytes(sql, sizes),
             database_bytes=_database_bytes(connection),
         )
 
     return sql.database.read(work)
+
+
+def _disk_bytes(store: SqlStore, sizes: Mapping[str, int]) -> int:
+    """The bytes of artifacts of these sizes; weights that several of them have count once."""
+    size, weights = 0, dict[str, int]()
+    for digest in sizes:
+        shared = store.files.weights(digest)
+        weights.update(shared)
+        size += store.files.bytes_beside_weights(digest) if shared else sizes[digest]
+    return size + sum(weights.values())
 
 
 def _count_by_outcome(connection: Connection, table: Table) -> dict[str, int]:

@@ -52,17 +52,16 @@ def verify(store: Store, repair: Restorer | None = None) -> Verification:
     sql = require_sql(store)
     check_tables(sql.database)
     records = sql.artifacts.all()
-    present = [record for record in records if record.present]
     problems = []
-    for record in present:
+    for record in records:
         if not _is_whole(sql, record):
             kind: Literal["missing", "damaged"] = "damaged" if sql.files.exists(record.digest) else "missing"
             problems.append(ArtifactProblem(record.digest, kind))
     if repair is not None:
         problems = _repair_all(sql, problems, repair)
-    folders = sql.files.digests() - {record.digest for record in sql.artifacts.all()}
+    folders = sql.files.digests() - {record.digest for record in records}
     leftovers = [path.name for path in sql.files.leftovers()]
-    return Verification(len(present), tuple(problems), (*sorted(folders), *sorted(leftovers)))
+    return Verification(len(records), tuple(problems), (*sorted(folders), *sorted(leftovers)))
 
 
 def _is_whole(store: SqlStore, record: ArtifactRecord) -> bool:

@@ -47,12 +47,10 @@ class SqlArtifacts(ArtifactStore):
         """Push an artifact and write its row; returns its digest."""
         self.push(record.digest)
         # The row comes last: by now, the files that it names are durable, here and where other machines fetch them.
-        row = {**to_row(tables.artifact, record), "present": 1, "created": self._database.now}
-        mark_present = update(tables.artifact).where(_T.digest == record.digest, _T.present == 0).values(present=1)
+        row = {**to_row(tables.artifact, record), "created": self._database.now}
 
         def work(connection: Connection) -> None:
-            if not insert_if_absent(connection, tables.artifact, row):
-                connection.execute(mark_present)
+            insert_if_absent(connection, tables.artifact, row)
             reached("before commit")
 
         self._database.write(work)
@@ -160,4 +158,4 @@ class SqlModels(ModelStore):
 
 
 def _artifact(row: RowMapping) -> ArtifactRecord:
-    return from_row(ArtifactRecord, tables.artifact, row, present=bool(row["present"]))
+    return from_row(ArtifactRecord, tables.artifact, row)

@@ -49,10 +49,7 @@ _TRANSIENT_STATES: Final = frozenset({"57P01", "57P02", "57P03", "40001", "40P01
 _AWAY: Final = ("refused", "timeout expired", "timed out", "unreachable", "No route to host", "closed the connection")
 """Words of libpq about a server that does not answer."""
 _EXAMPLES: Final = "write sqlite:////folder/autoopt.db or postgresql://user@host/database"
-DAMAGED: Final = (
-    "bring back a backup with 'autoopt store restore FOLDER', or save what is left with 'autoopt store repair'; "
-    "check AUTOOPT_DB_URL if it is another file"
-)
+DAMAGED: Final = "bring back a backup with 'autoopt store restore FOLDER'; check AUTOOPT_DB_URL if it is another file"
 _REMEDIES: Final = {
     "is full": "free some space ('autoopt store gc' may), or move the store with AUTOOPT_HOME",
     "disk i/o": (

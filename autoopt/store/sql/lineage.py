@@ -80,8 +80,7 @@ class SqlLineage(LineageStore):
 
     def _newest_analyses(self, keys: Sequence[str]) -> tuple[PassRunRecord, ...]:
         """The newest report of each pass that left one of these candidates unchanged, in their order."""
-        # In the text of the statement: a parameter could not be known to fit the index of such pass runs.
-        unchanged = _T.outcome == literal(str(Outcome.UNCHANGED), literal_execute=True)
+        unchanged = _T.outcome == str(Outcome.UNCHANGED)
         query = select(_T.key).where(_T.input_key.in_(keys), unchanged, _T.reports != "{}")
         newest = {}
         for record in self._database.read(lambda connection: _oldest_first(connection, query)):

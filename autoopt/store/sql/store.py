@@ -37,13 +37,13 @@ class SqlStore(Store):
         adopt: bool = False,
         neighbour: Path | None = None,
     ) -> None:
-        """Open a store; create or upgrade its tables.
+        """Open a store; create its tables.
 
         Args:
             database: The database, perhaps an empty one.
             home: The folder of the store on this machine.
             artifacts_url: The place where machines share artifacts, if they do.
-            adopt: Accept an empty database although the folder holds artifacts, to restore or repair the store.
+            adopt: Accept an empty database although the folder holds artifacts, to restore a backup.
             neighbour: Another database in the folder, to which its artifacts belong.
         """
         self.home = home
@@ -77,8 +77,7 @@ class SqlStore(Store):
             raise InputError(
                 f"the database is empty, but {self.files.root} holds {count} artifacts: a database was lost",
                 where=self.safe_url,
-                remedy="bring back a backup with 'autoopt store restore FOLDER', save what is left with "
-                "'autoopt store repair', or use another AUTOOPT_HOME",
+                remedy="bring back a backup with 'autoopt store restore FOLDER', or set AUTOOPT_HOME to a new folder",
             )
 
     def clock(self) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text, text
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-HEAD = "0005"
-"""The version of the schema: the newest Alembic revision."""
+SCHEMA: Final = 1
+"""The version of the tables. Raise it with every change of theirs: a database of another version is refused."""
 
 NAMES = {
     "ix": "ix_%(column_0_N_label)s",
@@ -19,7 +19,6 @@ metadata = MetaData(naming_convention=NAMES)
 REPLACEABLE: Final = "replaceable"
 """Key of a table's information with the SQL condition under which a row may be replaced; `excluded` is the new row."""
 
-_UNCHANGED: Final = text("outcome = 'unchanged'")
 _UNFINISHED: Final = (
     "trial.status <> 'done' AND (trial.status = 'pending' OR trial.owner IS NULL OR trial.owner = excluded.owner)"
 )
@@ -50,13 +49,15 @@ def _environment() -> Column[str]:
     return Column("environment", String(64), ForeignKey("environment.digest"), nullable=True)
 
 
+schema_version = Table("schema_version", MetaData(), Column("version", Integer, nullable=False))
+"""One row, with `SCHEMA`; not one of the tables that `metadata` lists."""
+
 artifact = Table(
     "artifact",
     metadata,
     Column("digest", String(64), primary_key=True),
     Column("bytes", BigInteger, nullable=False),
     _json("files"),
-    Column("present", Integer, nullable=False),
     _time("created"),
 )
 
@@ -120,7 +121,7 @@ run = Table(
     _time("finished", null=True),
     Column("parent", String(64), nullable=True, index=True),
 )
-"""`parent` names a run but is not a foreign key: SQLite cannot add one to a table that others point to."""
+"""`parent` names a run, which is deleted with its parts or hands them on."""
 
 trial = Table(
     "trial",
@@ -171,7 +172,7 @@ pass_run = Table(
     _text("owner", null=True),
     _time("lease", null=True),
     _time("finished", null=True),
-    Index("ix_pass_run_unchanged", "input_key", sqlite_where=_UNCHANGED),
+    Index("ix_pass_run_input_key_outcome", "input_key", "outcome"),
 )
 
 evaluation = Table(
@@ -217,10 +218,3 @@ event = Table(
     _json("content"),
     Index("ix_event_kind_subject", "kind", "subject"),
 )
-
-
-def add_postgresql_options() -> None:
-    """Add what only PostgreSQL reads; as arguments of the tables, it would import the dialect into every process."""
-    for index in pass_run.indexes:
-        if index.name == "ix_pass_run_unchanged":
-            index.dialect_options["postgresql"]["where"] = _UNCHANGED
