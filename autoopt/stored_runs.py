@@ -86,14 +86,6 @@ class Run(RunResult):
             rows.append({"model": label, "chain": model.chain, **figures, "artifact": model.artifact})
         return _frame(rows)
 
-    def trials_frame(self) -> pd.DataFrame:
-        """`trials`, by its former name."""
-        return self.trials
-
-    def pareto_frame(self) -> pd.DataFrame:
-        """`pareto`, by its former name."""
-        return self.pareto
-
     def plot_pareto(self, metric: str | None = None) -> alt.LayerChart:
         """Chart the first objective against `metric`; by default against the metric that matters next.
 

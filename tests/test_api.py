@@ -129,7 +129,6 @@ def test_a_run_in_memory_gives_tables_charts_and_a_session(model: Path, tmp_path
     assert list(result.trials.columns[:4]) == ["trial", "chain", "outcome", "feasible"]
     assert result.trials["size_ratio"][0] < 1
     assert list(result.pareto["model"]) == ["source", "best"]
-    assert result.trials_frame() is result.trials, "the former name"
     assert result.best is not None
     assert result.best.session().run(None, inputs)[0].shape == (4, 4)
     assert "smaller" in result._repr_html_()

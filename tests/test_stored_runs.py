@@ -26,7 +26,6 @@ RUN = Run.of(RunResult("0123456789ab", "finished", Baseline(metrics={"latency_p5
 
 def test_the_front_is_a_table_with_ratios_and_parameters() -> None:
     frame = RUN.pareto
-    assert RUN.pareto_frame() is frame, "the former name"
     assert list(frame["model"]) == ["source", "best"]
     assert frame.loc[1, ["latency_p50", "latency_p50_ratio", "latency_p50_ratio_low", "fold.level"]].tolist() == [
         0.5, 0.5, 0.4, 2,

@@ -83,16 +83,10 @@ def _compare_runs(first: str, second: str, as_json: bool) -> int:
             remedy = "name an earlier run first; 'autoopt runs' lists them"
             raise InputError(f"OLD and NEW are both run {records[0].id}", remedy=remedy)
         comparison = compare_results(*map(result_of, records))
-    imported = {record.id: record.imported for record in records if record.imported}
     if as_json:
-        document = to_json(comparison)
-        if imported:
-            document["imported"] = imported
-        print_json(document)
+        print_json(to_json(comparison))
     else:
         write_comparison(comparison, sys.stdout)
-        for run, archive in imported.items():
-            typer.echo(f"note: run {run} was imported from {archive}")
     return exit_code(not comparison.regressed)
 
 

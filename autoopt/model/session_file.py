@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, read_object
+from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
 from autoopt.model import model_set
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
-from autoopt.model.session import check_installed, check_no_fallback, make_session, provider_list
+from autoopt.model.session import check_installed, check_no_fallback, provider_list
 from autoopt.model.session_options import (
     EXECUTION_MODES,
     OPTIMIZATION_LEVELS,
@@ -63,8 +63,6 @@ _SESSION_OPTIONS: Final = (
 """Attributes of `onnxruntime.SessionOptions` that a file may set; some others would write files."""
 _MAX_NUMBER: Final = 1024
 """The largest number of threads, or of anything else, that a file may ask for."""
-_OLD_THREADS: Final = 1
-"""Threads of a target that named none, when the file did not give them yet."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def session_document(
     process was bound to.
 
     Raises:
-        InputError: an unknown option, as a recipe or an imported run may have.
+        InputError: an unknown option, as a recipe may have.
     """
     config = from_json(SessionConfig, {**RUNTIME_DEFAULTS, **check_session_options(options, execution_provider)})
     if config.intra_op_num_threads is not None:
@@ -125,8 +123,7 @@ def session_document(
 def load(folder: str | Path) -> InferenceSession:
     """Open the model that a run exported to `folder`, with everything in its `session.json`; of a set, all models.
 
-    Files of earlier versions, which have autoopt's names for a few options, are read too. The affinity is left to the
-    caller, because it would bind the whole process: see `os.sched_setaffinity`.
+    The affinity is left to the caller, because it would bind the whole process: see `os.sched_setaffinity`.
 
     Raises:
         InputError: the folder has no model or no `session.json`, that file is wrong, or the installed runtime lacks the
@@ -156,11 +153,9 @@ def _model_of(folder: Path) -> Path:
     raise InputError("has no model.onnx", where=str(folder), remedy="name the folder that a run wrote with --out")
 
 
-def _open(folder: Path, model: Path, content: SessionFile | JsonObject) -> InferenceSession:
+def _open(folder: Path, model: Path, content: SessionFile) -> InferenceSession:
     import onnxruntime as ort
 
-    if not isinstance(content, SessionFile):
-        return make_session(model, content, _recorded_provider(folder), _OLD_THREADS)
     arguments = content.inference_session
     provider = arguments.providers[0]
     check_installed(provider)
@@ -194,8 +189,8 @@ def _session_options(content: SessionFile, file: Path) -> SessionOptions:
     return options
 
 
-def read_session(file: Path) -> SessionFile | JsonObject:
-    """Read a `session.json`; one of an earlier version as the mapping that it is.
+def read_session(file: Path) -> SessionFile:
+    """Read a `session.json`.
 
     Raises:
         InputError: the file cannot be read or is wrong.
@@ -209,8 +204,6 @@ def read_session(file: Path) -> SessionFile | JsonObject:
         raise InputError(f"is not JSON ({error})", where=f"{file}:{getattr(error, 'lineno', 1)}") from None
     if not isinstance(document, dict):
         raise InputError("is not a JSON object", where=f"{file}:1")
-    if "inference_session" not in document:
-        return document
     try:
         content = from_json(SessionFile, document)
         _check(content)
@@ -236,11 +229,3 @@ def _check(content: SessionFile) -> None:
             raise JsonTypeError(f"session_options.{name}: unknown; known: {', '.join(_SESSION_OPTIONS)}")
         if isinstance(value, int) and not 0 <= value <= _MAX_NUMBER:
             raise JsonTypeError(f"session_options.{name}: expected a number from 0 to {_MAX_NUMBER}")
-
-
-def _recorded_provider(folder: Path) -> str:
-    """The execution provider in the recipe beside a session.json of an earlier version; the CPU's without a recipe."""
-    accelerator = read_object(folder / "recipe.json").get("accelerator")
-    if isinstance(accelerator, dict) and "execution_provider" in accelerator:
-        return str(accelerator["execution_provider"])
-    return _CPU

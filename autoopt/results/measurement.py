@@ -36,7 +36,7 @@ class ProfileResult:
 
 @dataclass(frozen=True)
 class MeasurementSummary:
-    """The measurements behind a model's figures. Empty for runs of versions that did not record them."""
+    """The measurements behind a model's figures."""
 
     rounds: int = 0
     """Latency measurements of this model; 0 if latency was not measured."""

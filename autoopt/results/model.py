@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from autoopt import json_codec
 from autoopt.errors import InputError
@@ -19,6 +19,9 @@ from autoopt.space import Point
 if TYPE_CHECKING:
     from autoopt.model.session_file import InferenceSession
 
+SCHEMA: Final = 1
+"""Version of the documents of runs and sweeps."""
+Json: TypeAlias = Mapping[str, Any]
 SOURCE = "source"
 """The chain name of the source model."""
 NO_ADVANTAGE = "no certain advantage over"
@@ -53,7 +56,7 @@ class ModelResult:
     steps: tuple[str, ...] = ()
     """Nodes of the chain that changed the model, in order, without inserted and formal ones; empty if unknown."""
     trial: int | None = None
-    """Number of the trial that made the model; None for the source and in results of older versions."""
+    """Number of the trial that made the model; None for the source."""
 
     @property
     def candidate(self) -> Candidate:

@@ -50,7 +50,7 @@ class Release:
 
     @staticmethod
     def from_json(data: Mapping[str, object]) -> Release:
-        """Read a stored release of this or an older version."""
+        """Read a stored release."""
         entry = data["entry"]
         assert isinstance(entry, Mapping), "written by to_json"
         return json_codec.from_json(Release, {**data, "entry": SweepEntry.from_json(entry)})

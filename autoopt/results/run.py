@@ -8,8 +8,7 @@ from typing import Final
 
 from autoopt import json_codec
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.results.model import Baseline, ModelResult
-from autoopt.results.upgrades import SCHEMA, Json, upgraded
+from autoopt.results.model import SCHEMA, Baseline, Json, ModelResult
 
 INTERIM: Final = ("running", "interrupted", "cancelled", "failed")
 """Status of a run that has not finished."""
@@ -148,12 +147,12 @@ class RunResult:
 
     @staticmethod
     def from_json(data: Json) -> RunResult:
-        """Read a document of this or an older version; unknown fields of newer versions are ignored.
+        """Read a document; unknown fields of newer versions are ignored.
 
         Raises:
             JsonTypeError: a field has the wrong type.
         """
-        document = dict(upgraded(data))
+        document = dict(data)
         document["targets"] = list(map(TargetResult.from_json, document.get("targets", ())))
         document["parts"] = list(map(PartResult.from_json, document.get("parts", ())))
         if document.get("best_single"):

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from autoopt import json_codec
 from autoopt.metrics import Estimate
-from autoopt.results.model import ModelResult
+from autoopt.results.model import SCHEMA, Json, ModelResult
 from autoopt.results.run import RunResult
-from autoopt.results.upgrades import SCHEMA, Json, upgraded
 
 OK = "ok"
 """Status of an entry with a best model."""
@@ -136,8 +135,8 @@ class SweepEntry:
 
     @staticmethod
     def from_json(data: Json) -> SweepEntry:
-        """Read an entry of this or an older version."""
-        document = dict(upgraded(data))
+        """Read an entry of a sweep's document."""
+        document = dict(data)
         document["compared"] = EntryComparison.from_json(document.get("compared") or {"verdict": "new"})
         if "baseline" not in document:
             document["failed_run"] = document.get("run", "")
@@ -181,6 +180,6 @@ class SweepResult:
 
     @staticmethod
     def from_json(data: Json) -> SweepResult:
-        """Read a document of this or an older version."""
+        """Read a document."""
         entries = list(map(SweepEntry.from_json, data.get("models") or ()))
         return json_codec.from_json(SweepResult, {**data, "models": entries})

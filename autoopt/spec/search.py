@@ -123,11 +123,8 @@ class SearchConfig(_Search):
 
     @property
     def content(self) -> dict[str, object]:
-        """The identity of the search, which runs of earlier versions keep."""
-        content = self.model_dump()
-        if self.built_in_knowledge:
-            del content["built_in_knowledge"]
-        return content
+        """The identity of the search."""
+        return self.model_dump()
 
     def overridden(self, changes: Mapping[str, object]) -> SearchConfig:
         """Return a copy with other values of some fields.

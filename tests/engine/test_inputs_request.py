@@ -108,12 +108,5 @@ def test_a_bare_model_keeps_its_options(tmp_path: Path) -> None:
     request = RunRequest(dag=str(model), proposal_options=ProposalOptions(precision="int8", level=2))
     document = stored(request)
     assert document["dag"] == str(model)
-    assert document["wish"] == {"precision": "int8", "level": 2}
+    assert document["proposal_options"] == {"precision": "int8", "level": 2}
     assert RunRequest.from_json(document).proposal_options == request.proposal_options
-
-
-def test_documents_without_later_fields_are_read(dag: Path) -> None:
-    document = stored(RunRequest(dag=dag))
-    for field in ("dag_file", "wish", "target"):
-        del document[field]
-    assert RunRequest.from_json(document).proposal_options == ProposalOptions()

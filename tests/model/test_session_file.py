@@ -90,25 +90,6 @@ def test_a_device_gets_its_options_the_cpu_and_binding() -> None:
     assert session_document({"io_binding": False}, provider)["io_binding"] is False
 
 
-@pytest.mark.parametrize("recipe", [None, {"accelerator": {"execution_provider": "CPUExecutionProvider"}}, [], {}])
-def test_files_of_earlier_versions_are_read(folder: Path, recipe: object) -> None:
-    write(folder, {"graph_optimization_level": "layout"})
-    if recipe is not None:
-        (folder / "recipe.json").write_text(json.dumps(recipe))
-    options = autoopt.load(folder).get_session_options()
-    assert (str(options.graph_optimization_level), options.intra_op_num_threads) == (
-        "GraphOptimizationLevel.ORT_ENABLE_LAYOUT",
-        1,
-    )
-
-
-def test_the_provider_of_an_earlier_file_stands_in_the_recipe(folder: Path) -> None:
-    write(folder, {})
-    (folder / "recipe.json").write_text(json.dumps({"accelerator": {"execution_provider": "NoneExecutionProvider"}}))
-    with pytest.raises(InputError, match="NoneExecutionProvider is not in the installed onnxruntime"):
-        autoopt.load(folder)
-
-
 def test_a_missing_file_is_named(folder: Path) -> None:
     with pytest.raises(InputError, match=r"session.json: cannot be read .*--out"):
         autoopt.load(folder)

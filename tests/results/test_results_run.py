@@ -97,17 +97,6 @@ def test_every_interval_has_the_same_form() -> None:
     assert set(document["best"]["ratios"]["latency_p50"]) == interval
 
 
-def test_a_document_of_the_first_schema_is_read() -> None:
-    document: dict[str, Any] = RUN.to_json()
-    del document["schema"], document["objectives"], document["constraints"]
-    document["baseline"]["intervals"] = {"latency_p50": [0.9, 1.1]}
-    del document["best"]["measured"]
-    result = RunResult.from_json(document)
-    assert result.baseline == RUN.baseline
-    assert result.best == replace(BEST, measured=MeasurementSummary())
-    assert result.objectives == ()
-
-
 def test_fields_of_newer_versions_are_ignored() -> None:
     document: dict[str, Any] = RUN.to_json()
     document["best"]["colour"] = "blue"

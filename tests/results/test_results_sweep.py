@@ -70,17 +70,6 @@ def test_the_status_of_an_entry_is_not_that_of_its_run() -> None:
     assert entry.to_json()["status"] == "ok"
 
 
-def test_an_entry_of_the_first_schema_is_read() -> None:
-    document = through_json(ENTRY.to_json())
-    del document["schema"]
-    document["baseline"] = {"metrics": {"latency_p50": 1.0}, "intervals": {"latency_p50": [0.9, 1.1]}}
-    document["last_best"] = None
-    entry = SweepEntry.from_json(document)
-    assert entry.result is not None
-    assert entry.result.baseline.intervals == {"latency_p50": Estimate(1.0, 0.9, 1.1)}
-    assert entry.last_best is None
-
-
 @pytest.mark.parametrize(
     ("verdict", "regressed", "improved"),
     [

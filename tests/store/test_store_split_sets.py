@@ -112,21 +112,6 @@ def test_a_damaged_set_comes_back_with_its_files(sqlite_store: SqlStore, part: s
     assert verify(sqlite_store).ok
 
 
-def test_a_whole_set_of_an_earlier_version_stays_readable(
-    sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as earlier:
-        earlier.setattr(splitting, "SPLIT_ABOVE", 1 << 40)
-        models = {"first": put_large(sqlite_store, "net"), "second": put_large(sqlite_store, "net", seed=1)}
-        digest = put_set(sqlite_store, models)
-    assert sqlite_store.artifacts.readable(digest) == sqlite_store.files.folder(digest) / MODEL_SET
-    assert put_set(sqlite_store, models) == digest
-    assert len(weights(sqlite_store)) == 4 + 3, "made anew, it shares weights"
-    assert sqlite_store.artifacts.readable(digest) == sqlite_store.files.split(digest)
-    age(sqlite_store)
-    assert verify(sqlite_store).ok
-
-
 def test_gc_removes_unfinished_sets(sqlite_store: SqlStore) -> None:
     digest = put_set(sqlite_store, {"first": put_large(sqlite_store, "net"), "second": put_small(sqlite_store)})
     sqlite_store.files.split(digest).unlink()

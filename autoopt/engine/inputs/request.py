@@ -173,8 +173,7 @@ class RunRequest:
             "measurement": dict(self.measurement),
             "retry_failed": self.retry_failed,
             "remeasure": self.remeasure,
-            # The key under which stores of all versions hold the proposal options; renaming it would orphan runs.
-            "wish": self.proposal_options.to_json(),
+            "proposal_options": self.proposal_options.to_json(),
             "target": self.target,
             "goal": without_nulls(goal),
             "out": None if self.out is None else str(self.out.absolute()),
@@ -203,11 +202,9 @@ class RunRequest:
         elif isinstance(dag, Mapping) and "content" in dag:
             fields["dag"] = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
         fields["limits"] = Limits(**fields["limits"])
-        fields["proposal_options"] = ProposalOptions.from_json(fields.pop("wish", {}))
-        fields["goal"] = from_json(GoalOptions, fields.get("goal", {}))
-        # Earlier versions did not record the folder, and resumed into the default one.
-        out = fields.get("out", "out")
-        fields["out"] = None if out is None else Path(out)
+        fields["proposal_options"] = ProposalOptions.from_json(fields["proposal_options"])
+        fields["goal"] = from_json(GoalOptions, fields["goal"])
+        fields["out"] = None if fields["out"] is None else Path(fields["out"])
         return RunRequest(**fields)
 
 

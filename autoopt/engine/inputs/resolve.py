@@ -84,12 +84,9 @@ class ResolvedInputs:
             "evaluate": self.spec.evaluate,
             "node objectives": to_json(self.spec.node_objectives),
             "measurement": dict(problem.measurement),
+            "unverified": problem.unverified,
+            "runtimes": dict(self.runtimes),
         }
-        # Only what is set counts, so that the runs of earlier versions, which did not know these, keep their identity.
-        if problem.unverified:
-            parts["unverified"] = True
-        if self.runtimes:
-            parts["runtimes"] = dict(self.runtimes)
         return run_identity(parts)
 
     @property

@@ -357,7 +357,7 @@ def _details_of(record: EvaluationRecord, metric: str) -> Mapping[str, Any]:
 
 
 def _contention_error(details: Mapping[str, Any], ratio: Estimate) -> float:
-    """The error that other programs added to a ratio; measurements of earlier versions do not say."""
+    """The error that other programs added to a ratio."""
     return error_of(ratio.value, float(details.get(CONTENTION, 0.0)))
 
 

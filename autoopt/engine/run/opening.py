@@ -109,10 +109,7 @@ def _continuing(request: RunRequest, identity: str, store: Store) -> tuple[RunRe
 
 
 def with_recorded_points(inputs: ResolvedInputs, record: RunRecord) -> ResolvedInputs:
-    """The inputs with the first points that a run began with, whatever was learned since, so that it asks the same.
-
-    Runs of versions that did not order them keep the order that they have without.
-    """
+    """The inputs with the first points that a run began with, whatever was learned since, so that it asks the same."""
     plan = inputs.problem.plan
     points = [Learned.from_json(entry) for entry in record.plan.get("learned", ()) if "point" in entry]
     plan = plan.with_learned(points, plan.knowledge)

@@ -20,8 +20,8 @@ from autoopt.store.records import IMPLEMENTATION
 
 SPECIALIZE: Final = "specialize_inputs"
 """The pass that narrows the inputs to what the data use."""
-RECIPE = 2
-"""Version of the recipe's format. Version 1 lacks the implementations of the passes."""
+RECIPE: Final = 1
+"""Version of the recipe's format."""
 _STEP_FIELDS: Final = ("pass", "params", "output", IMPLEMENTATION)
 
 

@@ -15,7 +15,6 @@ from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.work.keys import Implementation
 from autoopt.errors import AutooptError, InputError, one_line
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
-from autoopt.metrics import Estimate
 from autoopt.model.session_file import session_document
 from autoopt.passes.request import PassStep
 from autoopt.spec.json_reader import read_json
@@ -23,7 +22,6 @@ from autoopt.target import Accelerator, Target
 
 MAX_BYTES: Final = 16 << 20
 """The largest recipe that is read."""
-_VERSIONS: Final = range(1, RECIPE + 1)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -36,7 +34,6 @@ class RecipeStep:
     output: str = ""
     """Digest of the model after it; empty if the recipe does not say."""
     implementation: Implementation | None = None
-    """None in recipes of version 1."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,6 @@ class Recipe:
     result: str
     """Digest of the model that the passes make."""
     steps: tuple[RecipeStep, ...]
-    run: str = ""
-    chain: str = ""
     calibration: Mapping[str, object] | str | None = None
     user_script: str | None = None
     scripts: Mapping[str, str] | None = None
@@ -57,11 +52,8 @@ class Recipe:
     accelerator: Accelerator | None = None
     data_root: str | None = None
     session_options: JsonObject | None = None
-    target: Target | None = None
-    """None in recipes of earlier versions."""
-    affinity: tuple[int, ...] | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+    target: Target = field(default_factory=Target)
+    affinity: tuple[int, ...] = ()
     environment: Mapping[str, object] | None = None
 
     @property
@@ -70,19 +62,10 @@ class Recipe:
         return tuple(PassStep(step.pass_name, step.params) for step in self.steps)
 
     @property
-    def measured_on(self) -> Target:
-        """The target of the run; recipes of earlier versions have only its accelerator."""
-        if self.target is not None:
-            return self.target
-        accelerator = self.accelerator or Accelerator()
-        return Target(device=accelerator.device, execution_provider=accelerator.execution_provider)
-
-    @property
     def session(self) -> dict[str, JsonValue]:
         """`session.json` of the recipe's model."""
-        target = self.measured_on
         options = self.session_options or {}
-        return session_document(options, target.execution_provider, target.threads, self.affinity or ())
+        return session_document(options, self.target.execution_provider, self.target.threads, self.affinity)
 
 
 def read_recipe(file: Path) -> tuple[Recipe, dict[str, Any]]:
@@ -99,15 +82,14 @@ def read_recipe(file: Path) -> tuple[Recipe, dict[str, Any]]:
     version = document.get("recipe")
     if isinstance(version, int) and version > RECIPE:
         raise InputError(f"has version {version}, newer than {RECIPE}", where=f"{file}:1", remedy="upgrade autoopt")
-    if version not in _VERSIONS or not isinstance(document.get("steps"), list):
+    if version != RECIPE or not isinstance(document.get("steps"), list):
         raise InputError("is not an autoopt recipe", where=f"{file}:1", remedy="'autoopt run' writes one to out/")
     try:
         recipe = from_json(Recipe, document)
         _check(recipe)
     except JsonTypeError as error:
         raise InputError(f"is not a valid recipe: {error}", where=f"{file}:1") from None
-    # Some recipes of version 1 have no digest.
-    if (version == RECIPE or "digest" in document) and document != with_digest(document):
+    if document != with_digest(document):
         raise InputError("was edited after autoopt wrote it", where=f"{file}:1", remedy="use the original")
     return recipe, document
 

@@ -57,7 +57,7 @@ def _sources(request: Json, dag: str) -> Iterator[str]:
 
 def _options(request: Json) -> Iterator[str]:
     """The options for the goal, the proposed graph and the search."""
-    for section in ("goal", "wish"):
+    for section in ("goal", "proposal_options"):
         for name, value in (request.get(section) or {}).items():
             if name in ("objectives", "constraints"):  # of a zoo
                 raise _NoOption

@@ -82,8 +82,7 @@ class ReplayEnvironment:
 def check_scripts(document: Mapping[str, Any], where: str, *, allowed: bool) -> None:
     """Check that recorded scripts may run: the user consents, and their content is the recorded one.
 
-    `document` is what `Problem.replay_environment` wrote; those of earlier versions have no digests. `where` names the
-    recipe or run.
+    `document` is what `Problem.replay_environment` wrote. `where` names the recipe or run.
 
     Raises:
         InputError: A script may not run, or does not exist.
@@ -98,8 +97,8 @@ def check_scripts(document: Mapping[str, Any], where: str, *, allowed: bool) -> 
         if not path.is_file():
             raise InputError("no such user script", where=str(path))
         digest = digest_file(path)
-        if recorded.get(str(script), digest) != digest:
-            message = f"is not the script that was recorded: its sha256 is {digest}, not {recorded[str(script)]}"
+        if recorded.get(str(script)) != digest:
+            message = f"is not the script that was recorded: its sha256 is {digest}, not {recorded.get(str(script))}"
             raise InputError(message, where=str(path), remedy="put back the recorded one")
         if not allowed:
             message = f"runs the user script {path} (sha256 {digest})"

@@ -64,7 +64,7 @@ def _compare(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryCompari
 
 
 def _input_changes(before: SweepEntry, after: SweepEntry) -> list[str]:
-    # Entries of older versions, and those of models that failed, do not list their inputs.
+    # Entries of models that failed do not list their inputs.
     if not before.inputs or not after.inputs:
         return []
     return differences(before.inputs, after.inputs)

@@ -38,7 +38,7 @@ def is_quality(metric: str) -> bool:
 
 
 def first_objective(result: RunResult) -> Objective:
-    """The objective that decides first; runs of older versions did not store theirs."""
+    """The objective that decides first."""
     return next(iter(result.objectives), DEFAULT_OBJECTIVE)
 
 

@@ -314,8 +314,6 @@ class ArtifactFiles:
         if not stored.may_be_split(source):
             return ""
         expected = digest or digest_folder(source)
-        if self.folder(expected).exists() and not self.split(expected).exists():
-            return ""  # an artifact of an earlier version stays as it is
         for replace in (False, True):
             draft = stored.split_artifact(source, self.split_folder, replace=replace)
             reached("after copy")

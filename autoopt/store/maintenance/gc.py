@@ -120,7 +120,6 @@ def _old_leftovers(store: SqlStore) -> list[Path]:
     for parent in (work, *sources, Path(tempfile.gettempdir())):
         abandoned.update(abandoned_folders(parent))
     cached = [path for name in (RECORDINGS, READINGS, EXPORTED) for path in (store.home / name).glob("*")]
-    cached.append(store.home / "inspections")  # a cache of earlier versions
     unused = [*store.files.leftovers(), *store.files.copies()]
     for paths, limit in ((unused, GRACE), ([*working_folders(work), *cached], UNTOUCHED_SECONDS)):
         idle_seconds = store.files.idle_seconds(paths)
