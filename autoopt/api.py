@@ -14,7 +14,6 @@ from autoopt.engine.inputs.request import Remeasure, RunRequest
 from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.planning.python_words import RUN, python_words
 from autoopt.engine.prepare import prepare
-from autoopt.engine.run.answers import record_answer
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
@@ -267,8 +266,6 @@ def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
             raise
         if out is not None:
             result = session.export(result, out)
-            if isinstance(session, Session):
-                record_answer(session, request, result)
         return result
 
 

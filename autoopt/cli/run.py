@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -122,10 +122,6 @@ class RepetitionFlags:
         ),
     ] = None
 
-    def __bool__(self) -> bool:
-        """True if one of them is given."""
-        return any(asdict(self).values())
-
 
 @with_option_groups
 def run(  # noqa: PLR0913  options of the command
@@ -152,26 +148,11 @@ def run(  # noqa: PLR0913  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
-    from autoopt.engine.work.answers import CommandLine, look_up_answer
-    from autoopt.settings import settings, without_passwords
-
-    began = time.monotonic()
-    options = (dag, model, data, calibration, reading, goal, data_root, out, search, workers, proposal)
-    command = CommandLine.of(dag[0], options)
-    if not repetition:
-        document = look_up_answer(settings().home, command)
-        if document is not None:
-            return _show_answer(document, out, began, as_json=as_json)
-    from autoopt.engine.work.readings import note_answered, was_answered
-    from autoopt.workers.pool import WARM, start_ahead
-
-    words = [*dag, *filter(None, (model, data, calibration))]
-    if not was_answered(settings().home, words):
-        # Workers import their modules while this process imports its own.
-        start_ahead(WARM)
     from autoopt.cli.logs import is_verbose
     from autoopt.report.progress.progress import Progress
+    from autoopt.settings import without_passwords
 
+    began = time.monotonic()
     search_fields, proposal_options = search.fields(), proposal.options()
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
@@ -189,14 +170,12 @@ def run(  # noqa: PLR0913  options of the command
                 proposal_options=proposal_options,
                 observer=progress,
                 out=out,
-                command=command,
                 began=began,
                 # What slowed down the imports slows down the end.
                 ending=time.monotonic() - began,
                 **asdict(repetition),
             )
             result = execute(request, chosen_engine(engine))
-        note_answered(settings().home, words)
         if as_json:
             print_json(result.to_json(), stream)
         else:
@@ -221,21 +200,6 @@ def _request_for(dag: Sequence[str], data: str | None, calibration: str | None, 
         return RunRequest(first, parts=parts, data=generated.apply(None), measurement=reading.generated_size())
     evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
     return RunRequest(first, parts=parts, data=evaluation_data, calibration=calibration_data)
-
-
-def _show_answer(document: Mapping[str, object], out: Path, began: float, *, as_json: bool) -> int:
-    """Write the result that answered the same command before; returns the exit code.
-
-    `began` is the start of the command on `time.monotonic`.
-    """
-    from autoopt.results import RunResult
-
-    result = RunResult.from_json(document).as_reused(time.monotonic() - began)
-    if as_json:
-        print_json(result.to_json())
-    else:
-        _show_result(result, out)
-    return exit_code(bool(result.best))
 
 
 def resume(  # noqa: PLR0913, PLR0917  options of the command

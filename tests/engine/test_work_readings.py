@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoopt.engine.work import readings
-from autoopt.engine.work.readings import note_answered, read_once, was_answered
+from autoopt.engine.work.readings import read_once
 
 
 def test_the_same_content_is_read_once_with_the_files_of_its_reading(tmp_path: Path) -> None:
@@ -45,24 +45,3 @@ def test_a_reading_in_use_counts_as_recent(tmp_path: Path) -> None:
     os.utime(folder, (0, 0))
     read_once(tmp_path, "a", lambda _: {})
     assert folder.stat().st_mtime > 0
-
-
-def test_a_command_was_answered_unless_its_files_have_changed(tmp_path: Path) -> None:
-    model = tmp_path / "model.onnx"
-    model.write_bytes(b"model")
-    os.utime(model, (0, 0))
-    words = [str(model), "", "no such file"]
-    assert not was_answered(tmp_path, words)
-    note_answered(tmp_path, words)
-    assert was_answered(tmp_path, words)
-    assert not was_answered(tmp_path, [*words, "more"])
-    later = model.stat().st_atime + 1e12
-    os.utime(model, (later, later))
-    assert not was_answered(tmp_path, words)
-
-
-def test_a_home_that_cannot_be_written_only_forgets(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.write_text("a file")
-    note_answered(home, ["model.onnx"])
-    assert not was_answered(home, ["model.onnx"])

@@ -17,7 +17,6 @@ from store_helpers import key, start_run
 
 from autoopt.errors import AutooptError, InputError, SystemFailure
 from autoopt.store import EventRecord, open_store
-from autoopt.store.finished_search import finished_search
 from autoopt.store.sql.database import open_database, read_url
 from autoopt.store.sql.store import SqlStore
 
@@ -215,7 +214,6 @@ def test_a_user_who_can_only_read_leaves_no_files_that_lock_the_owner_out() -> N
                 os.setresuid(NOBODY, NOBODY, NOBODY)
                 with open_store(home=home) as store:
                     found = [each.id for each in store.runs.all()]
-                finished_search(home, run.identity)
             finally:
                 os._exit(found != [run.id])
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

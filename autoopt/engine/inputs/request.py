@@ -13,7 +13,6 @@ from autoopt.dag import read_dag
 from autoopt.data import DataConfig
 from autoopt.data.config import map_texts
 from autoopt.engine.planning.goal import GoalOptions
-from autoopt.engine.work.answers import CommandLine
 from autoopt.engine.work.hosts import Hosts
 from autoopt.engine.work.model_folders import holds_models, read_models, with_models
 from autoopt.engine.work.problem import Limits
@@ -97,8 +96,6 @@ class RunRequest:
     """File that `dag` was read from."""
     out: Path | None = None
     """Folder for the package of the best model; None writes nothing."""
-    command: CommandLine | None = None
-    """The command line that makes this request. The same one again is answered without planning."""
 
     def read(self) -> RunRequest:
         """Read the DAG, so that later changes of its file have no effect.

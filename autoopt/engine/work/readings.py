@@ -1,7 +1,6 @@
 """Results of reading the user's files, stored by content: reading the same again needs no worker.
 
-<home>/readings/<key>/reply.json       the reply of the worker, with the files that it wrote beside it
-<home>/readings/<digest of words>/     empty: a command that named its files so has been answered
+<home>/readings/<key>/reply.json   the reply of the worker, with the files that it wrote beside it
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -84,23 +82,6 @@ def is_read_from_files(config: Mapping[str, object] | None) -> bool:
         return False
     is_synthetic = parsed.load_dataset is not None and parsed.load_dataset.type == "synthetic"
     return is_synthetic or bool(parsed.paths())
-
-
-def note_answered(home: Path, words: Sequence[str]) -> None:
-    """Note that the command with these words has been answered, so that `home` holds what its files say."""
-    folder = home / READINGS / digest_json(words)
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        _touch(folder)
-
-
-def was_answered(home: Path, words: Sequence[str]) -> bool:
-    """True if the command with these words has been answered, and the files among the words are no newer."""
-    folder = home / READINGS / digest_json(words)
-    if not folder.is_dir():
-        return False
-    files = [Path(word) for word in words if os.path.isfile(word)]
-    return all(file.stat().st_mtime <= folder.stat().st_mtime for file in files)
 
 
 def _touch(folder: Path) -> None:

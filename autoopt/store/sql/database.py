@@ -21,7 +21,6 @@ from sqlalchemy.sql import ColumnElement
 from autoopt.errors import InputError, SystemFailure, one_line
 from autoopt.settings import settings
 from autoopt.store.files.filesystem import refuse_network_filesystem
-from autoopt.store.sqlite_access import is_read_only, read_only_option
 
 Result = TypeVar("Result")
 
@@ -307,7 +306,7 @@ def _open_file(url: URL, patience: float) -> Database:
     except OSError as error:
         what, where = f"cannot be created: {error.strerror}", str(file.parent)
         raise InputError(what, where=where, remedy="see AUTOOPT_HOME") from None
-    if is_read_only(file):
+    if _is_read_only(file):
         return Database(url, sqlite_engine(_read_only_url(url)), patience=patience, read_only=True)
     _create_shareable(file)
     return Database(url, sqlite_engine(url), patience=patience)
@@ -344,10 +343,22 @@ def sqlite_engine(url: URL, pool: type[Pool] | None = None) -> Engine:
     return engine
 
 
+def _is_read_only(file: Path) -> bool:
+    """True if this user cannot write a SQLite file that exists, or the logs that SQLite keeps beside it."""
+    return file.exists() and not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK))
+
+
 def _read_only_url(url: URL) -> URL:
-    """The address of a SQLite file that this user cannot write."""
+    """The address that reads a SQLite file which this user cannot write, and leaves nothing beside it.
+
+    Without changes in a log, nobody is writing it, and it can be read without lock files. SQLite would create them,
+    and the owner of the file could not write it as long as they belong to another user.
+    """
     file = Path(str(url.database))
-    name, value = read_only_option(file)
+    log = file.with_name(file.name + "-wal")
+    name, value = "immutable", "1"
+    if log.exists() and log.stat().st_size:
+        name, value = "mode", "ro"
     return url.set(database=f"file:{quote(bytes(file))}", query={name: value, "uri": "true"})
 
 
