@@ -37,8 +37,7 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
         list[str] | None,
         typer.Option(
             metavar="PLACE",
-            help="Publish there: a folder, a URL such as s3://bucket/cnn, mlflow:NAME, oci:FOLDER or hf:FOLDER; "
-            "may be repeated "
+            help="Publish there: a folder, a URL such as s3://bucket/cnn, or mlflow:NAME; may be repeated "
             "[default: the places of its last release].",
         ),
     ] = None,

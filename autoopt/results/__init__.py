@@ -1,6 +1,6 @@
 """Results of trials, runs and sweeps: frozen records that the engine writes and every other package reads.
 
-Start with `run.py`: `RunResult` is the document that `autoopt run --json` prints. `upgrades.py` reads older documents.
+Start with `run.py`: `RunResult` is the document that `autoopt run --json` prints.
 """
 
 from autoopt.results.measurement import MeasurementSummary, ProfileResult, ThroughputResult

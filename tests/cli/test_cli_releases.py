@@ -28,7 +28,7 @@ def live(tmp_path: Path) -> bytes:
 
 
 def test_a_model_is_promoted_rolled_back_and_listed(call: Call, filled: dict[str, Any], tmp_path: Path) -> None:
-    code, out, err = call("promote", filled["run"], "0", *AS, "--to", "live", "--to", "oci:oci")
+    code, out, err = call("promote", filled["run"], "0", *AS, "--to", "live", "--to", "second")
     assert (code, err) == (0, "")
     assert out.startswith("released production/cnn 1: 3.3x faster (3.2 to 3.4) (fold -> static), published to ")
     assert live(tmp_path) == b"best"
@@ -42,13 +42,13 @@ def test_a_model_is_promoted_rolled_back_and_listed(call: Call, filled: dict[str
     assert call("releases", "other").out.startswith("nothing is released")
 
 
-def test_a_model_is_released_to_an_object_store_and_for_the_hugging_face_hub(
+def test_a_model_is_released_to_an_object_store(
     call: Call, filled: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import s3fs
 
     with bucket(monkeypatch) as url:
-        assert call("promote", filled["run"], *AS, "--to", f"{url}/cnn", "--to", "hf:hub").code == 0
+        assert call("promote", filled["run"], *AS, "--to", f"{url}/cnn").code == 0
         system = s3fs.S3FileSystem()
         system.invalidate_cache()
         current = json.loads(system.cat_file(f"{url}/cnn/current.json"))
@@ -57,15 +57,12 @@ def test_a_model_is_released_to_an_object_store_and_for_the_hugging_face_hub(
         other = ("--zoo", "production", "--name", "other", "--to", f"{url}/cnn")
         assert "is not release production/other 1" in call("promote", filled["run"], *other).err
     assert "cannot publish there" in call("promote", filled["run"], *AS, "--to", "s3://artifacts/cnn2").err
-    package = tmp_path / "hub" / "current"
-    assert (package / "model.onnx").read_bytes() == b"best"
-    assert (package / "README.md").read_text().startswith("---\nlibrary_name: onnx\n")
 
 
 def test_what_was_released_before_is_released_again_at_the_same_places(
     call: Call, filled: dict[str, Any], tmp_path: Path
 ) -> None:
-    assert call("promote", filled["run"], *AS, "--to", "live", "--to", "oci:oci").code == 0
+    assert call("promote", filled["run"], *AS, "--to", "live", "--to", "second").code == 0
     with open_store(None, tmp_path / ".autoopt") as store:
         record = store.runs.get(filled["run"])
         better = {**filled, "best": {**filled["best"], "artifact": filled["baseline"]["artifact"], "chain": "source"}}
@@ -76,9 +73,7 @@ def test_what_was_released_before_is_released_again_at_the_same_places(
     said = call("rollback", "production/cnn")
     assert said.out.startswith("took back production/cnn 2; released again production/cnn 1: 3.3x faster")
     assert live(tmp_path) == b"best"
-    index = json.loads((tmp_path / "oci" / "index.json").read_text())["manifests"]
-    digests = {entry["annotations"]["org.opencontainers.image.ref.name"]: entry["digest"] for entry in index}
-    assert digests["current"] == digests["1"] != digests["2"]
+    assert (tmp_path / "second" / "current").readlink() == Path("1")
     assert "rolled back by" in call("releases").out
 
 
@@ -152,10 +147,9 @@ def test_a_promotion_waits_for_no_process_that_has_died(
         (("nothing",), "MODEL: no model or run 'nothing'; name a model as 'autoopt nights' lists it, or a run as"),
         (("RUN",), "belongs to no sweep; add --zoo and --name: of which model of which zoo it is a release"),
         (("RUN", "9", *AS), "has no trial 9"),
-        (("RUN", *AS, "--to", "oci:"), "--to: 'oci:' names no place; write oci:NAME"),
+        (("RUN", *AS, "--to", "mlflow:"), "--to: 'mlflow:' names no model; write mlflow:NAME"),
         (("RUN", *AS, "--to", "file"), "is a file, not a folder for results"),
         (("RUN", *AS, "--to", "s3://key:secret@bucket/cnn"), "s3://key:***@bucket/cnn: has a password or a signature"),
-        (("RUN", *AS, "--to", "oci:."), "is no OCI layout of releases"),
     ],
 )
 def test_promotions_that_are_refused(

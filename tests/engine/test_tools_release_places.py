@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.tools.exports import mlflow_runs, oci_layout
+from autoopt.engine.tools.exports import mlflow_runs
 from autoopt.engine.tools.exports.release_places import absolute
-from autoopt.errors import InputError
 from autoopt.results import Baseline, ModelResult, RunResult, SweepEntry
 from autoopt.results.release import Release
 
@@ -30,16 +29,7 @@ def package(tmp_path: Path) -> Path:
 def test_places_are_kept_as_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert absolute("live") == str(tmp_path / "live")
-    assert absolute("oci:live") == f"oci:{tmp_path / 'live'}"
     assert absolute("mlflow:cnn") == "mlflow:cnn"
-
-
-def test_an_oci_layout_belongs_to_one_model(package: Path, tmp_path: Path) -> None:
-    place = str(tmp_path / "layout")
-    oci_layout.add(package, release(), place)()
-    oci_layout.add(package, release(2), place)()
-    with pytest.raises(InputError, match="tag 1 is not release production/mlp 1"):
-        oci_layout.add(package, release(name="mlp"), place)
 
 
 def test_a_registered_model_has_a_version_for_each_release(

@@ -1,5 +1,5 @@
-"""Runs and releases in the form of other tools: Optuna, MLflow, object stores, OCI images.
+"""Runs and releases in the form of other tools: Optuna, MLflow, object stores.
 
-Read `content` first: it collects what studies, MLflow runs and events show of a run. `release_places` publishes the
-model of a release; `object_store` and `oci_layout` are two of its places.
+Read `content` first: it collects what studies and MLflow runs show of a run. `release_places` publishes the model of a
+release; `object_store` is one of its places.
 """

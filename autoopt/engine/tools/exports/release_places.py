@@ -1,7 +1,7 @@
-"""Places where releases are published: a folder, an object store, MLflow's model registry, an OCI image layout.
+"""Places where releases are published: a folder, a folder at a URL, MLflow's model registry.
 
 Each keeps all releases beside each other and a pointer to the current one, which moves in one step: a symbolic link, a
-small object, an alias, a tag. Publishing a release again only moves the pointer.
+small object, an alias. Publishing a release again only moves the pointer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from autoopt.engine.run.export import export
 from autoopt.engine.run.output_folder import check_writable
 from autoopt.engine.run.package import Package
-from autoopt.engine.tools.exports import mlflow_runs, object_store, oci_layout
+from autoopt.engine.tools.exports import mlflow_runs, object_store
 from autoopt.errors import InputError, writing
 from autoopt.json_codec import read_object
 from autoopt.model.fetch import has_secret, is_url, shown_source
@@ -27,26 +27,17 @@ from autoopt.working_folder import working_folder
 
 Switch: TypeAlias = Callable[[], None]
 """Makes what was added the current release of a place."""
-SCHEMES: Final = ("mlflow", "oci", "hf")
+REGISTRY: Final = "mlflow:"
+"""Start of a place that names a model of MLflow's registry."""
 CURRENT: Final = "current"
 """Name of the link in a folder to the release in use."""
 RELEASE_FILE: Final = "release.json"
-HUB_METADATA: Final = """\
----
-library_name: onnx
-tags: [onnx, onnxruntime, autoopt]
----
-
-"""
-"""Head of a model card on the Hugging Face Hub."""
-HUB_ATTRIBUTES: Final = "*.onnx filter=lfs diff=lfs merge=lfs -text\n*.data filter=lfs diff=lfs merge=lfs -text\n"
 
 
 def publish(store: Store, package: Package, release: Release, places: Sequence[str]) -> None:
     """Publish a release and make it the current one at all places, or at none if one of them fails.
 
-    Places are folders, URLs, `mlflow:NAME` for a registered model, `oci:FOLDER` for an OCI image layout, or `hf:FOLDER`
-    for a folder whose releases are laid out like repositories of the Hugging Face Hub.
+    Places are folders, URLs that fsspec writes, or `mlflow:NAME` for a registered model.
 
     Raises:
         InputError: a place cannot be written, or belongs to another model.
@@ -64,14 +55,11 @@ def publish(store: Store, package: Package, release: Release, places: Sequence[s
 
 def _add(folder: Path, release: Release, place: str) -> Switch:
     """Add a package to a place; return the call that makes it the current one."""
-    scheme, name = _parts(place)
     if is_url(place):
         return object_store.add(folder, release, place, release_document(release))
-    if scheme == "mlflow":
-        return mlflow_runs.add(folder, release, name)
-    if scheme == "oci":
-        return oci_layout.add(folder, release, name)
-    return _add_to_folder(folder, release, Path(name), for_hub=scheme == "hf")
+    if place.startswith(REGISTRY):
+        return mlflow_runs.add(folder, release, place.removeprefix(REGISTRY))
+    return _add_to_folder(folder, release, Path(place))
 
 
 def absolute(place: str) -> str:
@@ -80,25 +68,15 @@ def absolute(place: str) -> str:
     Raises:
         InputError: the place has no name, or a URL has a password, which the store would keep.
     """
-    scheme, name = _parts(place)
+    if place == REGISTRY:
+        raise InputError(f"{place!r} names no model", where="--to", remedy=f"write {REGISTRY}NAME")
     if has_secret(place):
         raise InputError(
             "has a password or a signature", where=shown_source(place), remedy="keep it in the environment"
         )
-    if scheme == "mlflow" or is_url(place):
+    if place.startswith(REGISTRY) or is_url(place):
         return place
-    path = str(Path(name).absolute())
-    return f"{scheme}:{path}" if scheme else path
-
-
-def _parts(place: str) -> tuple[str, str]:
-    """The scheme of a place, empty for a folder, and what follows it."""
-    scheme, separator, name = place.partition(":")
-    if not separator or scheme not in SCHEMES:
-        return "", place
-    if not name:
-        raise InputError(f"{place!r} names no place", where="--to", remedy=f"write {scheme}:NAME")
-    return scheme, name
+    return str(Path(place).absolute())
 
 
 def release_document(release: Release) -> dict[str, object]:
@@ -114,11 +92,8 @@ def release_document(release: Release) -> dict[str, object]:
     }
 
 
-def _add_to_folder(package: Path, release: Release, folder: Path, *, for_hub: bool) -> Switch:
-    """Copy the package to `FOLDER/NUMBER`, unless it is there; the switch lets `FOLDER/current` point to it.
-
-    With `for_hub`, the copy is ready to be uploaded to the Hugging Face Hub.
-    """
+def _add_to_folder(package: Path, release: Release, folder: Path) -> Switch:
+    """Copy the package to `FOLDER/NUMBER`, unless it is there; the switch lets `FOLDER/current` point to it."""
     check_writable(folder)
     final = folder / str(release.number)
     with writing(folder):
@@ -127,8 +102,6 @@ def _add_to_folder(package: Path, release: Release, folder: Path, *, for_hub: bo
             scratch = Path(tempfile.mkdtemp(dir=folder, prefix=".new-"))
             try:
                 shutil.copytree(package, scratch / "package")
-                if for_hub:
-                    _lay_out_for_hub(scratch / "package")
                 shutil.rmtree(final, ignore_errors=True)  # of a promotion that failed
                 (scratch / "package").rename(final)
             finally:
@@ -145,12 +118,6 @@ def _add_to_folder(package: Path, release: Release, folder: Path, *, for_hub: bo
         os.replace(link, current)
 
     return switch
-
-
-def _lay_out_for_hub(package: Path) -> None:
-    card = package / "README.md"
-    card.write_text(HUB_METADATA + card.read_text(encoding="utf-8"), encoding="utf-8")
-    (package / ".gitattributes").write_text(HUB_ATTRIBUTES, encoding="utf-8")
 
 
 def _has(final: Path, release: Release) -> bool:
