@@ -35,9 +35,9 @@ class MemoryDatabase(Database):
         return func.caller_clock(type_=Double)
 
     @contextmanager
-    def transaction(self, *, writing: bool, autocommit: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, writing: bool) -> Iterator[Connection]:
         """One transaction, alone."""
-        with self._turn, super().transaction(writing=writing, autocommit=autocommit) as connection:
+        with self._turn, super().transaction(writing=writing) as connection:
             yield connection
 
     def make_durable(self) -> None:

@@ -12,7 +12,7 @@ from autoopt.errors import InputError
 from autoopt.outcome import Outcome
 from autoopt.store import SweepRecord
 from autoopt.store.sql import tables
-from autoopt.store.sql.rows import BATCH, Lookup, batches, fetch_all, insert_if_absent, is_among, to_row
+from autoopt.store.sql.rows import BATCH, Lookup, batches, fetch_all, insert_if_absent, to_row
 from autoopt.store.sql.store import SqlStore
 
 DIGESTS = Lookup(tables.artifact, "digest", "artifact", newest_by="created")
@@ -32,16 +32,6 @@ def test_a_row_is_inserted_only_once(database_store: SqlStore) -> None:
     assert database.write(lambda c: insert_if_absent(c, tables.plan, row))
     assert not database.write(lambda c: insert_if_absent(c, tables.plan, {**row, "content": "[]"}))
     assert [stored["content"] for stored in fetch_all(database, select(tables.plan))] == ["{}"]
-
-
-@pytest.mark.parametrize("wanted", [[], ["a" * 64], ["a" * 64, "c" * 64, "x" * 64]])
-def test_a_column_is_compared_with_one_or_many_values(database_store: SqlStore, wanted: list[str]) -> None:
-    for digest in ("a" * 64, "b" * 64, "c" * 64):
-        row = {"digest": digest, "content": "{}", "created": 1.0}
-        database_store.database.write(lambda c, row=row: insert_if_absent(c, tables.plan, row))  # type: ignore[misc]
-    query = select(tables.plan.c.digest).where(is_among(tables.plan.c.digest, wanted)).order_by(tables.plan.c.digest)
-    found = [row["digest"] for row in fetch_all(database_store.database, query)]
-    assert found == [digest for digest in wanted if digest[0] != "x"]
 
 
 def test_a_row_is_found_by_its_id_or_a_beginning(database_store: SqlStore) -> None:

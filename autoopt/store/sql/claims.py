@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, Update, and_, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, Update, and_, select, update
 
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
@@ -13,7 +13,7 @@ from autoopt.store.leases import is_abandoned
 from autoopt.store.records import ClaimKind
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import RowInsert
+from autoopt.store.sql.rows import insert_if_absent
 
 REPLACEABLE = tuple(str(outcome) for outcome in Outcome if outcome.retryable)
 """Outcomes that a later result may replace."""
@@ -27,17 +27,13 @@ class SqlClaims(ClaimStore):
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
-        columns = ("key", "owner")
-        lease = database.now + bindparam("lease_seconds")
-        self._inserts = {kind: RowInsert(_table(kind), columns, lease=lease) for kind in WORK}
 
     def acquire(self, kind: ClaimKind, key: str, seconds: float = LEASE_SECONDS, *, redo: bool = False) -> Claim:
         def work(connection: Connection) -> Claim:
             table = _table(kind)
-            if kind in WORK:
-                claim = {"key": key, "owner": self._owner, "lease_seconds": seconds}
-                if self._inserts[kind](connection, claim):
-                    return Claim("mine", self._owner)
+            lease = self._database.now + seconds
+            if kind in WORK and insert_if_absent(connection, table, {"key": key, "owner": self._owner, "lease": lease}):
+                return Claim("mine", self._owner)
             is_this = _is(kind, key)
             query = select(table, self._database.now.label("now")).where(is_this).with_for_update()
             row = connection.execute(query).mappings().first()
@@ -48,7 +44,7 @@ class SqlClaims(ClaimStore):
                 return Claim("done", row["owner"])
             if row["owner"] != self._owner and not is_abandoned(row["lease"], row["owner"], row["now"]):
                 return Claim("held", row["owner"])
-            values: dict[str, object] = {"owner": self._owner, "lease": self._database.now + seconds}
+            values: dict[str, object] = {"owner": self._owner, "lease": lease}
             if kind not in WORK:
                 values["status"] = "running"
             connection.execute(update(table).where(is_this).values(values))

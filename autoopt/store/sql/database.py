@@ -122,10 +122,6 @@ class Database:
         """Run `work` in a transaction that is committed as a whole or not at all."""
         return self._repeat(work, writing=True)
 
-    def write_statement(self, work: Callable[[Connection], Result]) -> Result:
-        """Like `write`, for work of one statement: PostgreSQL commits it by itself, in one round trip and not three."""
-        return self._repeat(work, writing=True, autocommit=not self.sqlite)
-
     def write_first(self, work: Callable[[Connection], Result]) -> Result:
         """Like `write`, for the first transaction: if connecting keeps failing, the address counts as wrong.
 
@@ -152,8 +148,8 @@ class Database:
         return self.write(work)
 
     @contextmanager
-    def transaction(self, *, writing: bool, autocommit: bool = False) -> Iterator[Connection]:
-        """One transaction that is not repeated; with `autocommit`, each statement is a transaction.
+    def transaction(self, *, writing: bool) -> Iterator[Connection]:
+        """One transaction that is not repeated.
 
         On SQLite a writing one begins IMMEDIATE, so that it never finds out half-way that another process is writing.
         """
@@ -162,8 +158,6 @@ class Database:
             self._process = os.getpid()
         with self._engine.connect() as connection:
             connection = connection.execution_options(writing=writing and not self.read_only)
-            if autocommit:
-                connection = connection.execution_options(isolation_level="AUTOCOMMIT")
             with connection.begin():
                 yield connection
 
@@ -213,12 +207,12 @@ class Database:
         """Close all connections; later calls open new ones."""
         self._engine.dispose()
 
-    def _repeat(self, work: Callable[[Connection], Result], *, writing: bool, autocommit: bool = False) -> Result:
+    def _repeat(self, work: Callable[[Connection], Result], *, writing: bool) -> Result:
         deadline = time.monotonic() + self.patience
         pause = 0.02
         while True:
             try:
-                with self.transaction(writing=writing, autocommit=autocommit) as connection:
+                with self.transaction(writing=writing) as connection:
                     return work(connection)
             except DBAPIError as error:
                 if _is_bug(error):

@@ -16,7 +16,7 @@ from autoopt.store.records import Lineage, PassRunRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.results import read_pass_runs
-from autoopt.store.sql.rows import batches, fetch_all, is_among
+from autoopt.store.sql.rows import batches, fetch_all
 
 MAX_STEPS: Final = 256
 """Longer ways are not followed, because passes can lead in circles."""
@@ -74,7 +74,7 @@ class SqlLineage(LineageStore):
         models: set[str] = set()
         column = tables.model.c.artifact
         for batch in batches(sorted(artifacts)):
-            rows = fetch_all(self._database, select(column).where(is_among(column, batch)))
+            rows = fetch_all(self._database, select(column).where(column.in_(batch)))
             models.update(Candidate(row["artifact"]).key for row in rows)
         return models
 

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import (
-    Connection,
-    RowMapping,
-    Select,
-    Table,
-    Update,
-    and_,
-    bindparam,
-    delete,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, RowMapping, Select, Table, and_, delete, insert, select, update
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
@@ -30,7 +17,7 @@ from autoopt.store.records import EvaluationRecord, Json, PassRunRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.claims import REPLACEABLE
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Row, RowInsert, batches, from_row, to_row
+from autoopt.store.sql.rows import Row, batches, from_row, insert_if_absent, to_row
 
 Metrics: TypeAlias = dict[str, dict[str, Estimate]]
 """Estimates by role and metric."""
@@ -38,11 +25,6 @@ CANDIDATE: Final = "candidate"
 SOURCE: Final = "source"
 RATIO: Final = "ratio"
 """The roles of metric values."""
-_RESULTS: Final = (tables.pass_run, tables.evaluation)
-_METRICS: Final = select(tables.metric_value).order_by(tables.metric_value.c.metric)
-_METRICS_OF_ONE: Final = _METRICS.where(tables.metric_value.c.evaluation == bindparam("key"))
-_DELETE_METRICS: Final = delete(tables.metric_value).where(tables.metric_value.c.evaluation == bindparam("key"))
-_INSERT_METRICS: Final = insert(tables.metric_value)
 
 
 class SqlResults(ResultStore):
@@ -51,10 +33,6 @@ class SqlResults(ResultStore):
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
-        # Statements that each result needs are built once, because that takes longer than executing them.
-        self._inserts = {table: RowInsert(table, finished=database.now) for table in _RESULTS}
-        self._replacements = {table: self._replacement(table) for table in _RESULTS}
-        self._insert_environment = RowInsert(tables.environment, created=database.now)
 
     def pass_runs(self, keys: Iterable[str]) -> dict[str, PassRunRecord]:
         return self._database.read(lambda connection: read_pass_runs(connection, keys))
@@ -113,33 +91,28 @@ class SqlResults(ResultStore):
 
         Storing the same result a second time succeeds, because the answer to the first commit may have been lost.
         """
-        row = {**values, "owner": self._owner, "lease": None}
-        if self._inserts[table](connection, row):
+        row = {**values, "owner": self._owner, "lease": None, "finished": self._database.now}
+        if insert_if_absent(connection, table, row):
             return True
-        if connection.execute(self._replacements[table], {**row, "replaced_key": row["key"]}).rowcount == 1:
-            return True
-        c = table.c
-        is_own = c.owner == self._owner
-        same = select(c.key).where(c.key == values["key"], is_own, c.outcome == values["outcome"])
-        if values.get("output_key") is not None:
-            same = same.where(c.output_key == values["output_key"])
-        return connection.execute(same).first() is not None
-
-    def _replacement(self, table: Table) -> Update:
-        """The statement that puts a row in place of the owner's claim or of a replaceable result."""
         c = table.c
         is_own = c.owner == self._owner
         unfinished = and_(c.outcome.is_(None), is_own | c.owner.is_(None))
         replaceable = and_(c.outcome.in_(REPLACEABLE), c.lease.is_(None) | is_own)
-        is_this = c.key == bindparam("replaced_key")
-        return update(table).where(is_this, unfinished | replaceable).values(finished=self._database.now)
+        replacement = update(table).where(c.key == values["key"], unfinished | replaceable).values(row)
+        if connection.execute(replacement).rowcount == 1:
+            return True
+        same = select(c.key).where(c.key == values["key"], is_own, c.outcome == values["outcome"])
+        if values.get("output_key") is not None:
+            same = same.where(c.output_key == values["output_key"])
+        return connection.execute(same).first() is not None
 
     def _store_environment(self, connection: Connection, environment: Json) -> str | None:
         """Store an environment, which many results share; returns its digest, or None for an empty one."""
         if not environment:
             return None
         digest = digest_json(dict(environment))
-        self._insert_environment(connection, {"digest": digest, "content": codec.dumps(environment)})
+        row = {"digest": digest, "content": codec.dumps(environment), "created": self._database.now}
+        insert_if_absent(connection, tables.environment, row)
         return digest
 
 
@@ -153,22 +126,9 @@ def _finished_rows(connection: Connection, table: Table, keys: Iterable[str]) ->
     """The finished rows with these keys, with the content of their environment."""
     rows: dict[str, RowMapping] = {}
     for batch in batches(keys):
-        query, parameters = _finished_among(table, batch)
-        for row in connection.execute(query, parameters).mappings():
+        for row in connection.execute(_finished(table).where(table.c.key.in_(batch))).mappings():
             rows[row["key"]] = row
     return rows
-
-
-def _finished_among(table: Table, keys: Sequence[str]) -> tuple[Select[Any], dict[str, str]]:
-    """The query for the finished rows with these keys, and its parameters."""
-    if len(keys) == 1:  # the most frequent question by far
-        return _finished_row(table), {"key": keys[0]}
-    return _finished(table).where(table.c.key.in_(keys)), {}
-
-
-@lru_cache
-def _finished_row(table: Table) -> Select[Any]:
-    return _finished(table).where(table.c.key == bindparam("key"))
 
 
 def _finished(table: Table) -> Select[Any]:
@@ -206,7 +166,8 @@ def _evaluation_record(row: RowMapping, metrics: Metrics) -> EvaluationRecord:
 
 
 def _replace_metrics(connection: Connection, record: EvaluationRecord) -> None:
-    connection.execute(_DELETE_METRICS, {"key": record.key})
+    table = tables.metric_value
+    connection.execute(delete(table).where(table.c.evaluation == record.key))
     rows: list[Row] = []
     for role, metrics in ((CANDIDATE, record.metrics), (SOURCE, record.source_metrics), (RATIO, record.ratios)):
         for name, estimate in metrics.items():
@@ -216,7 +177,7 @@ def _replace_metrics(connection: Connection, record: EvaluationRecord) -> None:
             row["high"] = codec.number(estimate.high)
             rows.append(row)
     if rows:
-        connection.execute(_INSERT_METRICS, rows)
+        connection.execute(insert(table), rows)
 
 
 def _metrics_of(connection: Connection, keys: Iterable[str]) -> dict[str, Metrics]:
@@ -224,10 +185,8 @@ def _metrics_of(connection: Connection, keys: Iterable[str]) -> dict[str, Metric
     table = tables.metric_value
     metrics: dict[str, Metrics] = {}
     for batch in batches(keys):
-        query, parameters = _METRICS_OF_ONE, {"key": batch[0]}
-        if len(batch) > 1:
-            query, parameters = _METRICS.where(table.c.evaluation.in_(batch)), {}
-        for row in connection.execute(query, parameters).mappings():
+        query = select(table).where(table.c.evaluation.in_(batch)).order_by(table.c.metric)
+        for row in connection.execute(query).mappings():
             bounds = [codec.from_number(row[part]) for part in ("value", "low", "high")]
             roles = metrics.setdefault(row["evaluation"], {})
             roles.setdefault(row["role"], {})[row["metric"]] = Estimate(*bounds)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Insert, RowMapping, Select, Table, bindparam, select
-from sqlalchemy.ext.compiler import compiles
+from sqlalchemy import ColumnElement, Connection, Insert, RowMapping, Select, Table, select
 
 from autoopt.errors import InputError
 from autoopt.store import codec
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.tables import REPLACEABLE
 
 if TYPE_CHECKING:
-    from sqlalchemy.sql.compiler import SQLCompiler
+    from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
+    from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
 Item = TypeVar("Item")
 Record = TypeVar("Record")
@@ -41,78 +40,27 @@ def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield batch
 
 
-def is_among(column: Column[str], values: Sequence[str]) -> ColumnElement[bool]:
-    """The condition that a column holds one of `values`."""
-    if len(values) == 1:
-        # The most frequent question by far; SQLAlchemy renders it in half the time of an IN.
-        return column == values[0]
-    return column.in_(values)
+def insert_into(connection: Connection, table: Table) -> SqliteInsert | PostgresqlInsert:
+    """An INSERT of the connection's dialect, which can say what happens if a row with its key exists."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+
+        return insert(table)
+    from sqlalchemy.dialects.sqlite import insert as insert_into_sqlite
+
+    return insert_into_sqlite(table)
 
 
 def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
     """Insert a row unless a row with its key exists; True if it was inserted."""
-    # As parameters, because SQLAlchemy takes longer to build a statement from values than the database to execute it.
-    row = {name: value for name, value in values.items() if not isinstance(value, ColumnElement)}
-    computed = {name: value for name, value in values.items() if name not in row}
-    return _is_inserted(connection, _InsertIfAbsent(table).values(computed).inline(), row)
+    return is_written(connection, insert_into(connection, table).values(values).on_conflict_do_nothing())
 
 
-class RowInsert:
-    """An INSERT like `insert_if_absent`, built once: building it takes longer than executing it."""
-
-    def __init__(
-        self,
-        table: Table,
-        columns: Iterable[str] | None = None,
-        *,
-        replacing: bool = False,
-        **computed: ColumnElement[Any],
-    ) -> None:
-        """Prepare the statement for these columns, by default all; the database fills the `computed` ones.
-
-        With `replacing`, it replaces an existing row that fulfils `table.info[REPLACEABLE]`.
-        """
-        names = {column.name for column in table.c} if columns is None else {*columns, *computed}
-        values = {name: computed.get(name, bindparam(name)) for name in names}
-        kind = _InsertOrReplace if replacing else _InsertIfAbsent
-        self._statement = kind(table).values(values).inline()
-
-    def __call__(self, connection: Connection, row: Row) -> bool:
-        """Write a row with a value for every other column; True if it was written."""
-        return _is_inserted(connection, self._statement, row)
-
-
-def _is_inserted(connection: Connection, statement: Insert, row: Row) -> bool:
-    count = connection.execute(statement, row, execution_options={"preserve_rowcount": True}).rowcount
+def is_written(connection: Connection, statement: Insert) -> bool:
+    """Execute an INSERT of one row; True if it wrote the row."""
+    count = connection.execute(statement.inline(), execution_options={"preserve_rowcount": True}).rowcount
     assert count in (0, 1), "the driver must count rows"
     return bool(count)
-
-
-class _InsertIfAbsent(Insert):
-    """An INSERT whose SQL is compiled once; the dialects' own ones with a conflict clause are compiled at each use."""
-
-    inherit_cache = True
-
-
-@compiles(_InsertIfAbsent)
-def _compile(statement: Insert, compiler: SQLCompiler, **options: object) -> str:
-    insert: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]
-    return f"{insert} ON CONFLICT DO NOTHING"
-
-
-class _InsertOrReplace(Insert):
-    """An INSERT that replaces all columns of a row with the same key if that fulfils the table's condition."""
-
-    inherit_cache = True
-
-
-@compiles(_InsertOrReplace)
-def _compile_replacing(statement: Insert, compiler: SQLCompiler, **options: object) -> str:
-    insert: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]
-    table = cast("Table", statement.table)
-    keys = ", ".join(column.name for column in table.primary_key)
-    changes = ", ".join(f"{column.name} = excluded.{column.name}" for column in table.c if not column.primary_key)
-    return f"{insert} ON CONFLICT ({keys}) DO UPDATE SET {changes} WHERE {table.info[REPLACEABLE]}"
 
 
 def to_row(table: Table, record: object) -> Row:

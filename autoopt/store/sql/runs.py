@@ -14,7 +14,7 @@ from autoopt.store.contracts import LEASE_SECONDS, RunStore
 from autoopt.store.records import ChainRecord, Json, RunRecord, RunStatus, new_id
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import LARGEST, Lookup, batches, fetch_all, from_row, insert_if_absent, is_among, to_row
+from autoopt.store.sql.rows import LARGEST, Lookup, batches, fetch_all, from_row, insert_if_absent, to_row
 
 _T = tables.run.c
 _LOOKUP = Lookup(
@@ -138,7 +138,7 @@ def _records(connection: Connection, rows: Sequence[RowMapping]) -> list[RunReco
     table = tables.plan
     plans: dict[str, str] = {}
     for batch in batches({row["plan"] for row in rows}):
-        for plan in connection.execute(select(table).where(is_among(table.c.digest, batch))):
+        for plan in connection.execute(select(table).where(table.c.digest.in_(batch))):
             plans[plan.digest] = plan.content
     return [from_row(RunRecord, tables.run, row, plan=codec.loads(plans[row["plan"]])) for row in rows]
 

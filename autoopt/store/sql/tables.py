@@ -16,12 +16,6 @@ NAMES = {
     "pk": "pk_%(table_name)s",
 }
 metadata = MetaData(naming_convention=NAMES)
-REPLACEABLE: Final = "replaceable"
-"""Key of a table's information with the SQL condition under which a row may be replaced; `excluded` is the new row."""
-
-_UNFINISHED: Final = (
-    "trial.status <> 'done' AND (trial.status = 'pending' OR trial.owner IS NULL OR trial.owner = excluded.owner)"
-)
 
 
 def _digest(name: str, *, null: bool = False) -> Column[str]:
@@ -146,7 +140,6 @@ trial = Table(
     _time("seconds"),
     _time("finished", null=True),
     Index("ix_trial_run_chain_status", "run", "chain", "status"),
-    info={REPLACEABLE: _UNFINISHED},
 )
 
 pass_run = Table(

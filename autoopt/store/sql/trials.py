@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, or_, select, update
 
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
@@ -13,7 +13,7 @@ from autoopt.store.leases import is_abandoned
 from autoopt.store.records import PARALLEL, TrialRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import LARGEST, Row, RowInsert, fetch_all, from_row, insert_if_absent, to_row
+from autoopt.store.sql.rows import LARGEST, Row, fetch_all, from_row, insert_if_absent, insert_into, is_written, to_row
 
 _T = tables.trial.c
 
@@ -24,7 +24,6 @@ class SqlTrials(TrialStore):
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
-        self._end = RowInsert(tables.trial, replacing=True, finished=database.now)
 
     def add(self, record: TrialRecord) -> None:
         row = _row(record, record.owner)
@@ -93,8 +92,8 @@ class SqlTrials(TrialStore):
         return bool(left < most)
 
     def finish(self, record: TrialRecord) -> bool:
-        row = {**_row(record, self._owner), "status": "done"}
-        if self._database.write_statement(lambda connection: self._end(connection, row)):
+        row = {**_row(record, self._owner), "status": "done", "finished": self._database.now}
+        if self._database.write(lambda connection: _end(connection, row)):
             return True
         # The answer to the first commit may have been lost: the same end again is no refusal.
         same = (_T.status == "done", _T.owner == self._owner, _T.outcome == row["outcome"], _T.point == row["point"])
@@ -109,6 +108,19 @@ class SqlTrials(TrialStore):
     def all(self, run: str) -> tuple[TrialRecord, ...]:
         query = select(tables.trial).where(_T.run == run).order_by(_T.number)
         return tuple(map(_record, fetch_all(self._database, query)))
+
+
+def _end(connection: Connection, row: Row) -> bool:
+    """Write the row of a trial that has ended, unless another process has its claim; True if it was written."""
+    statement = insert_into(connection, tables.trial).values(row)
+    new = statement.excluded
+    is_free = or_(_T.status == "pending", _T.owner.is_(None), _T.owner == new.owner)
+    statement = statement.on_conflict_do_update(
+        index_elements=[_T.run, _T.number],
+        set_={column.name: new[column.name] for column in _T if not column.primary_key},
+        where=and_(_T.status != "done", is_free),
+    )
+    return is_written(connection, statement)
 
 
 def _is(record: TrialRecord) -> ColumnElement[bool]:
