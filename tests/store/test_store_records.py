@@ -5,13 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import pytest
-
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.owner import this_process
-from autoopt.store import EventRecord, Lineage, PassRunRecord, RunRecord, TrialRecord
-from autoopt.store.records import new_id
+from autoopt.store import Lineage, PassRunRecord, RunRecord
 
 STEP = PassRunRecord(
     pass_name="simplify",
@@ -23,22 +20,6 @@ STEP = PassRunRecord(
     environment={"host": "h"},
     key="k",
 )
-
-
-def test_ids_are_twelve_hexadecimal_digits_and_differ() -> None:
-    ids = {new_id() for _ in range(100)}
-    assert len(ids) == 100
-    assert all(len(name) == 12 and int(name, 16) >= 0 for name in ids)
-
-
-def test_records_cannot_be_changed() -> None:
-    record = RunRecord("r", "net", "identity", "model")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        record.status = "finished"  # type: ignore[misc]
-
-
-def test_the_key_of_a_trial_names_its_run_and_number() -> None:
-    assert TrialRecord("run1", 7, "chain", {}).key == "run1/7"
 
 
 def test_a_step_as_json_has_its_digests_and_options() -> None:
@@ -68,22 +49,6 @@ def test_a_conversion_and_analyses_are_shown_only_if_there_are_any() -> None:
     document = Lineage(STEP.output, "a" * 64, (), converted=STEP, analyses=(STEP,)).to_json()
     assert document["converted"] == STEP.to_json()
     assert document["analyses"] == [STEP.to_json()]
-
-
-def test_an_unfinished_trial_counts_as_failed_in_results() -> None:
-    assert TrialRecord("r", 0, "c", {}).result.outcome is Outcome.FAILED
-
-
-def test_the_result_of_a_trial_has_the_reasons_of_its_details() -> None:
-    details = {"reasons": ["accuracy fell"], "said": "the full message", "executed": 2}
-    result = TrialRecord("r", 0, "c", {"a": {"x": 1}}, outcome=Outcome.OK, message="short", details=details).result
-    assert result.reasons == ("accuracy fell",)
-    assert (result.message, result.executed) == ("the full message", 2)
-    assert result.point == {"a": {"x": 1}}
-
-
-def test_an_event_needs_only_a_kind() -> None:
-    assert EventRecord("note") == EventRecord("note", None, "", {}, 0.0)
 
 
 def test_a_running_run_whose_process_has_ended_is_shown_as_interrupted() -> None:
