@@ -19,7 +19,6 @@ from typing import TypeVar
 
 from autoopt.engine.sweeps.history import SweepHistory
 from autoopt.engine.sweeps.nights import stored_nights
-from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.zoo import ZooItem, check_zoo, dag_of, items
 from autoopt.engine.work.environment import environment
 from autoopt.metrics import Estimate, Objective
@@ -110,10 +109,9 @@ def main() -> None:
         timed("(write the generated nights)", lambda: fill(store, models, options.nights))
         history = SweepHistory(zoo, store)
         timed("the entries to compare with", lambda: history.references("", models))
-        newest = timed("the newest entries", lambda: history.newest_entries("", models))
+        timed("the newest entries", lambda: history.newest_entries("", models))
         timed("models that vanished", lambda: history.missing_models("", None, models))
-        left_out = timed("nights that left models out", lambda: history.nights_left_out("", None))
-        timed("the order of the models", lambda: night_order(models, newest, left_out))
+        timed("nights that left models out", lambda: history.nights_left_out("", None))
         nights = timed("read all nights", lambda: stored_nights(store, "big", options.nights))
         past = timed("the history of each model", lambda: history_of("big", nights))
         page = timed("the page of the zoo", lambda: nights_html(past))

@@ -17,7 +17,6 @@ from autoopt.engine.run.session import search_inline
 from autoopt.engine.sweeps.entry import EntryRunner
 from autoopt.engine.sweeps.history import SweepHistory
 from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights
-from autoopt.engine.sweeps.order import night_order
 from autoopt.engine.sweeps.pages import sweep_facts, write_run_pages
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import BareModel, ZooItem, check_data, check_metrics, dag_of, items
@@ -117,7 +116,7 @@ class Sweep:
         if note:
             observer.on_note(note)
         try:
-            for item in self._ordered(models, newest):
+            for item in self._ordered(models):
                 entry = finished.get(item.name)
                 if entry is None and time.monotonic() < self._request.until:
                     entry = self._run_model(self._runner, item, dags[item.name], earlier[item.name])
@@ -156,11 +155,15 @@ class Sweep:
             entries[event.subject.partition("/")[2]] = SweepEntry.from_json(event.data)
         return entries
 
-    def _ordered(self, models: list[ZooItem], newest: Mapping[str, SweepEntry]) -> list[ZooItem]:
-        """The models in the order in which they run: that of the zoo file, unless the time may not be enough."""
+    def _ordered(self, models: list[ZooItem]) -> list[ZooItem]:
+        """The models in the order in which they run: that of the zoo file.
+
+        In a night that may end before all had their turn, those that the last nights left out come first.
+        """
         if self._request.until == math.inf:
             return models
-        return night_order(models, newest, self._history.nights_left_out(self._id, self._request.only))
+        left_out = self._history.nights_left_out(self._id, self._request.only)
+        return sorted(models, key=lambda item: -left_out[item.name])
 
     def _without_disturbed(
         self,
