@@ -198,6 +198,12 @@ def served(folder: Path, server: Server) -> Iterator[int]:
             yield process.pid
 
 
+def process_of_flow(parent: int) -> psutil.Process:
+    """The process of the only deployed flow run."""
+    [process] = (one for one in psutil.Process(parent).children(recursive=True) if "prefect.engine" in one.cmdline())
+    return process
+
+
 def calls(folder: Path) -> list[tuple[str, int]]:
     """The calls of the user's pass: its parameter and the process."""
     file = folder / "calls.txt"
@@ -312,10 +318,7 @@ def test_a_killed_run_crashes_with_its_workers_and_retry_goes_on(server: Server,
         run = server.start("optimize_model/test", **paths, workers=1)
         eventually(lambda: server.states().get("held") == "RUNNING" and "2" in dict(calls(folder)))
         done = calls(folder)
-        flow_process = next(
-            one for one in psutil.Process(parent).children(recursive=True) if "prefect.engine" in one.cmdline()
-        )
-        flow_process.kill()
+        process_of_flow(parent).kill()
         assert server.end(run) == "CRASHED"
         assert all_gone([worker for _, worker in done])
         (folder / "hold2").unlink()
@@ -341,6 +344,32 @@ def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) 
     [model] = json.loads(next(row["data"] for row in rows if row["key"] == "models-z"))
     assert (model["model"], model["state"], model["since last good"]) == (folder.name, "ok", "new")
     assert model["run"] == document["models"][0]["run"]
+
+
+def test_the_retry_of_a_killed_night_goes_on_in_its_second_model(server: Server, folder: Path) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
+    (folder / "dag.yaml").write_text(dag("held"))
+    (folder / "quick.yaml").write_text(dag("tidy"))
+    (folder / "zoo.yaml").write_text(
+        "name: z\ndag: dag.yaml\nmodels: [{path: model.onnx, dag: quick.yaml}, other/model.onnx]\n"
+    )
+    (folder / "hold2").touch()
+    with served(folder, server) as parent:
+        night = server.start("nightly_sweep/test", zoo=str(folder / "zoo.yaml"), workers=1)
+        eventually(lambda: server.states().get("held") == "RUNNING" and "2" in dict(calls(folder)))
+        done = calls(folder)
+        process_of_flow(parent).kill()
+        assert server.end(night) == "CRASHED"
+        assert all_gone([worker for _, worker in done])
+        (folder / "hold2").unlink()
+        server.set_state(night, type="SCHEDULED", name="AwaitingRetry")
+        eventually(lambda: server.state(night) == "RUNNING")
+        assert server.end(night) == "COMPLETED"
+    names = [row["name"] for row in server.find("flow_runs")]
+    assert names.count("tidy") == 1, "the first model was done"
+    assert set(server.states().values()) == {"COMPLETED"}
+    assert sorted(size for size, _ in calls(folder)[len(done) :]) == ["2", "3"]
 
 
 def test_chains_can_be_deployed_runs_with_a_retry_of_their_own(server: Server, folder: Path) -> None:
