@@ -1,4 +1,4 @@
-# One image for the Prefect server, its background services and the workers.
+# One image for the Prefect server and the workers.
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md ./
@@ -6,7 +6,7 @@ COPY autoopt autoopt
 COPY flows flows
 RUN python -m venv /opt/autoopt \
  && /opt/autoopt/bin/pip install --no-cache-dir --disable-pip-version-check \
-    --constraint constraints.txt '.[images,plots,postgres,prefect,redis,s3]'
+    --constraint constraints.txt '.[images,plots,postgres,prefect,s3]'
 
 FROM python:3.11.14-slim-bookworm
 RUN useradd --uid 10001 --create-home autoopt \
@@ -17,7 +17,7 @@ ENV PATH=/opt/autoopt/bin:$PATH \
     AUTOOPT_HOME=/data \
     DO_NOT_TRACK=1 \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
-    PREFECT_UI_STATIC_DIRECTORY=/home/autoopt/prefect-ui \
+    PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/autoopt/prefect-ui \
     PYTHONUNBUFFERED=1
 USER autoopt
 WORKDIR /work

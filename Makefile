@@ -46,7 +46,7 @@ check: install  ## ruff, mypy --strict, import-linter
 test: install  ## tests that need only Python packages
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not service and not soak"
 
-test-services: install  ## tests that need PostgreSQL, Redis, a Prefect server, Chromium
+test-services: install  ## tests that need PostgreSQL, a Prefect server, Chromium
 	tests/services.sh
 	$(BIN)/pytest -n 3 --dist loadfile -m "service and not soak"
 

@@ -249,14 +249,21 @@ def _request_of(store: Store, record: RunRecord) -> RunRequest:
 
 
 def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
-    """Execute a request; see `run` for the engine and the errors."""
+    """Execute a request; see `run` for the engine and the errors.
+
+    A run with Prefect is submitted to `autoopt serve` where that can execute it.
+    """
     out = request.out
     if out is not None:
         check_out(out)
     if engine == "prefect":
-        from autoopt.orchestrate.server.connection import use_server
+        from autoopt.orchestrate.connection import connect
+        from autoopt.orchestrate.submitted import submit
 
-        use_server(request.home or settings().home, "--engine prefect")
+        connect(request.home or settings().home)
+        submitted = submit(request)
+        if submitted is not None:
+            return submitted
     with notices_to(request.observer.on_note), prepare(request) as session:
         try:
             result = session.execute(lambda one: _search(one, engine))

@@ -45,15 +45,18 @@ def check_allowed(path: str | Path) -> None:
         InputError: it may not.
     """
     allowed = os.environ.get(SCRIPT_FOLDERS)
-    if allowed is None:
-        return
-    folders = [Path(folder).resolve() for folder in allowed.split(os.pathsep) if folder]
-    file = Path(os.path.abspath(path))
-    file = file.parent.resolve() / file.name  # the interpreter of a virtual environment is itself a link
-    if "://" not in str(path) and any(map(file.is_relative_to, folders)):
+    if allowed is None or is_below(path, allowed):
         return
     remedy = "name its folder with 'autoopt serve --scripts DIR', or in AUTOOPT_SCRIPTS of another worker"
     raise InputError("this worker may run only scripts in allowed folders", where=str(path), remedy=remedy)
+
+
+def is_below(path: str | Path, allowed: str) -> bool:
+    """True if a script or an interpreter is in one of these folders, which are separated as in PATH."""
+    folders = [Path(folder).resolve() for folder in allowed.split(os.pathsep) if folder]
+    file = Path(os.path.abspath(path))
+    file = file.parent.resolve() / file.name  # the interpreter of a virtual environment is itself a link
+    return "://" not in str(path) and any(map(file.is_relative_to, folders))
 
 
 class _UncachedLoader(SourceFileLoader):

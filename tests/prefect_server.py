@@ -19,8 +19,6 @@ from urllib.request import urlopen
 from children import HANG_SECONDS
 from ports import free_port
 
-PLAIN, QUEUING = "prefect", "autoopt.orchestrate.server.sqlite_writers"
-"""Programs: Prefect's own, and the one of `autoopt serve`, which answers with SQLite on a busy machine too."""
 KEPT = Path(__file__).parents[1] / ".pytest_cache"
 DATABASE, MEMO = "prefect.db", "memo_store.toml"
 
@@ -35,10 +33,11 @@ def prepared(home: Path) -> Path:
 
 
 @contextmanager
-def running_server(env: Mapping[str, str], port: int, log: Path, program: str = QUEUING) -> Iterator[str]:
+def running_server(env: Mapping[str, str], port: int, log: Path) -> Iterator[str]:
     """A server that keeps its data in env's PREFECT_HOME; gives the address of its API."""
-    command = [sys.executable, "-m", program, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    given = {**env, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    quiet = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED": "false"}
+    given = {**env, **quiet}
     with log.open("wb") as out, ended(subprocess.Popen([*command, "--no-ui"], env=given, stdout=out, stderr=out)) as it:
         url = f"http://127.0.0.1:{port}/api"
         _wait_for(url, it, log)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what `make test-services` needs (PostgreSQL, Redis, Chromium with its driver, docker-compose) from Debian's
+# Installs what `make test-services` needs (PostgreSQL, Chromium with its driver, docker-compose) from Debian's
 # packages: only what is missing, only as root and where there is apt. Elsewhere it says what is missing; those tests
 # then skip.
 set -eu
@@ -9,7 +9,6 @@ need() { # package, command or path pattern that shows that it is there
     command -v "$2" >/dev/null 2>&1 || ls $2 >/dev/null 2>&1 || missing="$missing $1"
 }
 need postgresql '/usr/lib/postgresql/*/bin/initdb'
-need redis-server redis-server
 need chromium chromium
 need chromium-driver chromedriver
 need docker-compose docker-compose

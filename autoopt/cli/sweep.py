@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.data_options import DataRoot
-from autoopt.cli.output import AsJson, document_stream, exit_code, print_json, print_result
+from autoopt.cli.output import AsJson, document_stream, exit_code, print_json
 from autoopt.cli.run import Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine
-from autoopt.errors import InputError, writing
+from autoopt.errors import writing
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
@@ -35,16 +34,6 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     accept: Annotated[
         bool, typer.Option("--accept", help="Accept this sweep as the new baseline, regressions included.")
     ] = False,
-    schedule: Annotated[
-        str | None, typer.Option(metavar="CRON", help='Deploy it to Prefect as a nightly sweep, such as "0 2 * * *".')
-    ] = None,
-    queue: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="With --schedule: run on machines that serve this work queue.")
-    ] = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(metavar="ZONE", help="Time zone of --schedule, such as Europe/Berlin [default: this machine's]."),
-    ] = None,
     data_root: DataRoot = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the best models and the report.")] = Path("out"),
     engine: EngineName = None,
@@ -62,8 +51,6 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     """
     from autoopt.engine.sweeps.zoo import check_zoo
 
-    if schedule is None:
-        _refuse({"--queue": queue, "--timezone": timezone}, "needs a schedule", "add --schedule '0 2 * * *'")
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.cli.logs import is_verbose
     from autoopt.engine.sweeps.request import SweepRequest
@@ -81,8 +68,6 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         search=without_nulls({"trials": trials, "minutes": minutes}),
         data_root=data_root,
     )
-    if schedule is not None:
-        return _schedule(request, schedule, queue, timezone, as_json)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {zoo}")
@@ -97,34 +82,18 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     return exit_code(not result.failed)
 
 
-def _refuse(options: Mapping[str, object], reason: str, remedy: str) -> None:
-    """Refuse options that were given but have no meaning here."""
-    for option, value in options.items():
-        if value is not None:
-            raise InputError(reason, where=option, remedy=remedy)
-
-
 def _run(request: SweepRequest, engine: Engine) -> SweepResult:
     if engine == "inline":
         from autoopt.engine.sweeps.sweep import run_sweep
 
         return run_sweep(request)
-    from autoopt.orchestrate.server.connection import use_server
+    from autoopt.orchestrate.connection import connect
     from autoopt.settings import settings
 
-    use_server(settings().home, "--engine prefect")
+    connect(settings().home)
     from flows.nightly_sweep import sweep_as_flow
 
     return sweep_as_flow(request)
-
-
-def _schedule(request: SweepRequest, cron: str, queue: str | None, timezone: str | None, as_json: bool) -> int:
-    from autoopt.deployments import schedule_sweep
-
-    schedule = schedule_sweep(request, cron, queue, timezone)
-    text = f"deployed {schedule.deployment}, {schedule.cron} {schedule.timezone}; see {schedule.url}"
-    print_result(schedule, text, as_json)
-    return 0
 
 
 def check(  # noqa: PLR0913, PLR0917  options of the command

@@ -21,6 +21,7 @@ from uuid import UUID
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
+from prefect.runtime import flow_run
 from prefect.states import Cancelling
 
 from autoopt.engine.run.executor import Work
@@ -28,8 +29,9 @@ from autoopt.engine.run.join import JoinedRun
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import completed_record
 from autoopt.engine.work.attempt import Work as CountedWork
+from autoopt.errors import InputError
 from autoopt.orchestrate.executor import Job
-from autoopt.orchestrate.names import CHAIN_DEPLOYMENT, plain, tags_of
+from autoopt.orchestrate.names import plain, tags_of
 from autoopt.outcome import Outcome
 from autoopt.results import TrialResult
 from autoopt.store import TrialRecord
@@ -59,6 +61,15 @@ def _job(joined: JoinedRun, trial: TrialRecord) -> Job:
     return Job(trial.number, lambda: joined.execute(trial).result)
 
 
+def _chain_deployment() -> str:
+    """The deployment of `tune_chain` beside that of the current run: `autoopt serve` gives them one name."""
+    with get_client(sync_client=True) as client:
+        root = client.read_flow_run(UUID(str(flow_run.root_flow_run_id)))
+        if root.deployment_id is None:
+            raise InputError("deployed chains need a deployed run", remedy="start it in 'autoopt serve --chains N'")
+        return f"tune_chain/{client.read_deployment(root.deployment_id).name}"
+
+
 class DeployedExecutor:
     """An `Executor` whose trials are executed by deployed runs of `tune_chain`, below the current flow run.
 
@@ -70,6 +81,7 @@ class DeployedExecutor:
     """Meanwhile the process of its chain starts."""
 
     def __init__(self, session: Session) -> None:
+        self._deployment = _chain_deployment()
         self._session = session
         self._ctx = session.ctx
         self._waiting: dict[int, tuple[str, Future[TrialResult]]] = {}
@@ -135,7 +147,7 @@ class DeployedExecutor:
         remaining = self._ctx.attempt.remaining()
         # Typed as a coroutine, but in a thread without an event loop it returns the flow run.
         created: Any = run_deployment(
-            CHAIN_DEPLOYMENT,
+            self._deployment,
             parameters={"run": self._ctx.run, "chain": chain},
             flow_run_name=plain(name),
             tags=[*tags_of(self._session), f"chain:{chain}"],

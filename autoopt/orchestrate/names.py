@@ -16,8 +16,6 @@ from autoopt.spec.zoo import load_zoo
 
 TAG: Final = "autoopt"
 """Tag of all flow runs."""
-CHAIN_DEPLOYMENT: Final = "tune_chain/tune-chain"
-"""The deployment that executes chains with `chains: deployed`."""
 MAX_KEY: Final = 100
 """Length from which the key of an artifact is cut off and ends with a digest."""
 

@@ -1,18 +1,17 @@
-"""Load on Prefect's server and database: many small model runs at once under `autoopt serve`.
+"""Load on Prefect's server and database: a night of small model runs under `autoopt serve`.
 
-    python -m benchmarks.scale.load [--models 20] [--trials 8] [--places 8] [--minutes M]
-                                    [--database postgresql|sqlite|URL] [--folder FOLDER]
+    python -m benchmarks.scale.load [--models 15] [--trials 16] [--places 2] [--minutes M]
+                                    [--database postgresql+asyncpg://...] [--folder FOLDER]
 
-Each model has four chains whose passes only sleep, so 20 models are 100 flow runs. Prints what the server did with
-them: errors in its log, flow runs that ended without their event, alarms of the automation for dead flow runs,
-tracebacks about missing results in the logs of flow runs, the slowest of the reads that a page makes, one a second, the
-longest time in which a chain waited although fewer chains than `--places` had a process, the slowest start of a chain's
-process, and the longest run of a model.
+Each model has four chains whose passes only sleep: 15 models are 75 flow runs and 240 trials. Prints what the server
+did with them: errors in its log, flow runs that ended without their event, alarms of the automation for dead flow runs,
+the slowest of the reads that a page makes, one a second, and the longest run of a model.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -25,13 +24,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from autoopt.deployments import CHAINS, MODELS
 from benchmarks.scale.sleepers import SCRIPT, dag, model
 
 Row = dict[str, Any]
@@ -80,18 +77,16 @@ def serve(folder: Path, database: str | None, places: int) -> Iterator[httpx.Cli
         port = free.getsockname()[1]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "AUTOOPT_"))}
     own = {"AUTOOPT_HOME": str(folder / "home"), "AUTOOPT_GATE": str(folder), "AUTOOPT_SCRIPTS": str(folder)}
-    command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port), "--limit", str(places)]
     if database:
-        command += ["--database", database]
+        own["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database
+    command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port), "--models", str(places)]
     process = subprocess.Popen(command, cwd=folder, env={**inherited, **own}, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout
         for line in process.stdout:
-            if "database" in line:
-                print(line.strip(), flush=True)
             if line.startswith("ready"):
                 break
-        user, _, password = (folder / "home" / "prefect-password").read_text().strip().partition(":")
+        user, _, password = json.loads((folder / "home" / "prefect.json").read_text())["auth"].partition(":")
         with httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=180) as client:
             yield client
     finally:
@@ -101,13 +96,13 @@ def serve(folder: Path, database: str | None, places: int) -> Iterator[httpx.Cli
 
 def start_models(client: httpx.Client, folder: Path, options: argparse.Namespace) -> None:
     """Start a run for each of `options.models` models that differ in their parameter names only."""
-    deployment = client.get("/deployments/name/optimize_model/optimize-model").raise_for_status().json()["id"]
+    [deployment] = all_rows(client, "/deployments/filter", {})
     for number in range(options.models):
         path = model(folder / f"model{number}.onnx")
         pipeline = {**dag(folder, options.trials, options.seconds + number * 1e-4), "name": f"sleepers{number}"}
         parameters = {"dag": pipeline, "model": str(path), "workers": 2, "minutes": options.minutes}
         body = {"parameters": parameters, "idempotency_key": pipeline["name"]}
-        while client.post(f"/deployments/{deployment}/create_flow_run", json=body).status_code == BUSY:
+        while client.post(f"/deployments/{deployment['id']}/create_flow_run", json=body).status_code == BUSY:
             time.sleep(1)
 
 
@@ -156,56 +151,9 @@ def without_event(client: httpx.Client, ended: set[str]) -> int:
         time.sleep(3)
 
 
-@dataclass(frozen=True)
-class ChainRun:
-    """Times at which a chain's flow run was due, taken by a worker, begun and ended, in seconds."""
-
-    due: float
-    taken: float
-    begun: float
-    ended: float
-
-
-def chain_runs(client: httpx.Client, rows: list[Row]) -> list[ChainRun]:
-    """The flow runs of chains that were begun."""
-    runs: list[ChainRun] = []
-    for row in rows:
-        if row["work_pool_name"] != CHAINS or not row["start_time"]:
-            continue
-        states = client.get("/flow_run_states/", params={"flow_run_id": row["id"]}).raise_for_status().json()
-        taken = min(_seconds(state["timestamp"]) for state in states if state["type"] == "PENDING")
-        due, begun, ended = (_seconds(row[name]) for name in ("expected_start_time", "start_time", "end_time"))
-        runs.append(ChainRun(due, taken, begun, ended))
-    return runs
-
-
-def longest_wait(runs: list[ChainRun], places: int) -> float:
-    """Longest time, in seconds, in which a flow run waited although fewer than `places` of them had a process."""
-    changes: list[tuple[float, int, int]] = []
-    for run in runs:
-        changes += [(run.due, 1, 0), (run.taken, -1, 1), (run.ended, 0, -1)]
-    waiting = running = 0
-    longest = 0.0
-    since: float | None = None
-    for moment, more_waiting, more_running in sorted(changes):
-        waiting += more_waiting
-        running += more_running
-        possible = waiting > 0 and running < places
-        if since is not None and (not possible or more_running > 0):  # the wait of this flow run is over
-            longest = max(longest, moment - since)
-            since = None
-        if possible and since is None:
-            since = moment
-    return longest
-
-
 def longest_run(rows: list[Row]) -> float:
     """Longest time of a model's flow run in seconds."""
-    return max(row["total_run_time"] for row in rows if row["work_pool_name"] == MODELS)
-
-
-def _seconds(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).timestamp()
+    return max(row["total_run_time"] for row in rows if row["deployment_id"])
 
 
 def measure(folder: Path, options: argparse.Namespace) -> str:
@@ -223,20 +171,14 @@ def measure(folder: Path, options: argparse.Namespace) -> str:
             states[row["state_type"]] = states.get(row["state_type"], 0) + 1
         lost = without_event(client, {f"prefect.flow-run.{row['id']}" for row in rows})
         alarms = events_named(client, ["prefect.automation.action.triggered"])
-        logs = all_rows(client, "/logs/filter", {})
-        chains = chain_runs(client, rows)
-        missing_results = sum("MissingResult" in row["message"] for row in logs)
     log = (folder / "home" / "logs" / "server.log").read_text()
     errors = len(re.findall(r"\bERROR\b", log))
     counts = [
         f"{len(rows)} flow runs in {seconds:.0f} s ({states}): {errors} errors in the server's log",
         f"{lost} of {len(rows)} ended without their event",
         f"{len(alarms)} alarms for dead flow runs",
-        f"{missing_results} MissingResult",
         f"slowest read {reader.slowest:.1f} s",
         f"{reader.failures} reads failed",
-        f"longest wait beside a free place {longest_wait(chains, options.places):.1f} s",
-        f"slowest start of a process {max(run.begun - run.taken for run in chains):.1f} s",
         f"longest run of a model {longest_run(rows):.0f} s",
     ]
     return ", ".join(counts)
@@ -245,19 +187,18 @@ def measure(folder: Path, options: argparse.Namespace) -> str:
 def main() -> None:
     """Measure and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=int, default=20)
-    parser.add_argument("--trials", type=int, default=8, help="trials of each model, a multiple of 4")
+    parser.add_argument("--models", type=int, default=15)
+    parser.add_argument("--trials", type=int, default=16, help="trials of each model, a multiple of 4")
     parser.add_argument("--seconds", type=float, default=0.1, help="time of a trial")
     parser.add_argument("--minutes", type=float, help="limit of each model's run")
-    parser.add_argument("--places", type=int, default=8, help="chains that may have a process at once")
-    parser.add_argument("--database")
+    parser.add_argument("--places", type=int, default=2, help="runs of models at once")
+    parser.add_argument("--database", help="PREFECT_SERVER_DATABASE_CONNECTION_URL; SQLite without it")
     parser.add_argument("--folder", type=Path, help="where the home with its logs stays")
     options = parser.parse_args()
     if options.folder is not None:
         print(measure(options.folder.resolve(), options), flush=True)
         return
     with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)  # root's PostgreSQL runs as another user
         print(measure(Path(name), options), flush=True)
 
 

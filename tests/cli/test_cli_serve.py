@@ -12,15 +12,16 @@ import pytest
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--queue", "a b"), "'a b' cannot be the name of a work queue"),
-        (("--queue", "cuda", "--queue", "default"), "'default' cannot be the name of a work queue"),
         (("--port", "0"), "Invalid value for '--port'"),
-        (("--limit", "0"), "Invalid value for '--limit'"),
+        (("--models", "0"), "Invalid value for '--models'"),
+        (("--pool", "gpus"), "--pool: needs a server of its own; set PREFECT_API_URL"),
+        (("--zoo", "none.yaml"), "none.yaml: "),
     ],
 )
 def test_wrong_options_are_one_line(
-    call: Callable[..., Any], home: Path, arguments: tuple[str, ...], reason: str
+    call: Callable[..., Any], home: Path, arguments: tuple[str, ...], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     code, out, err = call("serve", *arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert reason in err

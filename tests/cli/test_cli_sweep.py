@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 from builders import mlp, write
 
-from autoopt.cli.app import main
 from autoopt.settings import settings
 
 ZOO = "name: z\ndag: dag.yaml\nmodels: [mlp]\n"
@@ -28,36 +27,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("TZ", raising=False)
     settings.cache_clear()
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("name", "zone", "options", "said"),
-    [
-        ("night", "", [], "a schedule needs a permanent Prefect server"),
-        ("night", "Europe/Berlin", [], "a schedule needs a permanent Prefect server"),
-        ("night", ":/usr/share/zoneinfo/Europe/Berlin", [], "a schedule needs a permanent Prefect server"),
-        ("night", "CET-1CEST", [], "TZ: 'CET-1CEST' is not the name of a time zone"),
-        ("night", "CET-1CEST", ["--timezone", "Europe/Berlin"], "a schedule needs a permanent Prefect server"),
-        ("night", "UTC", ["--timezone", "Berlin"], "--timezone: 'Berlin' is not the name of a time zone"),
-        ("autoopt", "", [], "zoo.yaml: 'autoopt' is the name of the default deployment"),
-        ("night", "", ["--only", "gpu"], "no model has the tag 'gpu'"),
-    ],
-)
-def test_schedules_that_are_refused(
-    folder: Path,
-    name: str,
-    zone: str,
-    options: list[str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (folder / "zoo.yaml").write_text(f"name: {name}\ndag: dag.yaml\nmodels: [m.onnx, gone.onnx]\n")
-    monkeypatch.setenv("TZ", zone)
-    assert main(["sweep", "zoo.yaml", "--schedule", "0 2 * * *", *options]) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
 
 
 def test_a_zoo_is_checked_with_junit_and_a_summary(

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import pytest
 from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
 from serving import eventually
 
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900")
@@ -31,9 +29,13 @@ class Browser:
     def open(self, path: str) -> None:
         self._driver.get(f"{self._url}/{path}")
 
-    def run_form(self, deployment: str, parameters: dict[str, Any]) -> None:
-        """The page on which a deployment is run, filled in."""
-        self.open(f"deployments/deployment/{deployment}/run?parameters={quote(json.dumps(parameters))}")
+    def choose(self, value: str) -> None:
+        """Choose a value from the first list that has it."""
+        for found in self._driver.find_elements(By.TAG_NAME, "select"):
+            if value in [option.text for option in found.find_elements(By.TAG_NAME, "option")]:
+                Select(found).select_by_visible_text(value)
+                return
+        raise AssertionError(f"no list has {value}")
 
     def shows(self, text: str) -> bool:
         with suppress(WebDriverException):

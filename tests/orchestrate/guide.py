@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs" / "zoos.md").read_text()
 
 
 def example(name: str, language: str = "yaml") -> str:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +90,18 @@ class Serving:
         found: httpx.Response = eventually(answer, HANG_SECONDS)
         return found.raise_for_status()
 
-    def start(self, deployment: str, **parameters: Any) -> str:
-        known = self.get(f"deployments/name/{deployment}")["id"]
+    def deployment(self, flow: str) -> Json:
+        """The deployment of a flow, once flow runs of it are executed."""
+
+        def ready() -> Json | None:
+            found = self.find("deployments", flows={"name": {"any_": [flow]}})
+            return next((one for one in found if one["status"] == "READY"), None)
+
+        row: Json = eventually(ready)
+        return row
+
+    def start(self, flow: str, **parameters: Any) -> str:
+        known = self.deployment(flow)["id"]
         return str(self.ask("POST", f"deployments/{known}/create_flow_run", {"parameters": parameters}).json()["id"])
 
     def set_state(self, flow_run: str, state: Json) -> None:
@@ -101,12 +110,6 @@ class Serving:
     def retry(self, flow_run: str) -> None:
         """Send the request of the Retry button."""
         self.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry"})
-
-    def suspend(self, flow_run: str) -> None:
-        """Send the request of the Suspend button."""
-        later = (datetime.now(UTC) + timedelta(minutes=5)).isoformat()
-        details = {"pause_timeout": later, "pause_reschedule": True}
-        self.set_state(flow_run, {"type": "PAUSED", "name": "Suspended", "state_details": details})
 
     def cancel(self, flow_run: str) -> None:
         self.set_state(flow_run, {"type": "CANCELLING"})
@@ -173,8 +176,7 @@ def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
         while not any(line.startswith("ready") for line in said):
             said.append(lines.get(timeout=HANG_SECONDS))
             assert said[-1], f"serve ended: {said}"
-        made = folder / "home" / "prefect-password"
-        password = env.get("PREFECT_SERVER_API_AUTH_STRING") or (made.read_text().strip() if made.exists() else "")
+        password = json.loads((folder / "home" / "prefect.json").read_text())["auth"]
         yield Serving(folder, f"http://127.0.0.1:{port}", process, said, password)
     finally:
         family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from zoneinfo import available_timezones
 
 import pytest
+from builders import mlp, write
 from children import HANG_SECONDS
 
 from autoopt import deployments
-from autoopt.deployments import check_queues, schedule_sweep
-from autoopt.engine.sweeps.request import SweepRequest
+from autoopt.deployments import Night, Plan
 from autoopt.errors import ConfigError, InputError
+from autoopt.orchestrate.place import Place
 from autoopt.settings import settings
 
 
-def test_prefect_is_not_imported_before_serve_has_set_its_environment() -> None:
-    program = "import sys, autoopt.deployments, autoopt.orchestrate.server.supervisor; print('prefect' in sys.modules)"
+def test_prefect_is_imported_only_when_its_environment_is_set() -> None:
+    program = "import sys, autoopt.deployments, autoopt.orchestrate.serve; print('prefect' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.stdout == "False\n", done.stderr
-
-
-@pytest.mark.parametrize("queue", ["cuda", "CPU-1", "a.b_c", "x" * 64])
-def test_a_label_can_be_a_work_queue(queue: str) -> None:
-    check_queues([queue])
-
-
-@pytest.mark.parametrize("queue", ["", "a b", "ä", "-x", "x" * 65, "a/b", "autoopt", "optimize-model", "default"])
-def test_a_name_that_prefect_or_autoopt_uses_otherwise_is_refused(queue: str) -> None:
-    with pytest.raises(InputError, match="cannot be the name of a work queue; use a label"):
-        check_queues(["cuda", queue])
 
 
 @pytest.mark.parametrize(
@@ -71,28 +62,47 @@ def test_a_wrong_cron_expression_is_the_users_input(cron: str) -> None:
 
 
 @pytest.fixture
-def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    settings.cache_clear()
+def zoo(tmp_path: Path) -> Path:
     (tmp_path / "zoo.yaml").write_text("name: night\nmodels: [m.onnx]\n")
     return tmp_path / "zoo.yaml"
-
-
-def test_a_schedule_needs_a_permanent_server(zoo: Path) -> None:
-    with pytest.raises(InputError, match="a schedule needs a permanent Prefect server"):
-        schedule_sweep(SweepRequest(zoo=zoo), "0 2 * * *")
-    settings.cache_clear()
-
-
-@pytest.mark.parametrize("name", ["sweep-zoo", "autoopt"])
-def test_a_zoo_cannot_take_the_name_of_the_default_deployment(zoo: Path, name: str) -> None:
-    zoo.write_text(f"name: {name}\nmodels: [m.onnx]\n")
-    with pytest.raises(InputError, match=f"'{name}' is the name of the default deployment; give the zoo another name"):
-        schedule_sweep(SweepRequest(zoo=zoo), "0 2 * * *")
 
 
 def test_a_wrong_zoo_file_is_named_with_its_line(zoo: Path) -> None:
     zoo.write_text("name: night\nmodls: [m.onnx]\n")
     with pytest.raises(ConfigError, match=r"zoo\.yaml:2: modls"):
-        schedule_sweep(SweepRequest(zoo=zoo), "0 2 * * *")
+        Night.of(zoo, "0 2 * * *", "UTC")
+
+
+def test_an_address_that_the_environment_lacks_is_named(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOOK", raising=False)
+    write(mlp(), zoo.parent / "m")
+    zoo.write_text("name: night\nnotify: [$HOOK]\nmodels: [m]\ndag: dag.yaml\n")
+    (zoo.parent / "dag.yaml").write_text("name: d\npasses: [name_fix]\nchains: [[name_fix]]\n")
+    with pytest.raises(InputError, match=r"notify: \$HOOK is not set"):
+        Night.of(zoo, "0 2 * * *", "UTC")
+    monkeypatch.setenv("HOOK", "https://hooks.example.com/canary")
+    night = Night.of(zoo, "0 2 * * *", "Europe/Berlin")
+    assert (night.timezone, [one.kind for one in night.addresses]) == ("Europe/Berlin", ["webhook"])
+    assert "canary" not in repr(night)
+
+
+def test_a_place_is_this_host_with_this_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = []
+    for home, database in (
+        ("a", ""),
+        ("b", ""),
+        ("a", "postgresql://me:one@host/db"),
+        ("a", "postgresql://me:two@host/db"),
+    ):
+        monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / home))
+        monkeypatch.setenv("AUTOOPT_DB_URL", database)
+        settings.cache_clear()
+        places.append(Place.here())
+    settings.cache_clear()
+    assert len({place.name for place in places}) == 3
+    assert places[2] == places[3]  # another password is not another store
+    assert {place.tags[0] for place in places} == {f"host:{socket.gethostname()}"}
+
+
+def test_waiting_models_never_take_the_places_of_chains() -> None:
+    assert Plan(Place("here", ()), models=2, chains=3).limit == 1 + 2 + 3

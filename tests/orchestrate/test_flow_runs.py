@@ -80,7 +80,7 @@ from prefect import serve
 from flows.nightly_sweep import nightly_sweep
 from flows.optimize_model import optimize_model
 from flows.tune_chain import tune_chain
-chains = tune_chain.to_deployment("tune-chain", tags=["autoopt"])
+chains = tune_chain.to_deployment("test", tags=["autoopt"])
 serve(chains, *(flow.to_deployment("test", tags=["autoopt"]) for flow in (nightly_sweep, optimize_model)), limit=10)
 """
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "prefect", "--json")

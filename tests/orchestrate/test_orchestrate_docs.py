@@ -29,7 +29,7 @@ def test_pictures_are_there() -> None:
 def test_options_of_sweep_are_those_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     main(["sweep", "--help"])
     shown = capsys.readouterr().out
-    for option in ("--only", "--resume", "--nightly", "--accept", "--schedule", "--timezone"):
+    for option in ("--only", "--resume", "--nightly", "--accept"):
         assert option in shown
         assert f"`{option}" in GUIDE
 

@@ -10,27 +10,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from email import message_from_bytes
-from email.message import EmailMessage
-from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import httpx
 import psutil
 import pytest
-from aiosmtpd.controller import Controller
 from browsing import browsing
 from builders import cnn, mlp, write
 from children import HANG_SECONDS, start_process
 from ports import free_port
-from receiving import receiver
-from ruamel.yaml import YAML
 from serving import Serving, alive, belonging, environment, eventually, serving
 
-from autoopt.orchestrate.server.heartbeats import AUTOMATION, CONTINUATION
 from autoopt.store import TrialRecord, open_store
 
 pytestmark = pytest.mark.service
@@ -58,6 +50,7 @@ def fragile(model, size: int = 1):
 '''
 DAG = """\
 name: fragile
+model: cnn/model.onnx
 user_script: script.py
 passes:
   tidy: {pass: name_fix}
@@ -67,6 +60,13 @@ chains: CHAINS
 constraints: []
 measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
 """
+QUICK = """\
+name: quick
+passes: [name_fix, constant_folding]
+chains: [[name_fix, constant_folding]]
+objectives: [{metric: size}]
+constraints: []
+"""
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +75,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     write(cnn(), folder / "cnn")
     write(mlp(), folder / "mlp")
     (folder / "script.py").write_text(SCRIPT)
-    with serving(folder) as found:
+    dag(folder, "[[tidy, weak]]")
+    (folder / "quick.yaml").write_text(QUICK)
+    models = "[{path: mlp, tags: [dense]}, {path: cnn, name: vision}]"
+    (folder / "zoo.yaml").write_text(f"name: night\ndag: quick.yaml\nmodels: {models}\n")
+    with serving(folder, "--zoo", "zoo.yaml", "--cron", "0 2 * * *", "--timezone", "Europe/Berlin") as found:
         yield found
-    assert not (folder / "home" / "serve.json").exists()
 
 
-def dag(served: Serving, chains: str) -> str:
-    path = served.folder / "dag.yaml"
+def dag(folder: Path, chains: str) -> str:
+    path = folder / "dag.yaml"
     text = DAG.replace("CHAINS", chains)
     unused = [node for node in ("tidy", "weak", "slow") if node not in chains]
     path.write_text("\n".join(line for line in text.splitlines() if line.strip().split(":")[0] not in unused))
@@ -93,18 +96,22 @@ def calls(served: Serving) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+def trials(served: Serving) -> tuple[TrialRecord, ...]:
+    with open_store(None, served.folder / "home") as store:
+        return store.trials.all(store.runs.get("latest").id)
+
+
 def test_it_says_what_it_started(served: Serving) -> None:
     said = "".join(served.said)
-    for word in (
-        served.url,
-        "optimize_model/optimize-model",
-        "tune_chain/tune-chain",
-        "nightly_sweep/sweep-zoo",
-        "worker for pool",
-    ):
+    model, night = served.deployment("optimize_model"), served.deployment("nightly_sweep")
+    assert model["name"] == night["name"]
+    for word in (served.url, f"optimize_model/{model['name']}", f"nightly_sweep/{night['name']}"):
         assert word in said
-    assert {p["name"] for p in served.find("work_pools")} == {"autoopt-models", "autoopt-chains"}
-    assert {automation["name"] for automation in served.find("automations")} == {AUTOMATION, CONTINUATION}
+    assert served.password not in said
+    assert (served.folder / "home" / "prefect.json").stat().st_mode & 0o777 == 0o600
+    limits = [row["global_concurrency_limit"]["limit"] for row in (night, model)]
+    assert limits == [1, 2]
+    assert not served.find("work_pools")
     listening = [c for c in psutil.net_connections("inet") if c.status == "LISTEN" and c.laddr.port == served.port]
     assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
 
@@ -122,7 +129,7 @@ Promise.allSettled([fetch(API, own), fetch(API, simple), fetch(API.replace(/[^/]
 
 
 def test_other_web_pages_reach_nothing(served: Serving) -> None:
-    deployment = served.get("deployments/name/optimize_model/optimize-model")["id"]
+    deployment = served.deployment("optimize_model")["id"]
     api = f"{served.url}/api/deployments/{deployment}/create_flow_run"
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
     for origin, allowed in (
@@ -130,17 +137,16 @@ def test_other_web_pages_reach_nothing(served: Serving) -> None:
         ("null", False),
         (f"http://127.0.0.1:{served.port + 1}", False),
         (served.url, True),
-        (f"http://localhost:{served.port}", True),
+        (f"http://localhost:{served.port}", False),
     ):
         answer = httpx.options(api, headers={"Origin": origin, **asks}, timeout=HANG_SECONDS)
         assert (answer.status_code == 200, "access-control-allow-origin" in answer.headers) == (allowed, allowed)
     assert httpx.post(api, json={"parameters": {}}, timeout=HANG_SECONDS).status_code == 401
-    before = len(served.find("flow_runs"))
     page = f"<!doctype html><meta charset=utf-8><script>const API = {json.dumps(api)}</script>{FOREIGN_PAGE}"
     with web_page(page) as url, browsing(url, served.folder / "shots") as browser:
         browser.open("")
         browser.wait_for("done: rejected rejected rejected")
-    assert len(served.find("flow_runs")) == before
+    assert not served.find("flow_runs", deployments={"id": {"any_": [deployment]}})
 
 
 def test_the_api_runs_no_script_that_the_operator_did_not_name(served: Serving, tmp_path: Path) -> None:
@@ -149,147 +155,195 @@ def test_the_api_runs_no_script_that_the_operator_did_not_name(served: Serving, 
     model = str(served.folder / "cnn/model.onnx")
     requested: list[str] = []
     with web_page("open('ran', 'w')", requested) as url:
-        runs = [
-            served.start("optimize_model/optimize-model", dag={**asked, "user_script": script}, model=model)
-            for script in (str(tmp_path / "evil.py"), f"{url}/evil.py")
-        ]
-        for run in runs:
-            ended = served.ended(run)
-            assert ended["state_type"] == "FAILED"
-            assert "this worker may run only scripts in allowed folders" in ended["state"]["message"]
+        for script in (str(tmp_path / "evil.py"), f"{url}/evil.py"):
+            run = served.ended(served.start("optimize_model", dag={**asked, "user_script": script}, model=model))
+            assert run["state_type"] == "FAILED"
+            assert "this worker may run only scripts in allowed folders" in run["state"]["message"]
     assert not requested
     assert not (tmp_path / "ran").exists()
 
 
+def test_the_form_starts_a_run_and_retry_repeats_what_failed(served: Serving) -> None:
+    (served.folder / "broken").touch()
+    known = served.deployment("optimize_model")["id"]
+    with browsing(served.url, served.folder / "shots", served.password) as browser:
+        browser.open(f"deployments/deployment/{known}/run")
+        browser.wait_for("path of a dag.yaml")
+        browser.choose(str(served.folder / "dag.yaml"))
+        browser.shot("start")
+        browser.press("Submit")
+        model = eventually(lambda: served.named("model · dag"))["id"]
+        ended = served.ended(model)
+        assert (ended["state_type"], "your pass fails in every trial" in ended["state"]["message"]) == ("FAILED", True)
+        assert {t.partition(":")[0] for t in ended["tags"]} >= {
+            "autoopt",
+            "model",
+            "dag",
+            "target",
+            "run",
+            "host",
+            "store",
+        }
+        chain = served.children_of(model)[0]
+        assert (chain["name"], chain["state_type"]) == ("tidy -> weak", "FAILED")
+        assert [t.outcome for t in trials(served)] == ["failed", "failed"]
+        before, tried = served.autoopt("best"), len(calls(served))
+
+        (served.folder / "broken").unlink()
+        browser.open(f"runs/flow-run/{model}")
+        browser.wait_for("Failed")
+        browser.shot("failed")
+        browser.press("Retry")
+        browser.confirm("Retry", lambda: served.get(f"flow_runs/{model}")["state_type"] != "FAILED")
+        assert eventually(lambda: served.get(f"flow_runs/{model}")["run_count"] == 2)
+        served.completed(model)
+        browser.wait_for("Completed")
+        browser.shot("retried")
+    assert len(calls(served)) == tried + 2  # the two that had failed, once each
+    assert [t.outcome for t in trials(served)] == ["ok", "ok"]
+    assert served.autoopt("best")["run"] != "" != before["run"]
+
+
+def command(served: Serving, *arguments: str) -> subprocess.Popen[str]:
+    return start_process(
+        [sys.executable, "-m", "autoopt", "run", *arguments, "--engine", "prefect"],
+        cwd=served.folder,
+        env={name: value for name, value in environment(served.folder).items() if name != "AUTOOPT_SCRIPTS"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_command_submits_its_run_and_follows_it(served: Serving) -> None:
+    # Options that no form has come along, too.
+    asked = ("quick.yaml", "--model", "mlp/model.onnx", "--minimize", "size", "-o", "made", "--json")
+    process = command(served, *asked)
+    out, err = process.communicate(timeout=HANG_SECONDS)
+    assert process.returncode == 0, err
+    document = json.loads(out)
+    assert [one["metric"] for one in document["objectives"]] == ["size"]
+    assert (served.folder / "made" / "model.onnx").exists()
+    assert f"{served.url}/runs/flow-run/" in err
+    assert "trial 0" in err
+    run = err.partition("/runs/flow-run/")[2].split()[0]
+    row = served.get(f"flow_runs/{run}")
+    assert (row["state_type"], f"run:{document['run']}" in row["tags"]) == ("COMPLETED", True)
+    assert row["deployment_id"] == served.deployment("optimize_model")["id"]
+    again = json.loads(command(served, *asked).communicate(timeout=HANG_SECONDS)[0])
+    assert (again["run"], again["reused"]) == (document["run"], True)
+
+
+def test_a_script_that_serve_may_not_run_keeps_the_run_in_the_command(served: Serving, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(SCRIPT)
+    text = DAG.replace("CHAINS", "[[weak]]").replace("script.py", str(tmp_path / "own.py"))
+    lines = [line for line in text.splitlines() if line.strip().split(":")[0] not in ("tidy", "slow")]
+    (served.folder / "own.yaml").write_text("\n".join(lines))
+    process = command(served, "own.yaml", "--model", "mlp/model.onnx", "--json")
+    out, err = process.communicate(timeout=HANG_SECONDS)
+    assert process.returncode == 0, err
+    assert f"need 'autoopt serve --scripts DIR' with {tmp_path / 'own.py'}" in err
+    run = json.loads(out)["run"]
+    tagged = served.find("flow_runs", flow_runs={"tags": {"all_": [f"run:{run}"]}})
+    assert {row["name"] for row in tagged} == {"mlp · fragile", "weak"}
+    assert not [row for row in tagged if row["deployment_id"]]
+
+
+def test_an_interrupt_of_the_command_cancels_the_run(served: Serving) -> None:
+    (served.folder / "slow").touch()
+    dag(served.folder, "[[slow]]")
+    process = command(served, "dag.yaml", "--model", "mlp/model.onnx")
+    eventually(lambda: "1" in calls(served))
+    workers = belonging(served.folder, "workers/child.py")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=HANG_SECONDS)
+    (served.folder / "slow").unlink()
+    assert process.returncode == 130
+    run = err.partition("/runs/flow-run/")[2].split()[0]
+    assert served.get(f"flow_runs/{run}")["state_type"] == "CANCELLED"
+    assert {row["state_type"] for row in served.children_of(run)} == {"CANCELLED"}
+    assert eventually(lambda: not any(map(alive, workers)))
+    with open_store(None, served.folder / "home") as store:
+        record = store.runs.get("latest")
+        assert [t.status for t in store.trials.all(record.id)] == ["pending"]
+
+
+def test_a_night_by_schedule(served: Serving) -> None:
+    night = served.deployment("nightly_sweep")
+    [schedule] = [one["schedule"] for one in night["schedules"] if one["active"]]
+    assert (schedule["cron"], schedule["timezone"]) == ("0 2 * * *", "Europe/Berlin")
+    waiting = {
+        "deployments": {"id": {"any_": [night["id"]]}},
+        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
+    }
+    due = eventually(lambda: served.find("flow_runs", **waiting))
+    nights = {datetime.fromisoformat(row["expected_start_time"]).astimezone(ZoneInfo("Europe/Berlin")) for row in due}
+    assert {(one.hour, one.minute) for one in nights} == {(2, 0)}
+    run = served.start("nightly_sweep", only="dense")
+    served.completed(run)
+    assert [row["name"] for row in served.children_of(run)] == ["mlp · quick"]
+    assert served.autoopt("nights", "night")["nights"]
+
+
 def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
+    write(mlp(), tmp_path / "mlp")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "slow").touch()
     with serving(tmp_path) as found:
-        assert belonging(tmp_path, " server start")
-        assert len(belonging(tmp_path, "server.worker")) == 2
+        found.start("optimize_model", dag=dag(tmp_path, "[[slow]]"), model=str(tmp_path / "mlp/model.onnx"))
+        eventually(lambda: (tmp_path / "calls.txt").exists())
+        assert belonging(tmp_path, "prefect server start")
+        assert belonging(tmp_path, "prefect.engine")
         found.process.kill()
         found.process.wait()
         eventually(lambda: not [process for process in belonging(tmp_path) if alive(process)])
+    (tmp_path / "slow").unlink()
     with serving(tmp_path, PREFECT_SERVER_API_AUTH_STRING="me:canary") as found:  # where it was before
-        assert found.get("deployments/name/tune_chain/tune-chain")
-        unnamed = httpx.get(f"{found.url}/api/deployments/name/tune_chain/tune-chain", timeout=HANG_SECONDS)
-        assert unnamed.status_code == 401
-        eventually(lambda: found.get("work_pools/autoopt-chains")["status"] == "READY")  # its worker is let in
-
+        assert found.deployment("optimize_model")
+        assert httpx.get(f"{found.url}/api/flows/", timeout=HANG_SECONDS).status_code == 401
+        api, kept = f"{found.url}/api", (tmp_path / "home" / "prefect.json").read_text()
         second = [sys.executable, "-m", "autoopt", "serve", "--port", str(free_port())]
-        api, note = f"{found.url}/api", tmp_path / "home" / "serve.json"
-        noted = note.read_text()
         for env, reason in (
-            ({}, "another autoopt serve is running here"),
+            ({}, "another autoopt serve is running at"),
             ({"PREFECT_API_URL": api}, "requires another password; set PREFECT_API_AUTH_STRING"),
         ):
             refused = subprocess.run(second, cwd=tmp_path, env=environment(tmp_path, **env), capture_output=True)
             assert (refused.returncode, refused.stdout, refused.stderr.count(b"\n")) == (2, b"", 1)
             assert reason in refused.stderr.decode()
-        assert note.read_text() == noted
-
+        assert (tmp_path / "home" / "prefect.json").read_text() == kept
         assert not [p for p in belonging(tmp_path) if "canary" in " ".join(p.cmdline())]
-    logs = [*(tmp_path / "home" / "logs").iterdir()]
-    names = {"autoopt-chains.log", "autoopt-models.log", "server.log"}
-    assert {log.name for log in logs} == names
-    assert "canary" not in "".join([*found.said, noted, *(log.read_text() for log in logs)])
+    logs = [path.read_text() for path in (tmp_path / "home" / "logs").iterdir()]
+    assert "canary" not in "".join([*found.said, *logs])
 
 
-def trials(served: Serving) -> tuple[TrialRecord, ...]:
-    with open_store(None, served.folder / "home") as store:
-        return store.trials.all(store.runs.get("latest").id)
+def test_a_work_pool_executes_instead(served: Serving) -> None:
+    def deploy(pool: str) -> subprocess.CompletedProcess[str]:
+        api = {"PREFECT_API_URL": f"{served.url}/api", "PREFECT_API_AUTH_STRING": served.password}
+        arguments = [sys.executable, "-m", "autoopt", "serve", "--pool", pool]
+        env = environment(served.folder, AUTOOPT_HOME=str(served.folder / "pool-home"), **api)
+        return subprocess.run(
+            arguments, cwd=served.folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS
+        )
 
-
-def test_cancel_ends_the_workers_and_leaves_the_store_right(served: Serving) -> None:
-    (served.folder / "slow").touch()
-    run = served.start(
-        "optimize_model/optimize-model", dag=dag(served, "[[slow]]"), model=str(served.folder / "cnn/model.onnx")
-    )
-    eventually(lambda: "1" in calls(served))
-    workers = belonging(served.folder, "workers/child.py")
-    assert workers
-    served.cancel(run)
-    assert served.ended(run)["state_type"] == "CANCELLED"
-    chain = served.children_of(run)[0]["id"]
-    assert served.ended(chain)["state_type"] == "CANCELLED"
-    assert eventually(lambda: not any(map(alive, workers)))
-    (served.folder / "slow").unlink()
-    with open_store(None, served.folder / "home") as store:
-        record = store.runs.get("latest")
-        assert record.status == "cancelled"
-        assert [t.status for t in store.trials.all(record.id)] == ["pending"]
-        assert store.trials.claim_next(record.id) is not None  # nobody holds it
+    missing = deploy("gpus")
+    assert (missing.returncode, missing.stdout.count("deployments:")) == (2, 0)
+    assert "create the pool with 'prefect work-pool create" in missing.stderr
+    served.ask("POST", "work_pools/", {"name": "gpus", "type": "process"})
+    made = deploy("gpus")
+    assert made.returncode == 0, made.stderr
+    assert "prefect worker start --pool gpus --limit 3" in made.stdout
+    row = served.get("deployments/name/optimize_model/gpus")
+    assert (row["work_pool_name"], row["tags"]) == ("gpus", ["autoopt", "pool:gpus"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_it_while_it_starts(number: signal.Signals, tmp_path: Path) -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port)]
-    process = start_process(command, cwd=tmp_path, env=environment(tmp_path))
-    eventually(lambda: belonging(tmp_path, " server start"))
+    arguments = [sys.executable, "-m", "autoopt", "serve", "--port", str(free_port())]
+    process = start_process(arguments, cwd=tmp_path, env=environment(tmp_path))
+    eventually(lambda: belonging(tmp_path, "prefect server start"))
     process.send_signal(number)
     assert process.wait(HANG_SECONDS) == 130
     assert not list(filter(alive, belonging(tmp_path)))
-
-
-def test_a_sweep_by_schedule(served: Serving) -> None:
-    folder = served.folder
-    (folder / "nightly.yaml").write_text(
-        "name: night\ndag: quick.yaml\nmodels:\n  - {path: mlp, tags: [dense]}\n  - {path: cnn, name: vision}\n"
-    )
-    lines = ["name: quick", "passes: [name_fix, constant_folding]", "chains: [[name_fix, constant_folding]]"]
-    (folder / "quick.yaml").write_text("\n".join([*lines, "objectives: [{metric: size}]", "constraints: []"]))
-    ordered = ("nightly.yaml", "--schedule", "0 2 * * *", "--timezone", "Europe/Berlin")
-    made = served.autoopt("sweep", *ordered)
-    assert (made["deployment"], made["timezone"]) == ("nightly_sweep/night", "Europe/Berlin")
-    deployment = served.get(f"deployments/name/{made['deployment']}")
-    [schedule] = [s["schedule"] for s in deployment["schedules"] if s["active"]]
-    assert (schedule["cron"], schedule["timezone"]) == ("0 2 * * *", "Europe/Berlin")
-    assert served.autoopt("sweep", *ordered, "--only", "dense")["deployment"] == "nightly_sweep/night-dense"
-    (folder / "other.yaml").write_text("name: night\ndag: quick.yaml\nmodels: [mlp]\n")
-    with pytest.raises(AssertionError, match=r"/night is the deployment of .*/nightly.yaml; give this zoo"):
-        served.autoopt("sweep", "other.yaml", *ordered[1:])
-
-    of_it = {
-        "deployments": {"id": {"any_": [deployment["id"]]}},
-        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
-    }
-    due = eventually(lambda: served.find("flow_runs", **of_it))
-    nights = {datetime.fromisoformat(r["expected_start_time"]).astimezone(ZoneInfo("Europe/Berlin")) for r in due}
-    assert {(night.hour, night.minute) for night in nights} == {(2, 0)}
-
-    run, other = (served.start(made["deployment"]) for _ in range(2))  # as late ones do, at once
-
-    default = served.get("deployments/name/nightly_sweep/sweep-zoo")
-    written = YAML(typ="safe").load((Path(__file__).parents[2] / "prefect.yaml").read_text())["deployments"][-1]
-    [schedule] = default["schedules"]
-    is_set = {name: {**schedule, **schedule["schedule"]}[name] for name in ("cron", "timezone", "active")}
-    assert [default["parameters"], [is_set]] == [written[name] for name in ("parameters", "schedules")]
-    here = f"deployments/{default['id']}"
-    served.ask("PATCH", here, {"parameters": {"zoo": "mine.yaml"}})
-    served.ask("PATCH", f"{here}/schedules/{schedule['id']}", {"active": True})
-    again = "from autoopt.deployments import deploy_all; deploy_all()"
-    env = environment(folder, PREFECT_API_URL=f"{served.url}/api", PREFECT_API_AUTH_STRING=served.password)
-    subprocess.run([sys.executable, "-c", again], cwd=folder, env=env, check=True, timeout=HANG_SECONDS)
-    default = served.get("deployments/name/nightly_sweep/sweep-zoo")
-    assert default["parameters"] == {"zoo": "mine.yaml"}
-    assert [(s["schedule"]["cron"], s["active"]) for s in default["schedules"]] == [("0 2 * * *", True)]
-
-    states = {served.ended(one)["state_type"]: one for one in (run, other)}
-    assert set(states) == {"COMPLETED", "CANCELLED"}
-    run = states["COMPLETED"]
-    models = served.children_of(run)
-    assert {m["name"] for m in models} == {"mlp · quick", "vision · quick"}
-    assert all(served.children_of(m["id"]) for m in models)
-    artifacts = {a["key"]: a for a in served.find("artifacts", artifacts={"flow_run_id": {"any_": [run]}})}
-    assert "2 models: 2 ok" in artifacts["sweep-night"]["data"]
-    assert (folder / "out" / "sweep.html").exists()
-    told = {"filter": {"event": {"name": ["autoopt.sweep.finished"]}}}
-    [event] = eventually(lambda: served.ask("POST", "events/filter", told).json()["events"])
-    assert event["resource"]["prefect.resource.id"] == "autoopt.zoo.night"
-    assert event["payload"]["outcome"] == "No regression in 2 models."
-
-    served.retry(run)  # nothing of it was interrupted: it measures again
-    assert eventually(lambda: served.get(f"flow_runs/{run}")["run_count"] == 2)
-    served.completed(run)
 
 
 @contextmanager
@@ -312,88 +366,3 @@ def web_page(text: str, requested: list[str] | None = None) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-
-
-SECRET = "T0KEN0F0A0WEBHOOK"
-
-
-class Mails:
-    """A mail server's handler that keeps what it is sent."""
-
-    def __init__(self) -> None:
-        self.kept: list[tuple[list[str], EmailMessage]] = []
-
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        message = message_from_bytes(envelope.content, _class=EmailMessage, policy=default)
-        self.kept.append((envelope.rcpt_tos, message))
-        return "250 kept"
-
-
-@contextmanager
-def mail_server() -> Iterator[tuple[str, Mails]]:
-    """A mail server: an address for Apprise, and what it has been sent."""
-    mails = Mails()
-    server = Controller(mails, "127.0.0.1", free_port())
-    server.start()
-    try:
-        yield f"mailto://127.0.0.1:{server.port}?from=autoopt@example.com&to=ops@example.com&format=text", mails
-    finally:
-        server.stop()
-
-
-def told_of(served: Serving, flow_run: str) -> int:
-    """The number of times that an automation has sent messages about a flow run."""
-    fired = {"filter": {"event": {"name": ["prefect.automation.triggered"]}}}
-    events = served.ask("POST", "events/filter", fired).json()["events"]
-    causes = [event["payload"]["triggering_event"]["resource"]["prefect.resource.id"] for event in events]
-    return causes.count(f"prefect.flow-run.{flow_run}")
-
-
-def test_a_regression_is_told_once_to_slack_teams_a_webhook_and_by_mail(served: Serving) -> None:
-    folder = served.folder
-    write(mlp(width=256), folder / "wide")
-    lines = ["name: watched", "objectives: [{metric: size}]", "constraints: []"]
-    lines += ["measurement: {seconds: 0.2, replicas: 2}"]
-
-    def dag_of(made_by: str) -> None:
-        (folder / "watched-dag.yaml").write_text("\n".join([*lines, f"passes: [{made_by}]", f"chains: [[{made_by}]]"]))
-
-    with receiver() as (url, bodies), mail_server() as (address, mails):
-        unreachable = f"http://127.0.0.1:{free_port()}/{SECRET}"
-        notify = ["$SLACK_URL", f"teams:{url}{SECRET}", f"{url}{SECRET}", unreachable, address]
-        (folder / "watched.yaml").write_text(
-            f"name: watched\ndag: watched-dag.yaml\nmodels: [wide]\nnotify: {json.dumps(notify)}\n"
-        )
-        dag_of("dynamic_quantization")
-        served.autoopt("sweep", "watched.yaml", "--schedule", "0 2 * * *", SLACK_URL=f"slack:{url}{SECRET}")
-        served.completed(served.start("nightly_sweep/watched"))
-        assert not bodies
-        assert not mails.kept
-        dag_of("name_fix")
-        worse = served.ended(served.start("nightly_sweep/watched"))
-        assert worse["state_type"] == "FAILED"
-        assert worse["state"]["message"].startswith("1 of 1 model regressed: wide.\nwide: size of the best model ")
-        eventually(lambda: len(bodies) == 3)
-        eventually(lambda: mails.kept)
-        served.retry(worse["id"])
-        eventually(lambda: served.get(f"flow_runs/{worse['id']}")["run_count"] == 2)
-        assert served.ended(worse["id"])["state_type"] == "FAILED"
-        another = served.ended(served.start("nightly_sweep/watched"))
-        eventually(lambda: told_of(served, another["id"]) == 1)
-        assert told_of(served, worse["id"]) == 1, "a night that fails again sends nothing"
-    bodies[:] = [body for body in bodies if worse["id"] in body]
-    del mails.kept[1:]
-    documents = {tuple(document): document for document in map(json.loads, bodies)}
-    title = f"{worse['name']} failed"
-    text = f"{worse['state']['message']}\n{served.url}/runs/flow-run/{worse['id']}"
-    assert documents[("text",)]["text"] == f"*{title}*\n{text}"
-    assert documents[("title", "text")] == {"title": title, "text": f"{title}\n{text}"}
-    [card] = documents[("type", "attachments")]["attachments"]
-    assert [block["text"] for block in card["content"]["body"]] == [title, text.replace("\n", "\n\n")]
-    [(receivers, mail)] = mails.kept
-    assert receivers == ["ops@example.com"]
-    assert mail["Subject"] == title
-    assert mail.get_content().replace("\n", " ").split() == text.split()
-    logs = [path.read_text(errors="replace") for path in (folder / "home").rglob("*.log")]
-    assert logs
-    assert not any(SECRET in log for log in logs)

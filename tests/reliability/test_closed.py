@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import ast
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 import autoopt
-from autoopt.cli.app import main
-from autoopt.settings import settings
 
 ROOT = Path(autoopt.__file__).parent
 RUNS_CODE = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "yaml", "code", "codeop"}
@@ -22,29 +18,8 @@ SCRIPT_LOADER = "script.py: spec.loader.exec_module"
 LOOKED_THROUGH = {
     "passes/convert/torch_archive.py: torch.export.load",  # a checked copy without code: test_torch_archive.py
     "workers/child.py: _spec.loader.exec_module",  # autoopt itself
-    "orchestrate/server/flow_run_forks.py: runpy.run_module",  # Prefect's engine, a constant name
 }
 CALLS = {"eval", "exec", "compile", "__import__"}
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
-def test_serve_without_a_password_listens_only_on_loopback(
-    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
-    for name in ("PREFECT_API_URL", "PREFECT_SERVER_API_AUTH_STRING"):
-        monkeypatch.delenv(name, raising=False)
-    settings.cache_clear()
-    before = set(psutil.Process().children(recursive=True))
-    handled = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    assert main(["serve", "--no-password", "--host", host]) == 2
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handled
-    out, err = capfd.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert "the server needs a password; leave out --no-password" in err
-    assert set(psutil.Process().children(recursive=True)) <= before
-    settings.cache_clear()
 
 
 def unsafe(tree: ast.AST) -> Iterator[tuple[int, str]]:

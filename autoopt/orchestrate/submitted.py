@@ -1,0 +1,222 @@
+"""Runs that a command submits to the deployment of `autoopt serve` and follows in the store to their end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from autoopt.data.config import map_texts
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.inputs.resolve import spec_of
+from autoopt.errors import InputError, SystemFailure
+from autoopt.observer import Observer
+from autoopt.orchestrate.connection import Serving, without_userinfo
+from autoopt.orchestrate.place import Place
+from autoopt.results import RunResult, Trial
+from autoopt.script import is_below
+from autoopt.settings import settings
+from autoopt.store import RunRecord, Store, open_store
+from autoopt.store.finished import has_result, result_of
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
+
+POLL_SECONDS: Final = 1.0
+END_SECONDS: Final = 40.0
+"""A cancelled flow run has this long to end; the runner kills its process after 30 s."""
+RUN_TAG: Final = "run:"
+"""Beginning of the tag with the run's id in the store."""
+
+
+def submit(request: RunRequest) -> RunResult | None:
+    """Have `autoopt serve` execute a request, and follow it to its end; an interrupt cancels the flow run.
+
+    Returns:
+        None if this process has to execute it; a note says why.
+
+    Raises:
+        InputError: the flow run failed before it began a run.
+        SystemFailure: the flow run crashed.
+        KeyboardInterrupt: the flow run was cancelled.
+    """
+    deployment = own_deployment()
+    code = None if deployment is None else _foreign_code(request)
+    if deployment is None or request.home not in (None, settings().home) or request.db_url is not None:
+        request.observer.on_note("Cancel and Retry in Prefect's pages need 'autoopt serve' in this folder")
+        return None
+    if code is not None:
+        request.observer.on_note(f"Cancel and Retry in Prefect's pages need 'autoopt serve --scripts DIR' with {code}")
+        return None
+    return _execute(request, deployment)
+
+
+def own_deployment() -> UUID | None:
+    """The deployment of `optimize_model` that is executed on this host with this store now; None if there is none."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas import filters
+    from prefect.client.schemas.objects import DeploymentStatus
+
+    flow = filters.FlowFilter(name=filters.FlowFilterName(any_=["optimize_model"]))
+    here = filters.DeploymentFilter(tags=filters.DeploymentFilterTags(all_=list(Place.here().tags)))
+    with get_client(sync_client=True) as client:
+        found = client.read_deployments(flow_filter=flow, deployment_filter=here)
+    ready = [one.id for one in found if one.status is DeploymentStatus.READY and not one.paused]
+    return ready[0] if ready else None
+
+
+def _foreign_code(request: RunRequest) -> str | None:
+    """A script or an interpreter that the request names and flow runs of `serve` may not run; None without any."""
+    serving = Serving.read(settings().home)
+    allowed = "" if serving is None else serving.scripts
+    for path in _code(request):
+        if not is_below(path, allowed):
+            return path
+    return None
+
+
+def _code(request: RunRequest) -> list[str]:
+    """The scripts and interpreters that a request names, as absolute paths or URLs."""
+    spec = spec_of(request.read())
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        if text.partition(":")[0].endswith(".py"):
+            found.append(spec.path(text.partition(":")[0]))
+        return text
+
+    def hosts(value: object) -> None:
+        if isinstance(value, Mapping):
+            if isinstance(value.get("python"), str):
+                found.append(spec.path(value["python"]))
+            for item in value.values():
+                hosts(item)
+        elif isinstance(value, list):
+            for item in value:
+                hosts(item)
+
+    for value in (spec.document.value, request.data, request.calibration, request.model and str(request.model)):
+        map_texts(value, note)
+        hosts(value)
+    return found
+
+
+def _execute(request: RunRequest, deployment: UUID) -> RunResult:
+    """Submit a request to a deployment and wait for its result."""
+    from prefect.client.orchestration import get_client
+    from prefect.utilities.urls import url_for
+
+    with get_client(sync_client=True) as client, open_store() as store:
+        submitted = client.create_flow_run_from_deployment(deployment, parameters=_parameters(request))
+        url = without_userinfo(url_for(submitted) or "")
+        request.observer.on_note(f"Prefect executes it: {url}")
+        began = store.clock()
+        followed = _Followed(store, request.observer)
+        try:
+            flow_run = _wait(client, submitted.id, followed)
+        except KeyboardInterrupt:
+            _cancel(client, submitted.id)
+            raise
+    return _result(flow_run, followed.record, began, request.observer)
+
+
+def _parameters(request: RunRequest) -> dict[str, Any]:
+    """The parameters of the flow: what its form shows, and the whole request."""
+    document = request.to_json()
+    document |= {"fresh": request.fresh, "resume": request.resume}
+    return {
+        "dag": request.dag if isinstance(request.dag, str) else str(document["dag_file"] or document["model"] or "dag"),
+        "model": document["model"],
+        "request": document,
+    }
+
+
+def _wait(client: SyncPrefectClient, flow_run: UUID, followed: _Followed) -> FlowRun:
+    """Show what the store has of the run until the flow run has ended."""
+    while True:
+        row = client.read_flow_run(flow_run)
+        names = [tag.removeprefix(RUN_TAG) for tag in row.tags if tag.startswith(RUN_TAG)]
+        if names:
+            followed.show(names[0])
+        if row.state is not None and row.state.is_final():
+            return row
+        time.sleep(POLL_SECONDS)
+
+
+def _cancel(client: SyncPrefectClient, flow_run: UUID) -> None:
+    """Cancel a flow run and wait until its process has ended."""
+    from prefect.states import Cancelling
+
+    client.set_flow_run_state(flow_run, Cancelling(message="the command was interrupted"))
+    deadline = time.monotonic() + END_SECONDS
+    while time.monotonic() < deadline:
+        state = client.read_flow_run(flow_run).state
+        if state is not None and state.is_final():
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _result(flow_run: FlowRun, record: RunRecord | None, began: float, observer: Observer) -> RunResult:
+    """The result of a flow run that has ended."""
+    state = flow_run.state
+    assert state is not None, "it has ended"
+    message = state.message or str(state.name)
+    if state.is_cancelled():
+        observer.on_note("the flow run was cancelled; the same command continues it")
+        raise KeyboardInterrupt
+    if state.is_crashed():
+        remedy = "the same command continues it"
+        raise SystemFailure(f"the flow run has crashed: {message}", where=f"flow run {flow_run.name}", remedy=remedy)
+    if record is None or not has_result(record):
+        raise InputError(message)
+    result = result_of(record)
+    if record.finished is not None and record.finished < began:
+        return result.as_reused(flow_run.total_run_time.total_seconds())
+    return result
+
+
+@dataclass
+class _Followed:
+    """A run in the store whose progress an observer receives."""
+
+    store: Store
+    observer: Observer
+    record: RunRecord | None = None
+    _searches: set[str] = field(default_factory=set)
+    """The run or its parts whose search has begun."""
+    _done: dict[str, set[int]] = field(default_factory=dict)
+    """The trials that were shown, by run."""
+
+    def show(self, run: str) -> None:
+        """Tell the observer what is new."""
+        record = self.store.runs.get(run)
+        if record.parent is not None:
+            record = self.store.runs.get(record.parent)
+        self.record = record
+        for part in self.store.runs.all(parent=record.id) or (record,):
+            self._show_search(part)
+
+    def _show_search(self, record: RunRecord) -> None:
+        if "baseline" not in record.result:
+            return
+        if record.id not in self._searches:
+            self._searches.add(record.id)
+            result = RunResult.from_json(record.result)
+            self.observer.on_search_start(result.objectives, result.constraints, _trials(record.settings), float("inf"))
+            self.observer.on_baseline(result.baseline.intervals)
+        done = self._done.setdefault(record.id, set())
+        new = [row for row in self.store.trials.all(record.id) if row.status == "done" and row.number not in done]
+        if not new:
+            return
+        names = {chain.id: chain.name for chain in self.store.runs.chains(record.id)}
+        for row in new:
+            done.add(row.number)
+            self.observer.on_trial_end(Trial(row.number, names.get(row.chain, row.chain), row.result), None)
+
+
+def _trials(settings: Mapping[str, Any]) -> int:
+    """The largest number of trials of a run; 0 if it has no limit."""
+    return int(settings["request"]["search"].get("trials") or 0)
