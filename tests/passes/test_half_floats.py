@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from bench import ops, outputs, saved, step
-from micro_models import MODELS, branches_of_outer_weights, made
+from micro_models import MODELS, branches_of_outer_weights, made, normal
 
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
@@ -81,3 +81,27 @@ def test_bfloat16_converts_or_refuses() -> None:
     assert "MatMul" in ops(converted)
     with pytest.raises(Refused, match="bfloat16"):
         BFloat16()(MODELS["celu_hardswish"]())
+
+
+FUNCTION = """<ir_version: 10, opset_import: ["": 19, "mine": 1]>
+    g (float[n, 8] x) => (float[n, 8] y) { y = mine.f (x, w) }
+    <domain: "mine", opset_import: ["": 19]> f (x, w) => (o) {
+        k = Constant <value_float = 1.0> ()\n t = MatMul (x, w)\n o = Sub (k, t) }"""
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_functions_are_converted_too(tmp_path: Path, impl: str) -> None:
+    model = onnx.parser.parse_model(FUNCTION)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(normal(8, 8), "w"))
+    converted = half(tmp_path, model, impl=impl)
+    product = next(node for node in converted.graph.node if node.op_type == "MatMul")
+    weight = next(tensor for tensor in converted.graph.initializer if tensor.name in product.input)
+    assert weight.data_type == onnx.TensorProto.FLOAT16
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_outputs_of_operators_that_stay_in_float32_keep_their_type(tmp_path: Path, impl: str) -> None:
+    model = made("g (float[4, 4] x) => (float[4, 4] y) { h = MatMul (x, w)\n y = Max (h, w) }", w=normal(4, 4))
+    result = step(tmp_path, model, "float16", impl=impl)
+    assert result["outcome"] == "ok", result["message"]
+    assert saved(result).graph.output == model.graph.output

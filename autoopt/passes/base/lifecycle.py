@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from autoopt.errors import InputError, allocation_text, one_line
 from autoopt.model.io import load, save
+from autoopt.model.map_outputs import cut_map_outputs
 from autoopt.model.random_nodes import distinct_seeds
 from autoopt.outcome import Outcome
 from autoopt.passes.base.contract import PassContext, Refused, Retry, Takes
@@ -28,6 +29,7 @@ class LifecyclePass(Protocol):
     """The part of `Pass` that its lifecycle uses."""
 
     takes: ClassVar[Takes]
+    changes_outputs: ClassVar[bool]
     context: PassContext
 
     def initialize(self) -> Retry | None: ...
@@ -56,19 +58,26 @@ def run_lifecycle(pass_: LifecyclePass, model: ModelProto | Path) -> LifecycleRe
     """
     phases = [_run_phase(pass_.initialize, makes_model=False)]
     if phases[0].outcome.good:
-        phases.append(_run_phase(lambda: _run_with_distinct_seeds(pass_, model), makes_model=True))
+        phases.append(_run_phase(lambda: _run_protected(pass_, model), makes_model=True))
     phases.append(_run_phase(pass_.finalize, makes_model=False))
     return max(phases, key=lambda phase: _SEVERITY.index(phase.outcome))
 
 
-def _run_with_distinct_seeds(pass_: LifecyclePass, model: ModelProto | Path) -> ModelProto | Path | Retry | None:
-    """Call `run`; meanwhile no two random nodes are alike, so that no library joins them."""
+def _run_protected(pass_: LifecyclePass, model: ModelProto | Path) -> ModelProto | Path | Retry | None:
+    """Call `run` on a form of the model that libraries read rightly.
+
+    No two random nodes are alike, so that no library joins them, and outputs of map type, which onnx-ir cannot read,
+    are cut off.
+    """
     if not hasattr(model, "graph"):
         return pass_.run(model)
+    maps = None if pass_.changes_outputs else cut_map_outputs(model)
     with distinct_seeds(model) as seeds:
         result = pass_.run(model)
         if hasattr(result, "graph"):
             seeds.restore(result)
+    if maps is not None and hasattr(result, "graph"):
+        maps.put_back(result)
     return result
 
 

@@ -57,6 +57,8 @@ class Pass:
     aliases: ClassVar[tuple[str, ...]] = ()
     touches: ClassVar[tuple[Touch, ...]] = ()
     """What it changes besides the computation: names of nodes and values, inferred types, metadata."""
+    changes_outputs: ClassVar[bool] = False
+    """`run` gets outputs of map type too. Other passes get the model without the nodes that make them."""
     layout: ClassVar[bool] = False
     """Keep the files of a `path` pass as written, external data included. Other models are stored in one
     deterministic form."""

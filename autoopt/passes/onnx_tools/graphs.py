@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.map_outputs import is_map
 from autoopt.model.tensors import bodies, by_name, names_of, op_name, walk_graphs, weight_bytes
 from autoopt.passes.base import Refused
 
@@ -302,12 +303,17 @@ def to_ir(model: ModelProto) -> ir.Model:
     """Convert a model for onnx-ir.
 
     Raises:
-        Refused: the model has sparse weights, which onnx-ir leaves out.
+        Refused: the model has sparse weights, which onnx-ir leaves out, or values of map type, which it cannot read.
     """
     import onnx_ir as ir
 
-    if any(graph.sparse_initializer for graph in walk_graphs(model.graph)):
+    graphs = list(walk_graphs(model.graph))
+    if any(graph.sparse_initializer for graph in graphs):
         raise Refused("the model has sparse weights, which onnx-ir cannot hold")
+    values = (value for graph in graphs for value in (*graph.input, *graph.output, *graph.value_info))
+    if any(is_map(value.type) for value in values):
+        remedy = "export scikit-learn's models with options={'zipmap': False}, and without a DictVectorizer"
+        raise Refused(f"the model has values of map type, which onnx-ir cannot hold; {remedy}")
     return ir.from_proto(model)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
@@ -14,12 +14,15 @@ from autoopt.passes.onnx_tools.graphs import (
     has_subgraphs,
     is_large,
     name_nodes,
+    new_name,
     read_names,
     remove_weights_from_inputs,
+    rename_inputs,
     rename_value,
     replace_items,
     sort_nodes,
     store_as_tensor,
+    value_names,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.large_models import call_without_weights
@@ -54,18 +57,22 @@ def to_float16(
     kinds: dict[str, int] = {}
     if has_subgraphs(model):
         name_values_apart(model)
-    if options.get("keep_io_types") and has_subgraphs(model):
-        # The converters' casts do not reach bodies, which read inputs of the model by name.
-        options["keep_io_types"] = False
+    if options.pop("keep_io_types", False):
+        # The converters' casts do not reach bodies, which read inputs of the model by name, and onnxconverter-common's
+        # leave out outputs of operators that stay in float32.
         kinds = {value.name: value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+    kept_types = {*float16.DEFAULT_OP_BLOCK_LIST, "Celu", *op_types}
+    kept_names = {*names, *protected}
+    _separate_weights(model, kept_types, kept_names)
     if is_large(model):  # the converters would serialize it
         model = call_without_weights(onnx.shape_inference.infer_shapes, model)
         options["disable_shape_infer"] = True
     with quiet():
         converted = float16.convert_float_to_float16(
             model,
-            op_block_list=[*float16.DEFAULT_OP_BLOCK_LIST, "Celu", *op_types],
-            node_block_list=[*names, *protected],
+            op_block_list=sorted(kept_types),
+            node_block_list=sorted(kept_names),
+            keep_io_types=False,
             **options,
         )
     _remove_repeated_nodes(converted.graph)
@@ -76,6 +83,25 @@ def to_float16(
         return None
     _keep_types(converted, kinds)
     return sort_nodes(converted)
+
+
+def _separate_weights(model: ModelProto, op_types: Collection[str], names: Collection[str]) -> None:
+    """Give the nodes that stay in float32 copies of the weights that others read too, in place.
+
+    onnxconverter-common would leave these weights in float32 for all.
+    """
+    kept: list[NodeProto] = []
+    converted: list[NodeProto] = []
+    for node in walk_nodes(model.graph):
+        (kept if node.op_type in op_types or node.name in names else converted).append(node)
+    shared = {name for node in kept for name in node.input} & {name for node in converted for name in node.input}
+    taken, renamed = value_names(model), {}
+    for tensor in list(model.graph.initializer):
+        if tensor.name in shared and tensor.data_type == onnx.TensorProto.FLOAT:
+            copy = model.graph.initializer.add()
+            copy.CopyFrom(tensor)
+            copy.name = renamed[tensor.name] = new_name(f"{tensor.name}_float32", taken)
+    rename_inputs(kept, renamed)
 
 
 def _keep_types(model: ModelProto, kinds: Mapping[str, int]) -> None:
@@ -192,8 +218,8 @@ def has_float32(model: ModelProto) -> bool:
 
 
 def computes_float16(model: ModelProto) -> bool:
-    """Tell if any node except a cast reads a float16 weight or the result of a cast to float16."""
-    half: set[str] = set()
+    """Tell if any node except a cast reads a float16 input or weight, or the result of a cast to float16."""
+    half = {value.name for value in model.graph.input if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16}
     for graph in walk_graphs(model.graph):
         half.update(tensor.name for tensor in graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT16)
     for node in walk_nodes(model.graph):

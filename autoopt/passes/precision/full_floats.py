@@ -10,6 +10,7 @@ from autoopt.model.tensors import tensors, walk_graphs
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.casts import cast_input, cast_output
+from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import caller_inputs, op_counts, walk_nodes
 
 if TYPE_CHECKING:
@@ -33,10 +34,9 @@ class Float32(Pass):
     aliases = ("fp32", "half_to_float")
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        model = inline_functions(model)
         if not computes_half(model):
             return None
-        if model.functions:
-            raise Refused("the model has functions; inline_functions replaces their calls")
         if op_counts(model)["DequantizeLinear"]:
             raise Refused("the model is quantized; dequantize turns it into a float model")
         inputs, outputs = _half_values(caller_inputs(model)), _half_values(model.graph.output)

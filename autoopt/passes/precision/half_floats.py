@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
+from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, op_counts
 from autoopt.passes.onnx_tools.large_models import refuse_invalid
 from autoopt.passes.onnx_tools.libraries import quiet
@@ -24,7 +25,7 @@ class Float16(Pass):
     float32.
     """
 
-    version = 2
+    version = 3
     tolerance = "lossy"
     requires = ("ir_upgrade", "shape_inference")
     conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)
@@ -44,6 +45,7 @@ class Float16(Pass):
     force_fp16_initializers: Annotated[bool, "also convert weights of operators kept in float32; only `ort`"] = False
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        model = inline_functions(model)
         if not has_float32(model):
             return None
         if op_counts(model)["DequantizeLinear"]:
@@ -79,6 +81,7 @@ class BFloat16(Pass):
     keep_io_types: Annotated[bool, "keep the model's inputs and outputs in float32"] = True
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        model = inline_functions(model)
         if not has_float32(model):
             return None
         if has_subgraphs(model):

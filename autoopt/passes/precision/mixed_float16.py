@@ -12,6 +12,7 @@ from autoopt.model.session import make_plain_session
 from autoopt.model.tensors import bodies, weight_bytes
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
+from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import name_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.precision.conversion import has_float32, to_float16
@@ -53,6 +54,7 @@ class MixedFloat16(Pass):
     attempts: Annotated[int, Minimum(1), "maximum number of conversions to try; of large models fewer"] = 64
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        model = inline_functions(model)
         if not has_float32(model):
             return None
         name_nodes(model)

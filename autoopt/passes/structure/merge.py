@@ -25,6 +25,7 @@ class Merge(Pass):
     the two opsets.
     """
 
+    changes_outputs = True
     conflicts = RUNTIME_BOUND
     aliases = ("ComposeOnnxModels",)
 

@@ -76,6 +76,7 @@ class AppendPostprocessing(Pass):
     The output keeps its name.
     """
 
+    changes_outputs = True
     conflicts = RUNTIME_BOUND
 
     kind: Annotated[Literal["softmax", "sigmoid", "argmax"], "operation to append"] = "softmax"

@@ -38,6 +38,7 @@ CAST_OPSET: Final = 13
 class RenameInputsOutputs(Pass):
     """Renames inputs and outputs of the model, such as `{"x.1": "image"}`."""
 
+    changes_outputs = True
     target_bound = False
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
@@ -69,6 +70,7 @@ class RenameInputsOutputs(Pass):
 class RemoveOutputs(Pass):
     """Removes outputs that nobody needs, with all nodes and inputs that only they depend on."""
 
+    changes_outputs = True
     target_bound = False
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
@@ -96,6 +98,7 @@ class RemoveOutputs(Pass):
 class ConvertInputOutputTypes(Pass):
     """Changes element types of inputs and outputs, such as `{"scores": "float16"}`, with a Cast inside the model."""
 
+    changes_outputs = True
     target_bound = False
     tolerance = "lossy"
     conflicts = RUNTIME_BOUND

@@ -26,6 +26,7 @@ class SplitStages(Pass):
     numbers of nodes, at places where few values cross. One pass run gives one stage: search `stage` to get all.
     """
 
+    changes_outputs = True
     conflicts = RUNTIME_BOUND
     requires = ("name_fix", "shape_inference")
     aliases = ("manual_sharding", "SplitModel")

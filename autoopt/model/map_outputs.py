@@ -1,0 +1,84 @@
+"""Outputs of map type, as scikit-learn's exporter writes them: kept apart from libraries that cannot read the type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autoopt.model.lazy_imports import helper, onnx
+from autoopt.model.tensors import bodies, by_name, names_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto
+
+
+@dataclass(frozen=True)
+class MapOutputs:
+    """The end of a model: the nodes that make maps, which were cut off."""
+
+    nodes: tuple[NodeProto, ...]
+    outputs: tuple[ValueInfoProto, ...]
+    """All outputs of the model with them."""
+
+    def put_back(self, model: ModelProto) -> None:
+        """Append the nodes to what became of the model, in place.
+
+        Raises:
+            ValueError: it lacks a value that they read.
+        """
+        made = names_of(model.graph.output)
+        for node in self.nodes:
+            if not made.issuperset(filter(None, node.input)):
+                raise ValueError(f"what {node.op_type} reads is gone")
+            made.update(node.output)
+        outputs = by_name(model.graph.output)
+        model.graph.node.extend(self.nodes)
+        del model.graph.output[:]
+        model.graph.output.extend(outputs.get(output.name, output) for output in self.outputs)
+
+
+def cut_map_outputs(model: ModelProto) -> MapOutputs | None:
+    """Cut off the nodes that make the outputs of map type, in place: what they read becomes outputs.
+
+    None if there are none, or if other nodes read the maps too.
+    """
+    graph = model.graph
+    maps = {value.name for value in graph.output if is_map(value.type)}
+    if not maps:
+        return None
+    producers = {name: node for node in graph.node for name in node.output}
+    cut: set[str] = set()
+    """Names of the values that the cut nodes make."""
+    pending = sorted(maps)
+    while pending:
+        node = producers.get(pending.pop())
+        if node is None:
+            return None
+        cut.update(node.output)
+        if node.op_type != "ZipMap":
+            pending += filter(None, node.input)
+    nodes = [node for node in graph.node if not cut.isdisjoint(node.output)]
+    others = [node for node in graph.node if cut.isdisjoint(node.output)]
+    read = {name for node in others for body in bodies(node) for inner in body.node for name in inner.input}
+    if not cut.isdisjoint(read.union(*(node.input for node in others))):
+        return None
+    outputs = tuple(graph.output)
+    kept = [output for output in outputs if output.name not in cut]
+    types = by_name((*graph.value_info, *kept))
+    names = dict.fromkeys(name for node in nodes for name in node.input if name and name not in cut)
+    tensors = [
+        types.get(name) or helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, None]) for name in names
+    ]
+    result = MapOutputs(tuple(nodes), outputs)
+    del graph.node[:]
+    graph.node.extend(others)
+    del graph.output[:]
+    graph.output.extend([*kept, *(value for value in tensors if value.name not in names_of(kept))])
+    return result
+
+
+def is_map(kind: TypeProto) -> bool:
+    """Tell if values of a type are maps or sequences of them."""
+    if kind.HasField("sequence_type"):
+        return is_map(kind.sequence_type.elem_type)
+    return bool(kind.HasField("map_type"))
