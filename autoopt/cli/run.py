@@ -271,13 +271,14 @@ def _show_result(result: RunResult, out: Path | None, shown_notes: Sequence[str]
     from autoopt.cli.logs import is_verbose
     from autoopt.report.runs.conclusion import write_conclusion
     from autoopt.report.runs.run import write_run
+    from autoopt.report.words.markup import shell_word
     from autoopt.report.words.verdict import lossy_steps
 
     files = [] if out is None else _written_files(result, out)
     python, autoopt = shell_commands()
     steps = [*lossy_steps(result), f"Why: {autoopt} report"]
     if out is not None and result.better_model is not None:
-        steps.insert(0, f"Try it: {python} {out / 'run.py'}")
+        steps.insert(0, f"Try it: {python} {shell_word(out / 'run.py')}")
     if is_verbose():
         next_step = ". ".join(steps)
         write_run(result, sys.stdout, verbose=True, files=files, next_step=next_step, shown_notes=shown_notes)

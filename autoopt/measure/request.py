@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ClassVar
 
 from autoopt import json_codec
 from autoopt.data.config import DataConfig
-from autoopt.data.digest import digest
+from autoopt.data.digest import digest, digest_path
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.measure.settings import MeasurementSettings
@@ -82,6 +83,11 @@ class MeasureRequest:
         if self.data is None:
             return ""
         return self.data_digest or digest(self.data)
+
+    @property
+    def script_key(self) -> str:
+        """The digest of the user script, which may run the models; empty without one."""
+        return "" if self.user_script is None else digest_path(Path(self.user_script))
 
     @property
     def states(self) -> Mapping[str, str]:

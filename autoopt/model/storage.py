@@ -59,15 +59,22 @@ def artifact_digest(path: Path) -> str:
 
 def content_digest(model: str) -> str:
     """Digest the graph and the external data of the model at that path, wherever they lie."""
-    status = Path(model).stat()
-    return _content_digest(model, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=256)
-def _content_digest(model: str, size: int, modified: int) -> str:  # the last two tell versions of the file apart
     path = Path(model)
     if path.name == MODEL_SET:
         return digest_json([digest_file(path), *(content_digest(str(part)) for part in _parts_of(path))])
+    external = () if is_split(path) else sorted(_external_locations(path))
+    return _content_digest(model, tuple(_version(file) for file in (path, *(path.parent / name for name in external))))
+
+
+def _version(file: Path) -> tuple[int, ...]:
+    """What tells versions of a file apart without reading it."""
+    status = file.stat()
+    return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+@lru_cache(maxsize=256)
+def _content_digest(model: str, _versions: tuple[tuple[int, ...], ...]) -> str:
+    path = Path(model)
     if is_split(path):
         return digest_of(path)
     external = [[name, digest_file(path.parent / name)] for name in sorted(_external_locations(path))]
@@ -80,12 +87,11 @@ def _parts_of(path: Path) -> list[Path]:
 
 
 def _external_locations(path: Path) -> frozenset[str]:
-    status = path.stat()
-    return _locations_in(path, status.st_size, status.st_mtime_ns)
+    return _locations_in(path, _version(path))
 
 
 @lru_cache(maxsize=256)
-def _locations_in(path: Path, size: int, modified: int) -> frozenset[str]:  # the last two tell versions apart
+def _locations_in(path: Path, _file_version: tuple[int, ...]) -> frozenset[str]:
     if path.suffix == ".ort" or not _mentions_location(path):
         return frozenset()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,8 +201,12 @@ class ZooSpec(FileModel):
             return [path]
         if Path(path).is_dir():
             files = sorted(_models_in(Path(path)))
-        elif glob.has_magic(path):
-            files = sorted(file for file in glob.glob(path, recursive=True) if Path(file).is_file())
+        elif glob.has_magic(model.path):
+            # Of a relative pattern, the folder of the zoo is none.
+            folder = "" if os.path.isabs(os.path.expanduser(model.path)) else glob.escape(self.path("."))
+            pattern = os.path.join(folder, os.path.expanduser(model.path))
+            found = map(os.path.normpath, glob.glob(pattern, recursive=True))
+            files = sorted(file for file in found if os.path.isfile(file))
         else:
             raise self.error(place, f"no such file: {model.path}", f"looked for {path}")
         if not files:

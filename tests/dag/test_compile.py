@@ -616,3 +616,19 @@ def test_unknown_passes_name_the_nearest_of_the_script_s_and_autoopt_s() -> None
     for wrong, right in (("my_pas", "my_pass"), ("simplfy", "simplify")):
         with pytest.raises(InputError, match=f"did you mean '{right}'"):
             infos(wrong)
+
+
+@pytest.mark.parametrize("setting", [["plain", "calibrated"], {"search": [["plain"], ["calibrated"]]}])
+def test_a_sequence_declares_what_its_passes_declare(setting: Any) -> None:
+    """Else results with other calibration data would be taken for its own, and lossy ones for equal."""
+    inner = ParameterInfo("passes", list[str], REQUIRED)
+    passes = {**PASSES, "sequence": PassInfo("sequence", "composed", "s", (inner,))}
+    passes["calibrated"] = replace(passes["calibrated"], libraries=("nncf",), version=3)
+    dag = load_dag(
+        {"name": "d", "passes": {"s": {"pass": "sequence", "params": {"passes": setting}}}, "chains": [["s"]]}
+    )
+    (chain,) = compile_plan(dag, passes.__getitem__, Facts(Accelerator(), has_calibration=True)).chains()
+    info = chain.nodes[-1].info
+    assert (info.needs_data, info.tolerance, info.prepares, info.libraries) == (True, "lossy", False, ("nncf",))
+    assert "calibrated 3" in info.source_digest
+    assert "prepare 1" in info.source_digest, "it is inserted"

@@ -16,6 +16,7 @@ from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.quality import predictions as module
 from autoopt.measure.quality import shared_outputs
 from autoopt.measure.quality.predictions import (
+    has_source_outputs,
     more_outputs_of,
     outputs_of,
     predictions_of,
@@ -189,3 +190,14 @@ def test_sequences_and_maps_are_compared_piece_by_piece() -> None:
     assert not same_outputs([[ragged]], [[[np.zeros(2), np.ones((3, 1)), {1: 0.5}]]])
     assert not same_outputs([[ragged]], [[ragged[:2]]])
     assert not same_outputs([[[{1: 0.5, 2: 0.5}]]], [[[{1: 0.9, 2: 0.1}]]])
+
+
+def test_outputs_of_the_source_are_those_of_the_script_as_it_is(model: ModelFile, tmp_path: Path) -> None:
+    """A script may run the models of a set."""
+    script = tmp_path / "script.py"
+    script.write_text("first")
+    request = MeasureRequest(model, source=model, user_script=str(script))
+    assert outputs_of(request, model, DATA) is outputs_of(request, model, DATA)
+    assert has_source_outputs(request, len(DATA))
+    script.write_text("other")
+    assert not has_source_outputs(request, len(DATA))

@@ -73,3 +73,10 @@ def test_interpreters_without_onnx_find_external_data_by_name(external: Path, mo
 
     monkeypatch.setattr(builtins, "__import__", without_onnx)
     assert size_of(str(external)) == expected
+
+
+def test_changed_weights_of_the_same_size_have_a_new_digest(external: Path) -> None:
+    before = content_digest(str(external))
+    data = external.parent / "model.onnx.data"
+    data.write_bytes(bytes(reversed(data.read_bytes())))
+    assert content_digest(str(external)) != before

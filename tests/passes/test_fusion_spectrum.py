@@ -39,3 +39,9 @@ def test_transforms_of_complex_signals_and_unknown_windows_stay(tmp_path: Path) 
     models = (made(complex_signal, step=np.int64(5), window=WINDOW), made(unknown, step=np.int64(5)))
     for number, model in enumerate(models):
         assert step(tmp_path / str(number), model, "stft_to_conv")["outcome"] == "unchanged"
+
+
+def test_transforms_of_float64_stay_because_the_runtime_has_no_such_convolution(tmp_path: Path) -> None:
+    text = "g (double[N, 64] x) => (double[N, f, b, 2] y) { y = STFT (x, step, , size) }"
+    result = step(tmp_path, made(text, step=np.int64(5), size=np.int64(16)), "stft_to_conv")
+    assert result["outcome"] == "unchanged", result["message"]

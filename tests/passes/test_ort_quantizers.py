@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,13 @@ def test_the_library_is_as_before_afterwards() -> None:
     with pytest.raises(KeyError), lean_quantizers(Path("unused")):
         raise KeyError
     assert dict(vars(quant_utils)) == functions
+
+
+def test_a_function_that_onnxruntime_renamed_is_missed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [module for name, module in sys.modules.items() if name.startswith("onnxruntime.quantization")]:
+        monkeypatch.delattr(module, "save_and_reload_model_with_shape_infer", raising=False)
+    with (
+        pytest.raises(AttributeError, match="have no save_and_reload_model_with_shape_infer any more"),
+        lean_quantizers(tmp_path / "model.onnx"),
+    ):
+        pass

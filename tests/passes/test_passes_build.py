@@ -31,7 +31,8 @@ def registered() -> Iterator[None]:
         """A function."""
         return (model, size)
 
-    built.touches = ("metadata",)  # type: ignore[attr-defined]  # functions take attributes
+    attributes = {"touches": ("metadata",), "makes_model": True, "takes": "path", "layout": True, "memory_factor": 2.0}
+    vars(built).update(attributes)
     yield
     for name in ("built_class", "built_function"):
         registry().loaded.pop(name)
@@ -71,3 +72,9 @@ def test_data_paths_start_at_the_data_root() -> None:
 
 def test_built_in_passes_are_built_by_name() -> None:
     assert build("opset_conversion", target_opset=19).target_opset == 19
+
+
+def test_a_function_is_executed_as_it_is_described() -> None:
+    info, pass_ = registry().info("built_function"), build("built_function")
+    assert (info.makes_model, info.in_memory) == (True, False)
+    assert (pass_.makes_model, pass_.takes, pass_.layout, pass_.memory_factor) == (True, "path", True, 2.0)

@@ -111,3 +111,11 @@ def test_a_huge_name_is_not_repeated(folder: Path) -> None:
     with pytest.raises(ConfigError, match="is longer than 128 characters") as error:
         zoo(folder, f"  - {{path: a.onnx, name: {'x' * 300_000}}}\n")
     assert len(str(error.value)) < 500
+
+
+def test_the_folder_of_a_zoo_is_no_pattern(tmp_path: Path) -> None:
+    folder = tmp_path / "work [1] *"
+    (folder / "cnn").mkdir(parents=True)
+    (folder / "cnn" / "model.onnx").touch()
+    (folder / "zoo.yaml").write_text("name: z\ndag: dag.yaml\nmodels: ['*/model.onnx']\n")
+    assert [entry.path for entry in load_zoo(folder / "zoo.yaml").entries()] == [str(folder / "cnn" / "model.onnx")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -24,9 +25,11 @@ from autoopt.errors import InputError, Mistakes
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import known_metric
 from autoopt.registry import PassInfo
-from autoopt.space import NodeSpace, definition_to_json
+from autoopt.space import NodeSpace, Value, definition_to_json
 from autoopt.spec import DagSpec
 
+COMPOSED, INNER = "composed", "passes"
+"""The family of passes that run others, and the parameter that names these."""
 SCHEMA: Final = 1
 """Incremented whenever the meaning of a plan's digest changes."""
 
@@ -89,8 +92,39 @@ def nodes_of(lookup: PassLookup, nodes: Iterable[str]) -> tuple[dict[str, PassIn
         with mistakes:
             passes[node] = _look_up(lookup, node)
             spaces[node] = node_space(lookup.spec, node, passes[node])
+            passes[node] = with_inner_passes(passes[node], spaces[node], lookup.infos)
     mistakes.raise_all()
     return passes, spaces
+
+
+def with_inner_passes(info: PassInfo, space: NodeSpace, infos: Infos) -> PassInfo:
+    """A pass with what the passes declare that its parameters name, so that its results depend on the same as theirs.
+
+    Other passes stay as they are, and so do those that name a pass which there is not: running them says so.
+    """
+    if info.family != COMPOSED:
+        return info
+    values: tuple[Value, ...] = (space.fixed.get(INNER),)
+    if INNER in space.search:
+        values = space.search[INNER].all_values()
+    inner: dict[str, PassInfo] = {}
+    names = [str(name) for value in values if isinstance(value, list | tuple) for name in value]
+    while names:
+        name = names.pop()
+        if name not in inner:
+            with suppress(InputError):
+                inner[name] = infos(name)
+                names += inner[name].requires
+    passes = [info, *inner.values()]
+    implementations = [f"{name} {one.version} {one.source_digest}".strip() for name, one in sorted(inner.items())]
+    return replace(
+        info,
+        tolerance=max((one.tolerance for one in passes), key=("lossless", "equal", "lossy").index),
+        needs_data=any(one.needs_data for one in passes),
+        host_bound=any(one.host_bound for one in passes),
+        libraries=tuple(dict.fromkeys(library for one in passes for library in one.libraries)),
+        source_digest=", ".join(filter(None, [info.source_digest, *implementations])),
+    )
 
 
 def _look_up(lookup: PassLookup, node: str) -> PassInfo:

@@ -94,7 +94,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     """
     found = find_files(path, IMAGES, labels=labels, label_col=label_col, input_cols=input_cols)
     if not found.files:
-        remedy = "convert other sounds: ffmpeg -i a.flac a.wav"
+        remedy = "name a folder with such files, or convert them"
         raise InputError(f"holds no images ({', '.join(IMAGES)}) and no sounds (.wav)", where=path, remedy=remedy)
     truth = found.classes if found.texts is None else class_ids(found.texts)
     data = DataSet({"file": np.array(found.files, object)}, truth, name=path, reading=found.reading)

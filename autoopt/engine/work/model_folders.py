@@ -41,6 +41,8 @@ def read_models(arguments: Sequence[str], home: Path) -> tuple[str, dict[str, st
     Raises:
         InputError: as in `parse_models`, an archive that cannot be read, or a Hugging Face model without an export.
     """
+    if "" in arguments:  # a shell variable that is not set
+        raise InputError("is empty", where="the name of a DAG or model", remedy="name a file or folder")
     if len(arguments) > 1 or not (is_archive(arguments[0]) or is_checkpoint(Path(arguments[0]))):
         return parse_models(arguments)
     models = models_of(arguments[0], home)

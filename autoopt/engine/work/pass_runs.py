@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from autoopt.dag.compiler.chain import ChainNode
 from autoopt.data.config import resolve_path
@@ -31,8 +31,6 @@ from autoopt.store.records import IMPLEMENTATION, MEMORY, TRANSIENT
 from autoopt.target import Accelerator
 from autoopt.workers.quarantine import SHORT, Subject
 
-COMPOSED: Final = "composed"
-"""The family of passes that run others, which their parameters name."""
 Configs = Mapping[str, Mapping[str, JsonValue]]
 """Full configuration of each node, by node id."""
 
@@ -227,9 +225,9 @@ def _group(ctx: RunContext, remaining: Sequence[ConfiguredNode]) -> Sequence[Con
 
 
 def _needs_script(ctx: RunContext, configured: ConfiguredNode) -> bool:
-    """True if the pass, one that it is composed of, or an object in its parameters may come from the user's script."""
+    """True if the pass, one that it is composed of, or an object in its parameters comes from the user's script."""
     script, info = ctx.problem.script.content, configured.info
-    return bool(script) and (info.source_digest.endswith(script) or info.family == COMPOSED)
+    return bool(script) and script in info.source_digest
 
 
 def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: ChainProgress, folder: Path) -> bool:

@@ -59,7 +59,7 @@ def _source_size(request: MeasureRequest, source: ModelFile, data: DataSet) -> i
             "data": request.data_key,
             "inputs": [settings.dimensions, settings.shapes, settings.ranges, settings.state, settings.batch_size],
             "target": [target.execution_provider, target.threads],
-            "script": request.user_script,
+            "script": request.script_key,
         }
     )
     if key not in _sizes:

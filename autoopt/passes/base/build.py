@@ -27,7 +27,7 @@ class FunctionPass(Pass):
         super().__init__()
         self._function = function
         self._params = dict(params)
-        for name in ("takes", "tolerance", "touches", "session_only", "analysis", "requires"):
+        for name in Pass.__annotations__:
             if hasattr(function, name):
                 setattr(self, name, getattr(function, name))
 

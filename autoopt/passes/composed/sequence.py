@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeAlias
 
@@ -17,6 +17,7 @@ from autoopt.passes.verification.fingerprint import fingerprint
 from autoopt.registry import Tolerance, registry
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import ModelProto
 
 _TOLERANCES: Final[tuple[Tolerance, ...]] = ("lossless", "equal", "lossy")
@@ -55,6 +56,8 @@ class Sequence(Pass):
 
     def initialize(self) -> None:
         """Build the passes and take over the loosest of their tolerances."""
+        self._ran: list[Pass] = []
+        self._pinned: dict[str, np.ndarray] = {}
         self._passes = self._build_all()
         touches: dict[Touch, None] = {}
         loosest = 0
@@ -69,13 +72,30 @@ class Sequence(Pass):
         self.touches = tuple(touches)  # type: ignore[misc]  # of this run, not of the class
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
+        inputs = {value.name for value in model.graph.input}
         for pass_ in self._passes:
+            pinned = pass_.pinned(model)
             result = run_on_proto(pass_, model, self.context)
             if not result.outcome.good:
                 raise Refused(f"{type(pass_).__name__} {result.outcome}: {result.message}")
             if result.outcome is Outcome.OK and not pass_.analysis:
                 model = result.model
+                # A copy, because the same pass may run again and then maps other inputs.
+                self._ran.append(copy(pass_))
+                self._pinned.update({name: value for name, value in pinned.items() if name in inputs})
         return model
+
+    def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        """Map inputs as the passes that changed the model do, one after the other."""
+        mapped: dict[str, np.ndarray] | None = feeds
+        for pass_ in self._ran:
+            if mapped is not None:
+                mapped = pass_.feeds(mapped)
+        return mapped
+
+    def pinned(self, model: ModelProto) -> dict[str, np.ndarray]:
+        """The values that any of the passes has pinned."""
+        return self._pinned
 
     def _build_all(self) -> list[Pass]:
         """Build the passes, each after those that it requires and that are not in the sequence before it."""
@@ -122,7 +142,7 @@ class Repeat(Sequence):
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         before = fingerprint(model, self.touches)
         for _ in range(self.limit):
-            model = super().run(deepcopy(model))
+            model = super().run(model)
             after = fingerprint(model, self.touches)
             if after == before:
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import (
@@ -54,11 +54,16 @@ class StftToConv(Pass):
 
 
 def _ranks_of_real_values(model: ModelProto) -> dict[str, int]:
-    """Numbers of dimensions of the values that may be real signals: [batch, samples] or [batch, samples, 1]."""
+    """Numbers of dimensions of the values that may be real signals: [batch, samples] or [batch, samples, 1].
+
+    The runtime has convolutions of float32, but not of float64.
+    """
     graph = inferred_graph(model)
     ranks = {}
     for value in (*graph.input, *graph.value_info):
         sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        if value.type.tensor_type.elem_type != onnx.TensorProto.FLOAT:
+            continue
         if len(sizes) == 2 or (len(sizes) == 3 and sizes[2] == 1):
             ranks[value.name] = len(sizes)
     return ranks

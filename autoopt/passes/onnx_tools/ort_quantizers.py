@@ -76,6 +76,9 @@ def lean_quantizers(target: Path) -> Iterator[Quantized]:
     quantize = import_module("onnxruntime.quantization.quantize")  # the package has a function of that name
     modules = (base_quantizer, calibrate, onnx_quantizer, qdq_quantizer, quant_utils, quantize)
     places = [(module, name) for module in modules for name in functions if hasattr(module, name)]
+    missing = functions.keys() - {name for _, name in places}
+    if missing:
+        raise AttributeError(f"onnxruntime's quantizers have no {', '.join(sorted(missing))} any more")
     originals = [getattr(module, name) for module, name in places]
     for module, name in places:
         setattr(module, name, functions[name])
