@@ -21,7 +21,7 @@ from builders import mlp, write
 from children import HANG_SECONDS
 from onnx import helper
 from ports import free_port
-from prefect_server import PLAIN, ended, prepared, running_server
+from prefect_server import ended, prepared, running_server
 from serving import eventually
 from watching import all_gone
 
@@ -133,7 +133,7 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     env = {**kept, "PREFECT_HOME": str(prepared(folder / "prefect"))}
-    with running_server(env, free_port(), folder / "server.log", PLAIN) as url:
+    with running_server(env, free_port(), folder / "server.log") as url:
         yield Server(url)
 
 
@@ -397,13 +397,13 @@ def test_a_run_goes_on_while_the_server_is_restarted(folder: Path, tmp_path_fact
     (folder / "dag.yaml").write_text(dag("held"))
     (folder / "hold2").touch()
     with ExitStack() as first, ExitStack() as second:
-        first.enter_context(running_server(env, port, folder / "server.log", PLAIN))
+        first.enter_context(running_server(env, port, folder / "server.log"))
         process = second.enter_context(command(folder, away, *RUN, "--workers", "1"))
         eventually(lambda: "2" in dict(calls(folder)))
         first.close()
         (folder / "hold2").unlink()
         eventually(lambda: "3" in dict(calls(folder)))
-        second.enter_context(running_server(env, port, folder / "server.log", PLAIN))
+        second.enter_context(running_server(env, port, folder / "server.log"))
         assert process.wait(HANG_SECONDS) == 0, (folder / "stderr").read_text()
         assert set(away.states().values()) == {"COMPLETED"}
 
