@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-import threading
+import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from store_owners import by
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.join import JoinedRun
-from autoopt.engine.run.opening import open_session
+from autoopt.engine.run.opening import is_complete, open_session
 from autoopt.engine.run.select import UNVERIFIED
 from autoopt.engine.run.session import search_inline
 from autoopt.engine.work.pass_runs import run_chain
@@ -24,9 +27,10 @@ from autoopt.errors import InputError
 from autoopt.metrics import Constraint
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
+from autoopt.report.words.verdict import verdict
 from autoopt.results import RunResult
 from autoopt.store import TrialRecord
-from autoopt.workers import Gate
+from autoopt.workers.gate import GATE_FILE
 
 
 @pytest.fixture
@@ -162,26 +166,31 @@ def test_a_source_model_that_kills_its_worker_ends_the_run(tmp_path: Path, meter
         finish(simulate(tmp_path, source=source).session())
 
 
-def test_a_machine_that_another_run_uses_is_not_blamed_on_the_source(simulation: Simulation) -> None:
+@contextmanager
+def held(file: Path) -> Iterator[None]:
+    """Hold a lock file as another process does."""
+    with file.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def test_a_machine_that_another_run_uses_leaves_the_source_as_an_undecided_answer(simulation: Simulation) -> None:
     session = simulation.session()
     attempt = session.ctx.attempt
-    session.ctx = replace(session.ctx, attempt=replace(attempt, deadline=attempt.clock() + 0.2))
-    measuring, ended = threading.Event(), threading.Event()
-
-    def measure() -> None:
-        with Gate(simulation.folder / "gate").measuring():
-            measuring.set()
-            ended.wait()
-
-    another_run = threading.Thread(target=measure)
-    another_run.start()
-    measuring.wait()
-    try:
-        with pytest.raises(InputError, match="the time was up before the source model was measured"):
-            session.baseline()
-    finally:
-        ended.set()
-        another_run.join()
+    session.ctx = replace(session.ctx, attempt=replace(attempt, deadline=attempt.clock() + 3.0))
+    with held(simulation.folder / "gate" / GATE_FILE):
+        result = finish(session)
+    assert result.best is not None
+    assert result.best.is_source
+    reason, _, waited = result.undecided.partition("; ")
+    assert reason == "the time was up before the source model was measured"
+    assert re.match(r"waited \d s for other runs on this machine", waited)
+    assert any(re.match(r"waited \d s for other runs on this machine, of ", note) for note in result.notes)
+    assert "keeping your model" in verdict(result)
+    assert not is_complete(result.to_json())  # the same command searches again
+    again = simulation.session()
+    assert again.answer is None
+    assert finish(again).best.chain != "source"
 
 
 def test_an_unknown_sampler_is_refused(tmp_path: Path) -> None:

@@ -52,6 +52,16 @@ def explain_untried(trials: Sequence[CompletedTrial]) -> list[str]:
     return [f"not tried: {noun} {numbers} ({reason}); run the same command again to try what is missing"]
 
 
+def waiting_text(seconds: float) -> str:
+    """`waited 40 s for other runs on this machine`; empty for less than a second."""
+    return f"waited {seconds:.0f} s for other runs on this machine" if seconds >= 1 else ""
+
+
+def explain_waiting(seconds: float, total: float) -> list[str]:
+    """Say how long the run waited for others, if that was more than a quarter of its time."""
+    return [f"{waiting_text(seconds)}, of {total:.0f} s"] if seconds > max(1.0, total / 4) else []
+
+
 def explain_repeats(trials: Sequence[CompletedTrial]) -> list[str]:
     """Say in a sentence how many of the trials differ; empty if all do."""
     keys = [trial.key for trial in trials if trial.key]

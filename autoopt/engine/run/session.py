@@ -29,9 +29,12 @@ from autoopt.engine.run.select import (
     explain_no_result,
     explain_repeats,
     explain_untried,
+    explain_waiting,
     source_model,
+    waiting_text,
 )
 from autoopt.engine.run.trial import CompletedTrial, with_measurements
+from autoopt.engine.work.calls import WAITING
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.measurements import Measurements
@@ -84,6 +87,8 @@ class Session:
     closing: ExitStack = field(default_factory=ExitStack)
     """Contexts that end with the session; the run's lease is the first."""
     _baseline: Measurements | None = field(default=None, init=False)
+    _is_source_untimely: bool = field(default=False, init=False)
+    """True if the time was up before the source model was measured: it is then the answer, undecided."""
     _decision: Decision | None = field(default=None, init=False)
     _next_record: float = field(default=0.0, init=False)
     """Time on the attempt's clock from which the interim result is recorded again."""
@@ -122,20 +127,14 @@ class Session:
         """Measure the source model, at the first call.
 
         Raises:
-            InputError: The source model crashes, hangs, exceeds the memory limit, or does not fit data and metrics;
-                or the run's time was up.
+            InputError: The source model crashes, hangs, exceeds the memory limit, or does not fit data and metrics.
         """
         if self._baseline is None:
             with self.ctx.attempt.counts.timing("baseline"):
                 options = EvaluationOptions(judged=False, screened=True)
                 measurements = evaluate(self.ctx, self.ctx.problem.source, options)
-            if measurements.outcome is Outcome.TIMEOUT and self.ctx.attempt.remaining() <= 0:
-                raise InputError(
-                    "the time was up before the source model was measured",
-                    where=self.name,
-                    remedy="allow more --minutes: for slow models, and where other runs on the machine measure",
-                )
-            if measurements.outcome in FATAL:
+            self._is_source_untimely = measurements.outcome is Outcome.TIMEOUT and self.ctx.attempt.remaining() <= 0
+            if measurements.outcome in FATAL and not self._is_source_untimely:
                 message = f"the source model cannot be measured: {measurements.outcome} ({measurements.message})"
                 remedy = ""
                 if measurements.outcome is Outcome.TIMEOUT:
@@ -147,7 +146,7 @@ class Session:
                     line, _, reason = measurements.message.partition(script)[2].partition(": ")
                     raise InputError(reason, where=f"{script}{line}")
                 raise InputError(measurements.message, where=self.name)
-            if not measurements.outcome.good:
+            if not measurements.outcome.good and not self._is_source_untimely:
                 failure = source_failure(self.ctx.problem, measurements.message)
                 self.notes.append(f"no ratios: {failure}")
                 self._show_note(failure)
@@ -223,7 +222,7 @@ class Session:
         """Record the result of decided trials."""
         baseline = self.baseline()
         repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
-        if not baseline.outcome.good and not baseline.transient and trials and not repaired:
+        if not (baseline.outcome.good or self._is_source_untimely or baseline.transient or repaired) and trials:
             failure = source_failure(self.ctx.problem, baseline.message)
             raise InputError(f"{failure}; no pass repairs it", where=self.name)
         bugs = [script_bug(self.ctx, trial.chain, trial.result.outcome, trial.result.message) for trial in trials]
@@ -357,7 +356,12 @@ class Session:
             ranking, undecided = self._decision.race.ranking, self._decision.race.undecided
         best = ranking.best(trials)
         source = source_model(self.ctx, self.baseline())
+        if self._is_source_untimely:
+            waited = waiting_text(attempt.counts.seconds().get(WAITING, 0.0))
+            best = source
+            undecided = "; ".join(filter(None, ("the time was up before the source model was measured", waited)))
         status, notes = "finished", [*explain_untried(trials), *self.notes, *explain_repeats(trials)]
+        notes += explain_waiting(attempt.counts.seconds().get(WAITING, 0.0), attempt.elapsed())
         if best is None:
             status, notes = "nothing meets the constraints", [*explain_no_result(trials), *notes]
         else:
@@ -378,7 +382,7 @@ class Session:
             seconds={"total": round(attempt.elapsed(), 3), **attempt.counts.seconds()},
             notes=tuple(notes),
             stopped=stopped,
-            untried=sum(trial.result.transient for trial in trials),
+            untried=sum(trial.result.transient for trial in trials) + self._is_source_untimely,
             undecided=undecided,
             objectives=goal.objectives,
             constraints=goal.constraints,

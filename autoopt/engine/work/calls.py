@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +15,13 @@ from autoopt.engine.work.resources import Resources
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.outcome import Outcome
 from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest
-from autoopt.workers import CallResult, gated_call, repeated_call
+from autoopt.workers import CallResult, Gate, gated_call, repeated_call
 from autoopt.workers.hosts import CallLimits, Host, HostReply, Reply
 from autoopt.workers.pool import READING
 from autoopt.workers.quarantine import Subject
 
+WAITING = "waiting"
+"""Phase in which calls wait for other runs on this machine."""
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
 """Texts of the system's errors for a full disk, as libraries pass them on."""
 _ERROR_NAME = re.compile(r"^OSError: \[Errno \d+\] ")
@@ -131,8 +134,16 @@ def _gated_call(
     resources, attempt = ctx.resources, ctx.attempt
     until = time.monotonic() + attempt.remaining()
     gate = resources.gate.measuring(until) if terms.exclusive else resources.gate.working(until)
-    with gate as passage:
-        began = time.monotonic()
+    with ExitStack() as stay:
+        asked = time.monotonic()
+        # Work waits for measurements of its own run, too; a measurement does not, as it pauses work of its own run.
+        for_others = terms.exclusive or not Gate.entered
+        try:
+            passage = stay.enter_context(gate)
+        finally:
+            began = time.monotonic()
+            if for_others:
+                attempt.counts.add_seconds(WAITING, began - asked)
         seconds = attempt.call_seconds(terms.limit)
         cores = () if terms.exclusive else resources.pass_cores
         # The end of the run's time holds for calls that were paused, too.

@@ -89,7 +89,8 @@ def _kept_answer(result: RunResult) -> list[str]:
     """The answer of a run that keeps the source model."""
     if _was_cut_off(result):
         action = "To decide, allow more time (--minutes)."
-        return ["Undecided: the time was up before a candidate was measured; keeping your model.", action]
+        reason = result.undecided or "the time was up before a candidate was measured"
+        return [f"Undecided: {reason}; keeping your model.", action]
     if _lacks_candidates(result):
         total = result.trial_counts["total"]
         trials = "the only trial" if total == 1 else f"each of {total} trials"
