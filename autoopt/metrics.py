@@ -84,6 +84,9 @@ _BUILT_IN = (
     Metric("peak_memory", "bytes", "minimize", "memory", "growth of the resident set over session creation and runs"),
     Metric("arena_memory", "bytes", "minimize", "memory", "bytes that the runtime's arena holds after inference"),
     _task("accuracy", "fraction", "maximize", "classification:accuracy", "share of labels that are predicted"),
+    _task(
+        "balanced_accuracy", "fraction", "maximize", "classification:balanced_accuracy", "mean of the classes' recalls"
+    ),
     _top_accuracy(5),
     _task("f1", "fraction", "maximize", "classification:f1", "macro-averaged F1"),
     _task("auc", "fraction", "maximize", "classification:auc", "area under the ROC curve, one versus rest"),
@@ -158,6 +161,20 @@ def get_metric(name: str, custom: Mapping[str, Metric] | None = None) -> Metric:
         names = [*METRICS, *(custom or {})]
         raise InputError(f"unknown metric {name!r}", remedy=did_you_mean(name, names) or f"known: {', '.join(names)}")
     return metric
+
+
+@dataclass(frozen=True)
+class FallenClass:
+    """A class that a candidate finds less often than the source."""
+
+    name: str
+    before: float
+    """The recall of the source: the share of the items of the class that it finds."""
+    after: float
+
+    @property
+    def fall(self) -> float:
+        return self.before - self.after
 
 
 @dataclass(frozen=True)

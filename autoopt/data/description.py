@@ -8,7 +8,7 @@ from typing import Final
 
 from autoopt.json_codec import JsonValue
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Version of what descriptions hold. Stored ones of another version are made anew."""
 
 
@@ -45,6 +45,10 @@ class DataDescription:
     """A label that is text and not a number."""
     class_names: tuple[str, ...] = ()
     """The different labels in sorted order if they are texts, unless there are very many."""
+    classes: int = 0
+    """Number of different labels, if each item has one class."""
+    smallest_class: int = 0
+    """Number of items of the rarest of these."""
     broken_labels: int = 0
     """Number of items whose label is NaN or infinite."""
     loader: str = ""

@@ -55,6 +55,10 @@ def _with_labels(description: DataDescription, data: DataSet, labels: Array) -> 
     """The description of a data set and of its labels."""
     kind, text, broken = _label_kind(data, labels), _label_text(labels), _broken_labels(labels)
     description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
+    plain = plain_labels(labels)
+    if kind == "class" and plain.size == len(plain):
+        _, counts = np.unique(plain.astype(str), return_counts=True)
+        description = replace(description, classes=len(counts), smallest_class=int(counts.min(initial=len(plain))))
     if text is None:
         return description
     return replace(description, class_names=_class_names(labels))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autoopt import json_codec
-from autoopt.metrics import Estimate
+from autoopt.metrics import Estimate, FallenClass
 
 COUNTS = ("rounds", "disturbed_rounds", "counted_rounds", "pairs", "effective_repeats")
 """Fields that say nothing where no latency was measured."""
@@ -65,6 +65,8 @@ class MeasurementSummary:
     """Data items that the quality was measured on."""
     identical_outputs: bool | None = None
     """True if all outputs are the source's; None if they are not, or were not compared."""
+    fallen_class: FallenClass | None = None
+    """The class whose recall fell most from the source's; None if none fell much."""
     outputs: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     """Fidelity metrics by output."""
     kinds: Mapping[str, str] = field(default_factory=dict)

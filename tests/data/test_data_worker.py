@@ -46,6 +46,7 @@ def test_a_label_that_is_text_is_shown(labels, text):
 def test_labels_in_words_are_listed_once_and_sorted(tmp_path):
     (tmp_path / "d.csv").write_text("x,label\n1,dog\n2,cat\n3,dog\n")
     assert describe({"data": str(tmp_path / "d.csv")})["class_names"] == ["cat", "dog"]
+    assert describe({"data": str(tmp_path / "d.csv")})["classes"] == 2
 
 
 def test_values_that_are_not_finite_are_reported(tmp_path):
@@ -60,6 +61,7 @@ def test_items_of_different_shapes_are_described_by_the_first(tmp_path):
     column = {"dtype": "float32", "shape": [1, 8], "finite": None, "stacked": False, "open_axes": []}
     column |= {"span": None, "constant": None}
     labels = {"labels": False, "label_kind": None, "label_text": None, "class_names": [], "broken_labels": 0}
+    labels |= {"classes": 0, "smallest_class": 0}
     rest = {**labels, "loader": "synthetic", "reading": "", "made_up": True, "assumed": []}
     rest |= {"state": {}, "reset_every": None, "starts": []}
     assert found == {"items": 3, "columns": {"x": column}, **rest}

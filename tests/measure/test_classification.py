@@ -12,11 +12,13 @@ from autoopt.measure.quality import classification
 from autoopt.measure.quality.classification import (
     accuracy,
     auc,
+    balanced_accuracy,
     class_axis,
     class_ids,
     class_names,
     classes,
     f1,
+    fallen_class,
     numbered,
     top_accuracy,
 )
@@ -80,9 +82,24 @@ def test_one_guess_is_accuracy_and_all_guesses_are_right() -> None:
     assert top_accuracy([SCORES], LABELS, 99).all()
 
 
-def test_statistics_are_those_of_scikit_learn() -> None:
-    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+def test_the_class_that_lost_most_is_found() -> None:
+    labels = np.repeat([0, 1, 2], [80, 15, 5])
+    worse = labels.copy()
+    worse[80:85] = 0  # a third of class 1
+    worse[95:99] = 0  # four fifths of class 2
+    found = fallen_class([worse], [labels], labels)
+    assert found is not None
+    assert (found.name, found.before, found.after) == ("2", 1.0, pytest.approx(0.2))
+    assert fallen_class([labels], [labels], labels) is None
+    few = labels.copy()
+    few[98:] = 0  # two items are no class
+    assert fallen_class([few], [labels], labels) is None
 
+
+def test_statistics_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import average_precision_score, balanced_accuracy_score, f1_score, roc_auc_score
+
+    assert balanced_accuracy([SCORES], LABELS)(ALL) == balanced_accuracy_score(LABELS, SCORES.argmax(1))
     assert f1([SCORES], LABELS)(ALL) == pytest.approx(f1_score(LABELS, SCORES.argmax(1), average="macro"))
     one_hot = np.eye(4)[LABELS]
     assert auc([SCORES], LABELS)(ALL) == pytest.approx(roc_auc_score(one_hot, SCORES, average="macro"))

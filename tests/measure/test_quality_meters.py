@@ -64,9 +64,11 @@ def test_a_candidate_that_collapsed_to_the_first_class_does_not_hold(asked):
 
 def test_names_of_classes_count_as_their_ids(asked):
     settings = {"sequential": True, "constraints": [{"metric": "accuracy", "max_drop": 0.1}]}
-    for metric in ("accuracy", "top1_accuracy", "f1"):
-        assert asked("task", metric, data="named.npz") == asked("task", metric)
-    assert asked("task", "accuracy", data="named.npz", **settings) == asked("task", "accuracy", **settings)
+    for metric, more in (("accuracy", {}), ("top1_accuracy", {}), ("f1", {}), ("accuracy", settings)):
+        named, numbered = asked("task", metric, data="named.npz", **more), asked("task", metric, **more)
+        fallen = [reply["details"].pop("fallen_class", {"name": "1"})["name"] for reply in (named, numbered)]
+        assert named == numbered
+        assert (fallen[0].isdigit(), fallen[1].isdigit()) == (metric != "accuracy", True)
 
 
 def test_fidelity_sees_every_class(asked):

@@ -81,6 +81,12 @@ def test_several_limits_that_the_data_cannot_confirm_are_named_together(data: di
     assert "Not certain yet: whether accuracy and f1 stay within their limits." in text
 
 
+def test_the_class_that_fell_most_is_named(data: dict[str, Any]) -> None:
+    measured = {"fallen_class": {"name": "crack", "before": 1.0, "after": 0.2}}
+    result = RunResult.from_json({**data, "best": {**data["best"], "measured": measured}})
+    assert verdict(result).endswith("Class crack fell most: recall 20 %, was 100 %.")
+
+
 def test_identical_outputs_are_said(data: dict[str, Any]) -> None:
     result = RunResult.from_json({**data, "best": {**data["best"], "measured": {"identical_outputs": True}}})
     assert result.best is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from autoopt.data.description import DataDescription
 from autoopt.engine.work.problem import Goal
@@ -35,6 +35,9 @@ DEFAULT_QUALITY = {
 }
 """Default quality constraint by metric; `benchmarks/quality` calibrates the one for data without labels."""
 
+
+RARE: Final = 5
+"""A class is rare if it has fewer items than so many times the drop in accuracy that is accepted."""
 
 Minimize: TypeAlias = Literal["latency", "size", "memory"]
 MINIMIZED: Mapping[Minimize, str] = {"latency": MEDIAN_LATENCY, "size": "size", "memory": "peak_memory"}
@@ -139,6 +142,11 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
         default = DEFAULT_QUALITY[default_quality]
         constraints.append(default)
         notes.append(_bound_text(default))
+        if data is not None and _has_rare_class(default, data):
+            balanced = _balanced_limit(data.classes)
+            constraints.append(balanced)
+            rare = f"the smallest class has {data.smallest_class} of {data.items} items"
+            notes.append(f"limit: {balanced.metric} may drop by at most {balanced.max_drop:g}, because {rare}")
     if not request.unverified:
         notes += _quality_notes(constraints, custom, data)
     if default_quality == AGREEMENT:
@@ -165,6 +173,19 @@ def _measured_metrics(names: Sequence[str], custom: Mapping[str, Metric]) -> tup
     if "latency" in kinds or kinds.isdisjoint(("task", "fidelity")):
         names = [*names, *PER_INFERENCE]
     return tuple(get_metric(name, custom) for name in dict.fromkeys(names))
+
+
+def _has_rare_class(limit: Constraint, data: DataDescription) -> bool:
+    """True if the limit on accuracy would let most of a class be lost."""
+    if limit.metric != "accuracy" or limit.max_drop is None or data.classes < 2:
+        return False
+    return data.smallest_class < RARE * limit.max_drop * data.items
+
+
+def _balanced_limit(classes: int) -> Constraint:
+    """Limit the mean of the recalls: half of a class may be lost, but at most `RARE` times the limit on accuracy."""
+    lowest = DEFAULT_QUALITY["accuracy"].max_drop or 0.0
+    return Constraint("balanced_accuracy", max_drop=round(min(RARE * lowest, max(lowest, 0.5 / classes)), 3))
 
 
 def _bound_text(default: Constraint) -> str:

@@ -17,7 +17,7 @@ from autoopt.store import EvaluationRecord
 
 ONE_THREAD = "measured on one thread too, because times on several were uncertain"
 EQUALLY_FAST = "equally fast: the runtime executes the same graph as for the source"
-QUALITY = ("items", "identical_outputs", "outputs", "kinds")
+QUALITY = ("items", "identical_outputs", "fallen_class", "outputs", "kinds")
 """Details of the meters that compare outputs."""
 SIDES = ("candidate", "source", "ratio")
 Details: TypeAlias = Mapping[str, Any]

@@ -6,7 +6,11 @@ import numpy as np
 
 from autoopt.errors import InputError
 from autoopt.measure.quality.task import Outputs, Statistic
+from autoopt.metrics import FallenClass
 
+NOTED_ITEMS = 3
+NOTED_FALL = 0.1
+"""A fall in recall that is worth a sentence, in items and as a share of the class."""
 OVERSHOOT = 0.1
 """How far probabilities may lie outside of 0..1."""
 
@@ -17,6 +21,37 @@ def accuracy(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
     if predicted.dtype.kind in "OU" or labels.dtype.kind in "OU":
         predicted, labels = predicted.astype(str), labels.astype(str)
     return np.asarray((predicted == labels) & _is_finite(outputs[0], labels))
+
+
+def balanced_accuracy(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute the mean over the classes of the share of their items that are found."""
+    names, ids = np.unique(labels.astype(str), return_inverse=True)
+    ids = ids.reshape(len(labels), -1)
+    right = accuracy(outputs, labels).reshape(ids.shape)
+
+    def score(indices: np.ndarray) -> float:
+        truth = ids[indices].ravel()
+        counts = np.bincount(truth, minlength=len(names))
+        found = np.bincount(truth[right[indices].ravel()], minlength=len(names))
+        return float(np.mean(found[counts > 0] / counts[counts > 0]))
+
+    return score
+
+
+def fallen_class(outputs: Outputs, source_outputs: Outputs, labels: np.ndarray) -> FallenClass | None:
+    """Find the class whose recall fell most from the source's; None if no class lost several items and a tenth."""
+    if labels.size != len(labels):
+        return None
+    truth = labels.ravel().astype(str)
+    before, after = (accuracy(each, labels).ravel() for each in (source_outputs, outputs))
+    fallen: FallenClass | None = None
+    for name in np.unique(truth):
+        is_class = truth == name
+        found = FallenClass(str(name), float(before[is_class].mean()), float(after[is_class].mean()))
+        lost = (found.before - found.after) * is_class.sum()
+        if lost >= NOTED_ITEMS and found.fall > NOTED_FALL and (fallen is None or found.fall > fallen.fall):
+            fallen = found
+    return fallen
 
 
 def top_accuracy(outputs: Outputs, labels: np.ndarray, count: int) -> np.ndarray:

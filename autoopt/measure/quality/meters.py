@@ -16,7 +16,7 @@ from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import Item
 from autoopt.measure.quality import custom as custom_metrics
 from autoopt.measure.quality import task as task_metrics
-from autoopt.measure.quality.classification import class_names, numbered
+from autoopt.measure.quality.classification import class_names, fallen_class, numbered
 from autoopt.measure.quality.predictions import outputs_of, predictions_of, same_outputs, subset
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import Direction, Estimate, get_metric
@@ -81,6 +81,11 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
     shares = [name for name in request.metrics if get_metric(name).unit == "fraction"]
     details["resolutions"] = dict.fromkeys(shares, share_resolution(len(data)))
     details |= _comparison_details(request, drops, are_same)
+    if "accuracy" in request.metrics and not are_same:
+        fallen = fallen_class(outputs, source_outputs, labels)
+        if fallen is not None:
+            name = str(names[int(fallen.name)]) if len(names) and fallen.name.isdigit() else fallen.name
+            details["fallen_class"] = to_json(replace(fallen, name=name))
     return MeasureReply(metrics, source_metrics, _paired_ratios(drops, source_metrics), details=details)
 
 

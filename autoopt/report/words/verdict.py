@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
+from autoopt.errors import one_line
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, is_ratio_metric
 from autoopt.report.words.change import change_text, words_of
 from autoopt.report.words.figures import first_objective, is_quality, metrics_of
-from autoopt.report.words.formatting import plural, short
+from autoopt.report.words.formatting import percent, plural, short
 from autoopt.results import ModelResult, RunResult
 
 Answer: TypeAlias = Literal["better", "not better", "undecided", "none"]
@@ -71,11 +72,20 @@ def _answer_lines(result: RunResult) -> list[str]:
         return ["No model meets the constraints."]
     if result.best.is_source:
         return _kept_answer(result)
-    text = ", ".join(gains(result, result.best))
-    sentence = f"{text[:1].upper()}{text[1:]}." if text else f"Best: {result.best.short_chain}."
+    fallen = result.best.measured.fallen_class
+    if fallen is not None:
+        change = f"recall {percent(fallen.after)}, was {percent(fallen.before)}"
+        return [*_better_answer(result, result.best), f"Class {one_line(fallen.name)} fell most: {change}."]
+    return _better_answer(result, result.best)
+
+
+def _better_answer(result: RunResult, best: ModelResult) -> list[str]:
+    """The sentences on a model that is better than the source."""
+    text = ", ".join(gains(result, best))
+    sentence = f"{text[:1].upper()}{text[1:]}." if text else f"Best: {best.short_chain}."
     if result.undecided:
         return [sentence, f"Still open: {result.undecided}.", deciding_action(result)]
-    unsure = [flag.partition(" ")[0] for flag in result.best.flags if UNSURE in flag]
+    unsure = [flag.partition(" ")[0] for flag in best.flags if UNSURE in flag]
     if unsure:
         stays = "stay within their limits"
         if len(unsure) == 1:
