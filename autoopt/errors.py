@@ -237,7 +237,7 @@ def refuse_url(path: str | Path, remedy: str = "name a file or folder of this ma
     Raises:
         InputError: It is one. The message shows only the protocol: the rest may hold a password.
     """
-    for part in Path(path).parts:
+    for part in Path(path).parts[:-1]:  # alone, such as in `./http:`, it is a name
         if _PROTOCOL.fullmatch(part) and not Path(part).exists():
             raise InputError("is a URL, not a file or folder", where=f"{part}//***", remedy=remedy)
 

@@ -115,7 +115,7 @@ def _show(step: StepReply, files: list[Path]) -> None:
         print(f"  tried {json.dumps(attempt.params)}: {one_line(attempt.reason)}")
     print(f"  parameters {json.dumps(step.params)}")
     if step.equivalence and step.equivalence["status"] == "not run":
-        print(f"  not checked: {one_line(str(step.equivalence.get('reason', '')))}")
+        print(f"  no check was possible: {one_line(str(step.equivalence.get('reason', '')))}")
     elif step.equivalence:
         print(f"  checked ({step.equivalence['tolerance']}): {_check_text(step.equivalence)}")
     for name, report in step.reports.items():
