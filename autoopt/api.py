@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 from autoopt.data.in_memory import Data, data_file
 from autoopt.engine.inputs.request import Remeasure, RunRequest
 from autoopt.engine.planning.goal import GoalOptions
-from autoopt.engine.planning.python_words import RUN, python_words
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.parts import is_outdated
@@ -126,7 +125,7 @@ def run(
     graph = model_file(dag, folder) if isinstance(dag, Serializable) else dag
     if listener is not None:
         fields["observer"] = CallbackObserver(listener)
-    with python_words(RUN), ExitStack() as stack:
+    with ExitStack() as stack:
         if "observer" not in fields and in_notebook():
             fields["observer"] = stack.enter_context(Progress(sys.stdout))
         request = RunRequest(dag=graph, model=source, data=evaluation, out=None if out is None else Path(out))

@@ -167,17 +167,22 @@ def test_a_wrong_option_is_answered_in_the_functions_own_words() -> None:
         autoopt.run(DAG, zzz=3)
 
 
-def test_an_error_names_arguments_and_not_options_of_the_command(model: Path) -> None:
-    frame = {"x": np.zeros((4, 8), np.float32)}
-    with pytest.raises(InputError, match=r"^max_drop: needs labels in the data; name the labels with label=NAME, or "):
-        autoopt.run(DAG, model=model, data=frame, max_drop=0.1, out=None)
-
-
 def test_options_are_those_of_a_request() -> None:
     fields = {field.name for field in dataclasses.fields(RunRequest)}
     own = {*api.SEARCH_OPTIONS, *api.GOAL_OPTIONS, *api.COLUMN_OPTIONS}
     arguments = {"dag", "model", "data", "out"}
-    set_by_autoopt = {"began", "command", "dag_file", "data_is_generated", "ending", "name", "resume", "sweep", "until"}
+    set_by_autoopt = {
+        "again",
+        "began",
+        "command",
+        "dag_file",
+        "data_is_generated",
+        "ending",
+        "name",
+        "resume",
+        "sweep",
+        "until",
+    }
     assert set(api.RunOptions.__annotations__) - own == fields - arguments - set_by_autoopt
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 import typer
 
@@ -186,9 +186,7 @@ def _run(arguments: list[str]) -> int:
     except AutooptError as error:
         text, code = str(error), error.exit_code
     except USAGE_ERROR as error:
-        from autoopt.cli.usage_errors import usage_text
-
-        text, code = usage_text(error, arguments), EXIT_INPUT
+        text, code = _usage_text(error), EXIT_INPUT
     except OSError as error:
         text, code = _system_error_text(error), EXIT_SYSTEM
         if error.errno == errno.ENAMETOOLONG or _is_forbidden(error):
@@ -205,6 +203,15 @@ def _run(arguments: list[str]) -> int:
     with suppress(OSError):  # without a place for the message, the exit code tells
         sys.stderr.write(text + "\n")
     return code
+
+
+def _usage_text(error: Any) -> str:  # noqa: ANN401  see `USAGE_ERROR`
+    """The first mistake on a command line, and where the help is."""
+    command = error.ctx.command_path if error.ctx else "autoopt"
+    # These replacements are for the words of pydantic.
+    message = error.format_message().rstrip(".").partition(", unable to parse")[0]
+    message = message.replace(": Value error, ", ": ").replace("Input should be", "must be")
+    return f"{command}: {message}; see '{command} --help'"
 
 
 def _system_error_text(error: OSError) -> str:

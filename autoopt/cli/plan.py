@@ -22,10 +22,9 @@ class PlanFormat(StrEnum):
 
     TEXT = "text"
     MERMAID = "mermaid"
-    DOT = "dot"
 
 
-COMMENT = {PlanFormat.TEXT: "", PlanFormat.MERMAID: "%% ", PlanFormat.DOT: "// "}
+COMMENT = {PlanFormat.TEXT: "", PlanFormat.MERMAID: "%% "}
 """Start of a comment in each format."""
 
 
@@ -51,7 +50,7 @@ def plan(  # noqa: PLR0913  options of the command
     For a bare model, the DAG is the one that autoopt proposes. Several targets, or models that belong together, have a
     plan each.
     """
-    from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
+    from autoopt.dag.compiler.rendering import mermaid, tree_text
     from autoopt.engine.planning.plan import PlanRequest, make_plans
     from autoopt.engine.work.model_folders import read_models
     from autoopt.settings import settings
@@ -80,7 +79,5 @@ def plan(  # noqa: PLR0913  options of the command
             sys.stdout.write(f"{COMMENT[format]}{plans.kind} {name}\n")
         if format is PlanFormat.TEXT:
             sys.stdout.write(tree_text(plan, limit))
-        elif format is PlanFormat.MERMAID:
-            sys.stdout.write(mermaid(plan))
         else:
-            sys.stdout.write(dot(plan))
+            sys.stdout.write(mermaid(plan))

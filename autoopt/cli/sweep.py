@@ -100,7 +100,6 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
     zoo: Annotated[Path, typer.Argument(metavar="ZOO", help="A zoo.yaml or JSON file.")],
     only: Annotated[str | None, typer.Option(metavar="TAG", help="Check only the models with this tag.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file.")] = None,
-    badge: Annotated[Path | None, typer.Option(help="Write the outcome as a badge, an SVG file.")] = None,
     summary: Annotated[
         Path | None,
         typer.Option(help="Append a Markdown summary to this file [default: GITHUB_STEP_SUMMARY, if it is set]."),
@@ -120,14 +119,12 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.engine.sweeps.sweep import run_sweep
     from autoopt.engine.sweeps.zoo import check_zoo
     from autoopt.report.progress.progress import Progress
-    from autoopt.report.sweeps.ci import badge_svg, check_badge, check_junit, github_annotations, junit_xml
+    from autoopt.report.sweeps.ci import check_junit, github_annotations, junit_xml
     from autoopt.report.sweeps.sweep import sweep_markdown, write_sweep
 
     check_zoo(zoo, only, None, data_root)
     if junit is not None:
         check_junit(junit)
-    if badge is not None:
-        check_badge(badge)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet) as progress:
             request = SweepRequest(
@@ -140,8 +137,6 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
             write_sweep(result, stream)
     if junit is not None:
         _write(junit, junit_xml(result), "w")
-    if badge is not None:
-        _write(badge, badge_svg(result), "w")
     if summary is None and os.environ.get("GITHUB_STEP_SUMMARY"):
         summary = Path(os.environ["GITHUB_STEP_SUMMARY"])
     if summary is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, without_nulls
@@ -51,10 +51,6 @@ class MeasurementSettings:
     precedence: bool = _setting(
         True, "latency: on a busy machine, models on several threads go before other programs if allowed (true)"
     )
-    isolation: Literal["strict", "shared"] = _setting(
-        "strict",
-        "strict: nothing else runs while a latency is measured; shared: passes do, on the others (strict)",
-    )
     batch_size: int = _setting(
         0, "items per inference (the data's; else 1 for latency, as many as the model allows elsewhere)"
     )
@@ -97,29 +93,6 @@ class MeasurementSettings:
     def is_repeated(self) -> bool:
         """True if the candidates that may be the best are measured more than once."""
         return self.rounds > 0 and not self.fixed
-
-    def pass_cores(self, machine: Collection[int]) -> tuple[int, ...]:
-        """Cores of a machine for all work but measurements, with `isolation: shared`; empty for `strict`.
-
-        Raises:
-            InputError: passes and measurements cannot have cores of their own.
-        """
-        if self.isolation == "strict":
-            return ()
-        if not self.affinity:
-            raise InputError(
-                "'isolation: shared' needs cores for latencies; passes run on the others",
-                where="measurement",
-                remedy="name them, such as affinity: [0, 1]",
-            )
-        others = tuple(sorted(set(machine) - set(self.affinity)))
-        if not others:
-            raise InputError(
-                f"'isolation: shared' leaves no core for passes: there are {len(machine)}",
-                where="measurement",
-                remedy="name fewer cores in 'affinity', or use 'isolation: strict'",
-            )
-        return others
 
     def _check_numbers(self) -> None:
         for name in ("seconds", "target_width", "replicas", "max_pairs", "margin"):

@@ -202,7 +202,7 @@ class _ReplyPipe:
 def _answer(request: CallRequest) -> bytes:
     started = time.perf_counter()
     try:
-        with limits.memory_cap(request.memory), limits.bound_to(request.cores):
+        with limits.memory_cap(request.memory):
             value = protocol.resolve(request.call)(request.payload)
             return _finish(Reply(request.token, Outcome.OK, value), started)
     except BaseException as error:

@@ -35,8 +35,6 @@ class CallLimits:
     """Time in which the call was not paused."""
     memory: int | None = None
     """Bytes; None for the worker pool's limit, 0 for none."""
-    cores: tuple[int, ...] = ()
-    """Cores that the call may use; empty for all."""
     fresh: bool = False
     """The call needs a worker that has served no other."""
     until: float = math.inf
@@ -79,9 +77,7 @@ class Host:
         return _reply(gated_call(self.pool, DESCRIBE, payload), DescribeReply.from_json)
 
     def _call(self, function: str, payload: dict[str, Any], limits: CallLimits) -> CallResult:
-        return self.pool.call(
-            function, payload, limits.seconds, limits.memory, limits.cores, fresh=limits.fresh, until=limits.until
-        )
+        return self.pool.call(function, payload, limits.seconds, limits.memory, fresh=limits.fresh, until=limits.until)
 
     def close(self) -> None:
         """End all calls and the workers."""

@@ -1,4 +1,4 @@
-"""The memory cap and the cores of a process, and the load of the machine.
+"""The memory cap of a process, and the load of the machine.
 
 The cap applies to private writable memory (RLIMIT_DATA): onnxruntime and numpy reserve far more address space than they
 ever use, so a cap on address space would fail ordinary work. Shared memory is not counted by it; the pool sees that in
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -79,30 +79,3 @@ def memory_cap(memory: int | None) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def usable_cores() -> frozenset[int]:
-    """The cores that this process may use; empty where the system binds no processes to cores."""
-    if not hasattr(os, "sched_getaffinity"):
-        return frozenset()
-    return frozenset(os.sched_getaffinity(0))
-
-
-@contextmanager
-def bound_to(cores: Collection[int]) -> Iterator[None]:
-    """Run all threads of this process, and each process it starts meanwhile, on these cores; on any if empty."""
-    if not cores:
-        yield
-        return
-    before = usable_cores()
-    _bind_threads(cores)
-    try:
-        yield
-    finally:
-        _bind_threads(before)
-
-
-def _bind_threads(cores: Collection[int]) -> None:
-    for thread in os.listdir("/proc/self/task"):
-        with suppress(OSError):  # it has ended
-            os.sched_setaffinity(int(thread), cores)

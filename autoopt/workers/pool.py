@@ -9,14 +9,12 @@ import math
 import os
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from autoopt.errors import ErrorRecord, TimeUp
+from autoopt.errors import ErrorRecord
 from autoopt.memory import machine_memory
 from autoopt.outcome import Outcome
 from autoopt.workers import limits
@@ -90,13 +88,12 @@ class WorkerPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def call(  # noqa: PLR0913  the terms of a call
+    def call(
         self,
         function: str,
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
-        cores: Sequence[int] = (),
         *,
         fresh: bool = False,
         until: float = math.inf,
@@ -108,7 +105,6 @@ class WorkerPool:
             payload: its argument. Its fields `user_script`, at any depth, name the scripts that the call may execute.
             timeout: limit in seconds from the moment a worker is free, without pauses; enforced to within 5 s.
             memory: limit in bytes; None for the pool's, 0 for no limit.
-            cores: those that the call may use; empty for all.
             fresh: use a worker that has served no other call.
             until: time on `time.monotonic` at which the call ends even if it was paused.
 
@@ -120,7 +116,7 @@ class WorkerPool:
         if memory is None:
             memory = self.memory
         cap = memory or None
-        request = CallRequest(function, payload, cap, requested_level(), tuple(cores))
+        request = CallRequest(function, payload, cap, requested_level())
         worker = self._acquire(request, fresh=fresh)
         worker.last_calls[function] = next(self._calls)
         is_shared = worker.calls > 0
@@ -248,15 +244,6 @@ def _scripts_in(payload: object) -> Iterator[str]:
     if not isinstance(payload, str) and isinstance(payload, Iterable):
         for item in payload:
             yield from _scripts_in(item)
-
-
-def start_ahead(modules: Sequence[str]) -> None:
-    """Have the workers of later pools of this process import `modules`, while this process imports its own.
-
-    Does nothing while somebody measures on this machine.
-    """
-    with suppress(TimeUp), Gate().working(until=time.monotonic()):
-        preload(sys.executable, child_environment(sys.executable), modules)
 
 
 def _is_fit(worker: WorkerProcess, memory: int | None) -> bool:

@@ -41,8 +41,6 @@ class CallRequest:
     """Memory limit in bytes; None for no limit."""
     log_level: int = 0
     """Records of the logger `autoopt` from this `logging` level on come back; 0 for none."""
-    cores: tuple[int, ...] = ()
-    """Cores that the worker may use; empty for all of the pool's process."""
     token: str = field(default_factory=lambda: os.urandom(8).hex())
     """Comes back in the reply: a line without it was written by other code that the worker runs."""
 

@@ -56,7 +56,7 @@ def test_passes_and_metrics_are_completed(complete: Any) -> None:
         ("run m.onnx --level", ["0", "1", "2", "3"]),
         ("init m.onnx --precision", ["fp32", "fp16", "mixed", "int8", "int4"]),
         ("plan m.onnx --device", ["cpu", "gpu", "npu"]),
-        ("plan m.onnx --format", ["text", "mermaid", "dot"]),
+        ("plan m.onnx --format", ["text", "mermaid"]),
     ],
 )
 def test_values_of_options_are_completed(complete: Any, line: str, expected: list[str]) -> None:

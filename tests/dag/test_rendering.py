@@ -9,7 +9,7 @@ from dag_worlds import make_info
 
 from autoopt.dag import Plan, compile_plan
 from autoopt.dag.compiler.plan import Decision
-from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
+from autoopt.dag.compiler.rendering import mermaid, tree_text
 from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.registry import PassInfo
 from autoopt.spec import load_dag
@@ -78,7 +78,7 @@ def test_an_alias_is_shown_with_the_pass_and_the_parameters_that_it_stands_for()
     assert "alias: b: other is q" in lines
 
 
-def test_mermaid_and_dot_show_the_graph_with_pruned_parts_dashed() -> None:
+def test_mermaid_shows_the_graph_with_pruned_parts_dashed() -> None:
     made = plan()
     assert mermaid(made).splitlines() == [
         "flowchart LR",
@@ -92,8 +92,3 @@ def test_mermaid_and_dot_show_the_graph_with_pruned_parts_dashed() -> None:
         "    classDef pruned stroke-dasharray: 4 4",
         "    class n2 pruned",
     ]
-    drawn = dot(made)
-    assert drawn.startswith('digraph "drawn" {\n')
-    assert '    n2 [label="c (broken)", style=dashed];\n' in drawn
-    assert "    n0 -> n2 [style=dashed];\n" in drawn
-    assert "    n1 -> n3;\n" in drawn

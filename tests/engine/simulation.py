@@ -120,7 +120,6 @@ class SimulatedPool(WorkerPool):
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
-        cores: Sequence[int] = (),
         *,
         fresh: bool = False,
         until: float = math.inf,
@@ -251,7 +250,6 @@ class ReadingPool(SimulatedPool):
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
-        cores: Sequence[int] = (),
         *,
         fresh: bool = False,
         until: float = math.inf,
@@ -263,7 +261,7 @@ class ReadingPool(SimulatedPool):
             answer = {"digest": digest_folder(copy.parent), "path": payload["dest"], "repairs": []}
             return CallResult(Outcome.OK, answer)
         if function not in self.answers:
-            return super().call(function, payload, timeout, memory, cores, fresh=fresh, until=until)
+            return super().call(function, payload, timeout, memory, fresh=fresh, until=until)
         answer = self.answers[function]
         if isinstance(answer, CallResult):
             return answer

@@ -129,14 +129,6 @@ def test_work_takes_the_gate_shared_and_measurements_take_it_alone(simulation: S
     assert [kind for kind, _ in gate.entries] == ["working", "measuring"]
 
 
-def test_measurements_leave_the_cores_of_passes_alone(simulation: Simulation) -> None:
-    resources = replace(simulation.resources, gate=RecordingGate(), pass_cores=(2, 3))
-    ctx, host = replace(simulation.context(), resources=resources), FakeHost()
-    run_pass(ctx, host, request(simulation.folder), TERMS)
-    measure_alone(ctx, host)
-    assert [limits.cores for limits in host.limits] == [(2, 3), ()]
-
-
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CRASHED])
 def test_what_failed_in_a_shared_worker_is_tried_once_in_a_fresh_one(simulation: Simulation, outcome: Outcome) -> None:
     host = FakeHost(result=CallResult(outcome, shared=True))

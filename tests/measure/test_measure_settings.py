@@ -65,17 +65,6 @@ def test_numbers_that_mean_nothing_are_refused(values: dict[str, Any], problem: 
     MeasurementSettings.parse({"shapes": {"x": []}, "ranges": {"x": [0, 0]}, "affinity": [0]})
 
 
-def test_passes_have_the_cores_that_are_not_for_latencies() -> None:
-    assert MeasurementSettings().pass_cores({0, 1}) == ()
-    assert MeasurementSettings(affinity=(0,)).pass_cores({0, 1}) == ()
-    shared = MeasurementSettings.parse({"isolation": "shared", "affinity": [0, 2]})
-    assert shared.pass_cores({0, 1, 2, 3}) == (1, 3)
-    with pytest.raises(InputError, match="leaves no core for passes: there are 2"):
-        shared.pass_cores({0, 2})
-    with pytest.raises(InputError, match=r"needs cores for latencies.*affinity: \[0, 1\]"):
-        MeasurementSettings(isolation="shared").pass_cores({0, 1})
-
-
 @pytest.mark.parametrize("rounds", [-1, 1.5, True])
 def test_rounds_are_whole_numbers_from_zero(rounds: object) -> None:
     with pytest.raises(InputError, match="rounds"):

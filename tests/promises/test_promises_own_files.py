@@ -18,7 +18,6 @@ REPLAY = ("replay", "out/recipe.json", "--model", "model.onnx")
 FILES = [
     ("report", "--out"),
     ("check", "zoo.yaml", "--junit"),
-    ("check", "zoo.yaml", "--badge"),
     ("export-optuna", "--out"),
     ("init", "model.onnx", "--out"),
     ("apply", "shape_inference", "model.onnx", "--out"),

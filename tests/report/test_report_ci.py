@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from nights_cases import entry
 
 from autoopt.metrics import Estimate
-from autoopt.report.sweeps.ci import badge_svg, github_annotations, junit_xml
+from autoopt.report.sweeps.ci import github_annotations, junit_xml
 from autoopt.results import EntryComparison, MetricChange, SweepResult
 
 CHANGE = MetricChange("best model", "latency_p50", Estimate(0.5, 0.48, 0.52), Estimate(0.6, 0.58, 0.62), True, "worse")
@@ -36,15 +36,6 @@ def test_junit_has_a_case_for_each_model() -> None:
         "possible cause: onnxruntime 1.30 -> 1.31"
     )
     assert error.get("message") == "failed; 100 % unreadable"
-
-
-def test_a_badge_says_the_outcome_in_two_words() -> None:
-    good = replace(RESULT, name="a<b")
-    badge = ElementTree.fromstring(badge_svg(good))
-    assert badge.get("aria-label") == "a<b: no regression"
-    bad = ElementTree.fromstring(badge_svg(replace(good, regressions=("x", "y"))))
-    assert bad.get("aria-label") == "a<b: 2 regressions"
-    assert ElementTree.fromstring(badge_svg(SweepResult("s", name="z"))).get("aria-label") == "z: no result"
 
 
 def test_annotations_name_the_zoo_file() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import resource
-import threading
 
 import pytest
 
@@ -25,27 +24,6 @@ def test_no_cap(nothing: int | None) -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with limits.memory_cap(nothing):
         assert resource.getrlimit(resource.RLIMIT_DATA) == before
-
-
-def test_all_threads_run_on_the_cores_they_are_bound_to() -> None:
-    before = os.sched_getaffinity(0)
-    last = max(before)
-    started, leave, seen = threading.Event(), threading.Event(), []
-
-    def wait() -> None:
-        started.set()
-        leave.wait(60)
-        seen.append(os.sched_getaffinity(0))
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert started.wait(60)
-    with limits.bound_to([last]):
-        assert os.sched_getaffinity(0) == {last}
-        leave.set()
-        thread.join()
-    assert seen == [{last}]
-    assert os.sched_getaffinity(0) == before
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,13 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from children import HANG_SECONDS
-from test_shared_gate import enters, inside, is_closed
 
 from autoopt.errors import TimeUp
 from autoopt.outcome import Outcome
@@ -30,6 +29,48 @@ def gate(tmp_path: Path) -> PausingGate:
 @pytest.fixture
 def others(tmp_path: Path) -> Gate:
     return Gate(tmp_path)
+
+
+def enters(passage: Callable[[float], object], *, patience: float = HANG_SECONDS) -> bool:
+    """True if a thread comes in within `patience` seconds; it leaves again."""
+
+    def enter() -> bool:
+        try:
+            with passage(time.monotonic() + patience):  # type: ignore[attr-defined]
+                return True
+        except TimeUp:
+            return False
+
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(enter).result(HANG_SECONDS)
+
+
+def is_closed(passage: Callable[[float], object]) -> bool:
+    """True if no thread comes in at once.
+
+    A thread that gives up leaves its place in the queue only when the lock comes to it. Who enters next needs patience.
+    """
+    return not enters(passage, patience=0.0)
+
+
+@contextmanager
+def inside(passage: Callable[[], object]) -> Iterator[None]:
+    """Have a thread inside meanwhile."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with passage():  # type: ignore[attr-defined]
+            entered.set()
+            leave.wait(HANG_SECONDS)
+
+    with ThreadPoolExecutor(1) as threads:
+        stayed = threads.submit(stay)
+        try:
+            assert entered.wait(HANG_SECONDS)
+            yield
+        finally:
+            leave.set()
+            stayed.result(HANG_SECONDS)
 
 
 class Work:

@@ -15,8 +15,7 @@ from watching import all_gone, pids_from
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.outcome import Outcome
-from autoopt.workers import Cancelled, Gate, WorkerPool, call_once
-from autoopt.workers.pool import start_ahead
+from autoopt.workers import Cancelled, WorkerPool, call_once
 
 
 def test_worker_is_warm(pool: WorkerPool) -> None:
@@ -131,25 +130,6 @@ def test_no_more_workers_start_than_are_asked_for(jobs: dict[str, str]) -> None:
         with WorkerPool(size=1, env=jobs) as last:
             last.call("jobs:who", {})
             assert len(server.children()) == keepers - 1 + 2
-
-
-def test_workers_start_with_the_modules_that_were_imported_ahead(
-    jobs: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", jobs["PYTHONPATH"])
-    start_ahead(["wave"])
-    modules = {"modules": ["wave"]}
-    with WorkerPool(size=1, env={"OTHER": "1"}) as other, WorkerPool(size=1) as first:
-        assert other.call("jobs:imported", modules).value == {"modules": []}
-        assert first.call("jobs:imported", modules).value == modules
-
-
-def test_nothing_starts_ahead_while_somebody_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOBODY_STARTED_A_SERVER_WITH", "this")
-    with ThreadPoolExecutor() as threads, Gate().measuring():
-        before = set(psutil.Process().children())
-        threads.submit(start_ahead, ["wave"]).result()
-        assert set(psutil.Process().children()) <= before
 
 
 def test_many_threads_share_few_workers(pool: WorkerPool) -> None:

@@ -1,4 +1,4 @@
-"""A plan as text: a tree of chains for people, Mermaid and DOT for other tools. Pure functions."""
+"""A plan as text: a tree of chains for people, Mermaid for other tools. Pure functions."""
 
 from __future__ import annotations
 
@@ -70,19 +70,6 @@ def mermaid(plan: Plan) -> str:
     if dashed:
         lines += ["    classDef pruned stroke-dasharray: 4 4", f"    class {','.join(dashed)} pruned"]
     return "\n".join(lines) + "\n"
-
-
-def dot(plan: Plan) -> str:
-    """The pass graph in the Graphviz language; nodes and edges on no kept chain are dashed."""
-    names = _drawing_names(plan)
-    lines = [f'digraph "{plan.name}" {{', "    rankdir=LR;", "    node [shape=box];"]
-    for key, name in names.items():
-        style = "" if key in plan.kept_keys else ", style=dashed"
-        lines.append(f'    {name} [label="{_label(plan, plan.graph.node_of[key])}"{style}];')
-    for edge in _drawn_edges(plan):
-        style = "" if edge in plan.kept_edges else " [style=dashed]"
-        lines.append(f"    {names[edge[0]]} -> {names[edge[1]]}{style};")
-    return "\n".join([*lines, "}"]) + "\n"
 
 
 class _Branches:

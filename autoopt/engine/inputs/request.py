@@ -19,7 +19,6 @@ from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.quarantine import stored_quarantine
 from autoopt.engine.work.resources import Resources
 from autoopt.json_codec import JsonValue, from_json, to_json, without_nulls
-from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.fetch import cached, has_secret, shown_source
 from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, root_to_store, settings
@@ -30,9 +29,7 @@ from autoopt.spec.source import Source
 from autoopt.store import open_store
 from autoopt.workers import WorkerPool
 from autoopt.workers.gate import report_other_runs
-from autoopt.workers.limits import usable_cores
 from autoopt.workers.pausing_gate import PausingGate
-from autoopt.workers.shared_gate import SharedGate
 from autoopt.working_folder import STORE_WORK, make_working_folder
 
 Remeasure: TypeAlias = Literal["undecided", "all"]
@@ -118,9 +115,6 @@ class RunRequest:
 
     def open_resources(self, spec: DagSpec) -> Resources:
         """Open what the run works with on this machine. The caller closes it."""
-        measurement = MeasurementSettings.parse({**spec.measurement, **self.measurement})
-        pass_cores = measurement.pass_cores(usable_cores())
-        make_gate = SharedGate if pass_cores else PausingGate
         memory = self.limits.memory or spec.limits.memory
         store = open_store(self.db_url, self.home)
         pool = WorkerPool(max(1, self.workers), memory=memory)
@@ -128,10 +122,9 @@ class RunRequest:
             store=store,
             pool=pool,
             hosts=Hosts(pool, memory=memory),
-            gate=make_gate(waiting=report_other_runs(self.observer.on_note)),
+            gate=PausingGate(waiting=report_other_runs(self.observer.on_note)),
             quarantine=stored_quarantine(store, retry=self.retry_failed),
             scratch=make_working_folder(store.home / STORE_WORK),
-            pass_cores=pass_cores,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from autoopt.data.description import DataDescription
 from autoopt.engine.planning.data_check import check_data
 from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
 from autoopt.engine.planning.probe import Probe
-from autoopt.engine.planning.python_words import PLAN, python_words
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.model_folders import holds_models, with_models
@@ -83,8 +82,7 @@ def make_plan(  # noqa: PLR0913  the public `autoopt.plan`
     """
     options = proposal_options or ProposalOptions()
     request = PlanRequest(dag, model, {}, data, calibration, options, goal or GoalOptions(), data_root)
-    with python_words(PLAN):
-        return _plan(request)
+    return _plan(request)
 
 
 def _plan(request: PlanRequest) -> Plan:

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias
 
 from autoopt.engine.planning.best_candidate import Machine
 from autoopt.engine.planning.probe import Probe
-from autoopt.engine.tools.run_command import run_command
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, TimeUp
 from autoopt.json_codec import from_json
@@ -67,7 +66,6 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         environment=_environment(lineages),
         search=_search_settings(_section(settings, "search")),
         created=record.created,
-        command=run_command(request),
         lineage=lineage,
         part_lineages=part_lineages,
         models=_model_facts(store, lineages),

@@ -145,10 +145,9 @@ def _gated_call(
             if for_others:
                 attempt.counts.add_seconds(WAITING, began - asked)
         seconds = attempt.call_seconds(terms.limit)
-        cores = () if terms.exclusive else resources.pass_cores
         # The end of the run's time holds for calls that were paused, too.
         latest = began + max(1.0, attempt.remaining() + attempt.grace)
-        reply = work(CallLimits(seconds, ctx.problem.limits.memory, cores, terms.fresh, latest))
+        reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.fresh, latest))
         ended = time.monotonic()
         attempt.counts.add_seconds(terms.phase, ended - began)
         if terms.exclusive and passage.passed_over:

@@ -52,8 +52,6 @@ class Resources:
     scratch: Path
     """Folder for files on their way into the store, on its file system."""
     locks: Locks = field(default_factory=Locks)
-    pass_cores: tuple[int, ...] = ()
-    """Cores for all work but measurements, if these have cores of their own; empty for all."""
 
     def stop(self) -> None:
         """End all calls under way and refuse further ones."""

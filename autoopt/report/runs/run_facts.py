@@ -49,8 +49,6 @@ class RunFacts:
     search: Mapping[str, object] = field(default_factory=dict)
     created: float = 0.0
     """Seconds since 1970."""
-    command: str = ""
-    """The command that repeats the run."""
     lineage: Mapping[str, Any] = field(default_factory=dict)
     """The lineage document of the best model; empty for several models."""
     part_lineages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -364,8 +364,6 @@ def _use(result: RunResult, facts: RunFacts) -> str:
         parts.append(subsection("Make the same model again from its recipe", code(replay)))
     if result.best_lossy is not None:
         parts.append(subsection("The lossy model", paragraphs(lossy_steps(result))))
-    if facts.command:
-        parts.append(subsection("Repeat the run", code(facts.command)))
     commands = f"autoopt best {short(result.run)}\nautoopt lineage {short(result.run)}"
     parts.append(subsection("Look it up in the store", code(commands)))
     return "\n".join([*parts, paragraphs([trials_line(result), time_line(result)], "muted small")])

@@ -1,36 +1,24 @@
-"""A sweep for continuous integration: JUnit XML, annotations of GitHub Actions, a badge."""
+"""A sweep for continuous integration: JUnit XML, annotations of GitHub Actions."""
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from xml.etree import ElementTree
 
 from autoopt.errors import one_line
 from autoopt.report.sweeps.sweep import changes_table
-from autoopt.report.words.formatting import plural
 from autoopt.report.words.verdict import gains
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import OK
 from autoopt.working_folder import check_own
 
-GOOD, BAD = "#2a7d2a", "#b3261e"
 SUITE = "autoopt "
 """Opens the name of every test suite."""
-MAKER = "<desc>made by autoopt</desc>"
-"""Part of every badge."""
-LETTER, PADDING = 7, 6
-"""Width of a letter of a badge, and the space around its texts, in pixels."""
 
 
 def check_junit(file: Path) -> None:
     """Check that JUnit XML may be written to this file; raises like `check_own`."""
     check_own(file, f'<testsuite name="{SUITE}')
-
-
-def check_badge(file: Path) -> None:
-    """Check that a badge may be written to this file; raises like `check_own`."""
-    check_own(file, MAKER)
 
 
 def junit_xml(result: SweepResult) -> str:
@@ -67,24 +55,6 @@ def github_annotations(result: SweepResult, file: str) -> list[str]:
             text = problem_text(result, entry).replace("%", "%25")
             lines.append(f"::{level} file={file},title=autoopt {one_line(entry.name)}::{text}")
     return lines
-
-
-def badge_svg(result: SweepResult) -> str:
-    """A badge for a README: the zoo's outcome in two words, green or red."""
-    text, colour = "no regression", GOOD
-    if result.regressions and not result.accepted:
-        text, colour = plural(len(result.regressions), "regression"), BAD
-    elif result.failed:
-        text, colour = "no result", BAD
-    left, right = (LETTER * len(part) + 2 * PADDING for part in (result.name, text))
-    name, label = escape(result.name), escape(f"{result.name}: {text}")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{label}">'
-        f"<title>{label}</title>{MAKER}"
-        f'<rect width="{left}" height="20" fill="#444"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>'
-        f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
-        f'<text x="{PADDING}" y="14">{name}</text><text x="{left + PADDING}" y="14">{text}</text></g></svg>\n'
-    )
 
 
 def problem_text(result: SweepResult, entry: SweepEntry) -> str:
