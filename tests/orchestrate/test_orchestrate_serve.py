@@ -77,7 +77,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     (folder / "script.py").write_text(SCRIPT)
     dag(folder, "[[tidy, weak]]")
     (folder / "quick.yaml").write_text(QUICK)
-    models = "[{path: mlp, tags: [dense]}, {path: cnn, name: vision}]"
+    models = "[mlp, {path: cnn, name: vision, tags: [conv]}]"
     (folder / "zoo.yaml").write_text(f"name: night\ndag: quick.yaml\nmodels: {models}\n")
     with serving(folder, "--zoo", "zoo.yaml", "--cron", "0 2 * * *", "--timezone", "Europe/Berlin") as found:
         yield found
@@ -279,9 +279,9 @@ def test_a_night_by_schedule(served: Serving) -> None:
     due = eventually(lambda: served.find("flow_runs", **waiting))
     nights = {datetime.fromisoformat(row["expected_start_time"]).astimezone(ZoneInfo("Europe/Berlin")) for row in due}
     assert {(one.hour, one.minute) for one in nights} == {(2, 0)}
-    run = served.start("nightly_sweep", only="dense")
+    run = served.start("nightly_sweep", only="conv")
     served.completed(run)
-    assert [row["name"] for row in served.children_of(run)] == ["mlp · quick"]
+    assert [row["name"] for row in served.children_of(run)] == ["vision · quick"]
     assert served.autoopt("nights", "night")["nights"]
 
 

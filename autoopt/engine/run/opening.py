@@ -97,8 +97,9 @@ def _continuing(request: RunRequest, identity: str, store: Store) -> tuple[RunRe
     if finished is None:
         cancelled = list(store.runs.all(status="cancelled", identity=identity))
         if cancelled:
-            request = replace(request, resume=max(cancelled, key=lambda run: run.created).id)
-        return request, False
+            return replace(request, resume=max(cancelled, key=lambda run: run.created).id), False
+        # A run whose trials all failed has no result; the next one executes them again.
+        return request, bool(store.runs.all(status="failed", identity=identity))
     failed = [trial for trial in store.trials.all(finished.id) if trial.outcome and trial.outcome.retryable]
     for trial in failed:
         if store.claims.acquire("trial", trial.key, redo=True):
