@@ -81,9 +81,9 @@ def _interpreter(system: Section, role: str, remarks: Remarks) -> dict[str, Json
             return {"python": str(PurePosixPath(str(folder)) / "python")}
         remarks.add((role,), "no environment is created", "make one with pip and set target.python to its interpreter")
     elif kind == "docker":
-        remarks.add((role,), "no container is started", "run autoopt in that image, see docs/targets.md")
+        remarks.add((role,), "no container is started", "run autoopt in that image")
     else:
-        remarks.add((role,), f"no system {system.get('type')!r}", "docs/targets.md shows how to use other machines")
+        remarks.add((role,), f"no system {system.get('type')!r}", "run autoopt on the machine that is to measure")
     return {}
 
 

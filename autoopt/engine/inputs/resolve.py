@@ -65,7 +65,7 @@ class ResolvedInputs:
     problem: Problem
     search: SearchConfig
     runtimes: Mapping[str, Runtime]
-    """Versions and CPU of the hosts other than this interpreter, by name."""
+    """Versions of the hosts other than this interpreter, by name."""
     notes: list[str]
     """Messages for the user."""
 
@@ -285,7 +285,7 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
     cache = resources.store.home / "downloads"
     target = spec.all_targets[0]
     runtime = resources.hosts.runtime_of(target.where)
-    flags = frozenset((runtime.get("cpu") or cpu())["flags"])
+    flags = frozenset(cpu()["flags"])
     # The data of the request, else those of the DAG.
     evaluation, calibration = request.data, request.calibration
     if evaluation is None:

@@ -23,9 +23,8 @@ class Machine:
 
     @staticmethod
     def of(runtime: Mapping[str, Any]) -> Machine:
-        """The machine of a host; of this interpreter if `runtime` is empty."""
-        model = (runtime.get("cpu") or cpu())["model"]
-        return Machine(str(model), str(runtime.get("onnxruntime") or library_version("onnxruntime")))
+        """This machine with the runtime of a host; with that of this interpreter if `runtime` is empty."""
+        return Machine(cpu()["model"], str(runtime.get("onnxruntime") or library_version("onnxruntime")))
 
     @staticmethod
     def that_measured(evaluation: EvaluationRecord) -> Machine:

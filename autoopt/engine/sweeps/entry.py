@@ -120,9 +120,7 @@ def _has_other_source(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> boo
 
 def _environment(ctx: RunContext) -> dict[str, object]:
     """The environment of this interpreter, and the versions on the hosts that the run used."""
-    hosts = {}
-    for name, runtime in ctx.resources.hosts.runtimes_of(ctx.problem.plan.spec).items():
-        hosts[name] = {key: value for key, value in runtime.items() if key != "cpu"}
+    hosts = ctx.resources.hosts.runtimes_of(ctx.problem.plan.spec)
     return {**environment(), "hosts": hosts} if hosts else dict(environment())
 
 

@@ -104,7 +104,7 @@ class EvaluationInput:
     script: str = ""
     """Digest of the user script."""
     runtime: tuple[str, ...] | None = None
-    """Versions of onnxruntime and numpy, and the CPU of another machine; None for this interpreter."""
+    """Versions of onnxruntime and numpy; None for this interpreter."""
 
 
 def evaluation_key(meter: Meter, work: EvaluationInput) -> str:

@@ -101,10 +101,9 @@ def evaluation_record(
     recorded = dict(environment())
     if result.outcome is Outcome.OUT_OF_MEMORY:
         recorded[MEMORY] = usable_memory(ctx.problem.limits.memory)
-    runtime = dict(ctx.resources.hosts.runtime_of(ctx.problem.host))
-    runtime.pop("cpu", None)
+    runtime = ctx.resources.hosts.runtime_of(ctx.problem.host)
     if runtime:
-        recorded["measured by"] = runtime
+        recorded["measured by"] = dict(runtime)
     return EvaluationRecord(
         key=meter_run.key,
         candidate=meter_run.candidate,

@@ -115,12 +115,8 @@ def _data_for(ctx: RunContext, meter: Meter) -> DataSource:
 
 
 def measuring_runtime(ctx: RunContext) -> tuple[str, ...] | None:
-    """Versions of onnxruntime and numpy that measure, and the CPU of another machine; None for this interpreter."""
+    """Versions of onnxruntime and numpy that measure; None for this interpreter."""
     runtime = ctx.resources.hosts.runtime_of(ctx.problem.host)
     if not runtime:
         return None
-    versions = (str(runtime["onnxruntime"]), str(runtime["numpy"]))
-    cpu = runtime.get("cpu")
-    if not cpu:
-        return versions
-    return (*versions, str(cpu["model"]), str(cpu["cores"]))
+    return str(runtime["onnxruntime"]), str(runtime["numpy"])
