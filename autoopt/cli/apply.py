@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from autoopt.working_folder import working_folder
 
 if TYPE_CHECKING:
     from autoopt.passes.request import StepReply
+
+_LOG = logging.getLogger(__name__)
 
 
 def apply(  # noqa: PLR0913, PLR0917  options of the command
@@ -56,6 +59,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
         session_file,
         write_session,
     )
+    from autoopt.report.words.failures import plain_reason
 
     check_out(out, force=force)
     accelerator = accelerator_of(device, ep)
@@ -64,7 +68,8 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
             options = PassSettings(data, user_script, accelerator, data_root)
             applied = apply_pass(name, model, folder, parse_assignments(param, "--param"), options)
         except PassFailed as error:
-            sys.stderr.write(one_line(str(error)) + "\n")
+            _LOG.debug("%s", error)
+            sys.stderr.write(one_line(plain_reason(str(error))) + "\n")
             raise typer.Exit(1) from error
         if applied.step.session_options:
             check_out(session_file(out), force=force)
@@ -72,8 +77,6 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
         if applied.step.session_options:
             files.append(write_session(out, applied.step.session_options, accelerator))
     if applied.load_failure:
-        from autoopt.report.words.failures import plain_reason
-
         sys.stderr.write(
             one_line(f"warning: the runtime cannot load {out}: {plain_reason(applied.load_failure)}") + "\n"
         )

@@ -61,6 +61,29 @@ def _admitted(source: Path, dest: Path, payload: JsonObject) -> dict[str, JsonVa
     }
 
 
+def name_data(payload: JsonObject) -> dict[str, JsonValue]:
+    """Let the model at `path` look for its external data in files named after the file `out`.
+
+    Returns:
+        `{"files": {present name: new name}, "owned": [...]}`; `owned` are the files that the model at `out` refers to.
+    """
+    from autoopt.model.io import Unreadable, external_locations, external_tensors, parse
+
+    path, out = Path(str(payload["path"])), Path(str(payload["out"]))
+    model = parse(path)
+    names = {name: f"{out.name}.data{number or ''}" for number, name in enumerate(sorted(external_locations(model)))}
+    for tensor in external_tensors(model):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = names[entry.value]
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    owned: set[str] = set()
+    if out.exists():
+        with suppress(Unreadable):  # it is no model, and owns nothing
+            owned = external_locations(parse(out))
+    return {"files": names, "owned": sorted(owned)}
+
+
 def locate(payload: JsonObject) -> dict[str, JsonValue]:
     """Find the model's file on this machine: `{"path"}`.
 

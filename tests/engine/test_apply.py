@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from builders import mlp, write
@@ -13,6 +14,7 @@ from onnx import parser
 import autoopt
 from autoopt.engine.tools.apply import PassFailed, apply_pass, copy_out
 from autoopt.errors import InputError
+from autoopt.model import io
 from autoopt.outcome import Outcome
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
@@ -81,20 +83,31 @@ def test_external_data_may_have_any_name(location: str, tmp_path: Path) -> None:
     assert applied.step.outcome is Outcome.OK
     applied = apply_pass("checker", path, tmp_path / "checked")
     files = copy_out(applied.model, tmp_path / "out.onnx")
-    assert files == [tmp_path / "out.onnx", tmp_path / location]
+    assert files == [tmp_path / "out.onnx", tmp_path / "out.onnx.data"]
     onnx.checker.check_model(str(tmp_path / "in" / "model.onnx"))
+    onnx.checker.check_model(str(tmp_path / "out.onnx"))
 
 
 def test_results_are_copied_out_without_replacing_others_files(tmp_path: Path) -> None:
-    folder = tmp_path / "made"
-    folder.mkdir()
-    (folder / "model.onnx").write_bytes(b"graph")
-    (folder / "model.onnx.data").write_bytes(b"weights")
-    assert [p.name for p in copy_out(folder, tmp_path / "out.onnx")] == ["out.onnx", "model.onnx.data"]
+    def made(weight: float) -> Path:
+        folder = tmp_path / f"made{weight}"
+        folder.mkdir()
+        model = mlp()
+        model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.full((8, 16), weight, np.float32), "w0"))
+        onnx.save(model, folder / "model.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+        return folder
+
+    first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
+    assert copy_out(made(1.0), first) == [first, tmp_path / "first.onnx.data"]
+    assert copy_out(made(2.0), second) == [second, tmp_path / "second.onnx.data"]
+    assert copy_out(made(3.0), first, force=True) == [first, tmp_path / "first.onnx.data"]
+    (tmp_path / "third.onnx.data").write_bytes(b"of the user")
     with pytest.raises(InputError, match="already exists"):
-        copy_out(folder, tmp_path / "second.onnx")
+        copy_out(made(4.0), tmp_path / "third.onnx", force=True)
     with pytest.raises(InputError, match="must be a file"):
-        copy_out(folder, tmp_path)
+        copy_out(made(5.0), tmp_path)
+    weights = [io.load(path).graph.initializer[0] for path in (first, second)]
+    assert [onnx.numpy_helper.to_array(weight).max() for weight in weights] == [3.0, 2.0]
 
 
 def test_a_full_disk_leaves_no_part_of_a_model_and_the_last_one_as_it_was(tmp_path: Path) -> None:
@@ -102,8 +115,8 @@ def test_a_full_disk_leaves_no_part_of_a_model_and_the_last_one_as_it_was(tmp_pa
     folder.mkdir()
     out.parent.mkdir()
     out.write_bytes(b"last")
-    (folder / "model.onnx").write_bytes(b"graph")
-    (folder / "model.onnx.data").write_bytes(bytes(5000))
+    model = mlp(64)
+    onnx.save(model, folder / "model.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
     with limited_files(1000), pytest.raises(InputError, match="cannot be written"):
         copy_out(folder, out, force=True)
     assert [(file.name, file.read_bytes()) for file in out.parent.iterdir()] == [("m.onnx", b"last")]

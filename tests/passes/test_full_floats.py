@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from micro_models import MODELS, made
+from bench import saved, step
+from micro_models import MODELS, made, normal
 from onnx import TensorProto
 from rule_bench import compare
 
@@ -77,3 +79,21 @@ def test_quantized_models_are_refused() -> None:
     model = made(text, s=np.float16(0.1))
     with pytest.raises(Refused, match="dequantize"):
         Float32()(model)
+
+
+def test_bfloat16_becomes_float32_inside(tmp_path: Path) -> None:
+    weight = normal(4, 4).astype(ml_dtypes.bfloat16)
+    model = made("g (bfloat16[n, 4] x) => (bfloat16[n, 4] y) { h = MatMul (x, w)\n y = Relu (h) }", w=weight)
+    result = step(tmp_path, model, "float32")
+    assert result["outcome"] == "ok", result["message"]
+    changed = saved(result)
+    assert [tensor.data_type for tensor in changed.graph.initializer] == [onnx.TensorProto.FLOAT]
+    assert (changed.graph.input, changed.graph.output) == (model.graph.input, model.graph.output)
+
+
+@pytest.mark.parametrize("kind", ["float16", "double"])
+def test_dynamic_quantization_names_the_pass_for_other_float_types(tmp_path: Path, kind: str) -> None:
+    weight = normal(8, 8).astype(np.float16 if kind == "float16" else np.float64)
+    model = made(f"g ({kind}[n, 8] x) => ({kind}[n, 8] y) {{ y = MatMul (x, w) }}", w=weight)
+    result = step(tmp_path, model, "dynamic_quantization")
+    assert (result["outcome"], "float32" in result["message"]) == ("refused", True)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from autoopt.dag.compiler.pruning import Facts, check_model
 from autoopt.dag.compiler.requirements import Requirements, pass_infos
 from autoopt.engine.work.environment import local_accelerator
-from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, INSPECT, LOAD, ask_worker
+from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, INSPECT, LOAD, NAME_DATA, ask_worker
 from autoopt.errors import InputError, writing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.model.fetch import fetch
@@ -236,23 +236,32 @@ def check_out(out: Path, *, force: bool = False) -> None:
 
 
 def copy_out(folder: Path, out: Path, *, force: bool = False) -> list[Path]:
-    """Copy a model's folder to the file `out`, and its external data beside that; return the files written.
+    """Copy a model's folder to the file `out`, and its external data to `OUT.data` beside it; return the files written.
+
+    The graph in `folder` then refers to the new name.
 
     Raises:
-        InputError: see `check_out`; or its external data would replace a file without `force`, or a file cannot be
-            written.
+        InputError: see `check_out`; or its external data would replace a file that does not belong to a model that
+            `out` holds and `force` allows to overwrite, or a file cannot be written.
     """
     check_out(out, force=force)
     home = out.absolute().parent
     model = model_in(folder)
     targets = {model: out}
-    for name, file in files_in(folder).items():
-        if file == model:
-            continue
-        if (home / name).exists() and not force:
-            remedy = "choose another folder, or use --force to overwrite it"
-            raise InputError(f"{name} already exists", where=str(home), remedy=remedy)
-        targets[file] = home / name
+    others = {name: file for name, file in files_in(folder).items() if file != model}
+    names: dict[str, str] = {}
+    owned: list[str] = []
+    if others and model.suffix == ".onnx":
+        with WorkerPool(size=1) as pool:
+            payload = {"path": str(model), "out": str(out.absolute())}
+            reply = ask_worker(pool, NAME_DATA, payload, str(out), PASS_SECONDS)
+        names, owned = reply["files"], reply["owned"]
+    for name, file in others.items():
+        target = home / names.get(name, name)
+        if target.exists() and not (force and (target.name in owned or name not in names)):
+            remedy = f"choose another name; --force replaces only what belongs to {out.name}"
+            raise InputError(f"{target.name} already exists", where=str(home), remedy=remedy)
+        targets[file] = target
     with writing(out):
         # The model last: without its data it would look complete.
         for file, target in reversed(targets.items()):

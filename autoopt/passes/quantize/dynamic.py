@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.lazy_imports import onnx
-from autoopt.passes.base import Pass, Retry
+from autoopt.model.tensors import tensors
+from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_constants, weighted_nodes
 from autoopt.passes.onnx_tools.functions import inline_functions
@@ -84,6 +85,8 @@ class DynamicQuantization(Pass):
         model = inline_functions(model)
         if not self._has_quantizable_weights(model):
             return None
+        if all(tensor.data_type != onnx.TensorProto.FLOAT for tensor in tensors(model)):
+            raise Refused("the model computes in another float type; float32 converts float16 and bfloat16 first")
         before = op_counts(model)
         opset = 11
         if self.per_channel:

@@ -18,6 +18,23 @@ _CLUTTER = re.compile(
     r"| ==> Context: .*"
 )
 """Classes of exceptions, codes and places in C++ in the messages of onnx and onnxruntime."""
+_WORDS = (
+    (
+        re.compile(r"(?:NotImplemented: )?Could not find an implementation for (\w+)\((\d+)\) node with name '.*?'"),
+        r"onnxruntime has no \1 (version \2) for this element type; "
+        "float32 converts 16-bit floats, and a float64 model is better exported in float32",
+    ),
+    (
+        re.compile(r"SerdeError: Error calling \w+ with: .*"),
+        "onnx-ir cannot read a part of the model; inline_functions or simplify may help",
+    ),
+    (
+        re.compile(r"[^:;]*exceed\w* maximum protobuf size of 2GB[^;]*"),
+        " the model is too large for one file; external_data keeps its weights beside it",
+    ),
+    (re.compile(r"/tmp/(?:[^\s/]+/)*"), ""),
+)
+"""Messages of libraries, and what they mean and which pass helps; temporary files lose their folders."""
 _NODE = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'([^']*)' Status Message: ")
 
 
@@ -32,8 +49,11 @@ class FailureGroup:
 
 
 def plain_reason(message: str) -> str:
-    """A message of onnx or onnxruntime without classes, codes and places in their sources."""
-    return _NODE.sub(r"\1 node '\2': ", _CLUTTER.sub("", message))
+    """A message of a library in plain words, without classes, codes and places in its sources."""
+    plain = _NODE.sub(r"\1 node '\2': ", _CLUTTER.sub("", message))
+    for pattern, words in _WORDS:
+        plain = pattern.sub(words, plain)
+    return plain
 
 
 def outcome_text(trial: Trial) -> str:

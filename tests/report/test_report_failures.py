@@ -1,0 +1,31 @@
+"""Messages of libraries in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoopt.report.words.failures import plain_reason
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (
+            "onnxruntime rejects the model: [ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation"
+            " for Conv(22) node with name 'c1'",
+            "float32",
+        ),
+        ("pass 'simplify' ended failed: SerdeError: Error calling _deserialize_graph with: g", "inline_functions"),
+        ("The proto size is larger than... exceeds maximum protobuf size of 2GB: 2415919104", "external_data"),
+        ("Load model from /tmp/autoopt-x1/tmp2/model.onnx failed:No such file: /tmp/autoopt-x1/w.bin", "file: w.bin"),
+    ],
+)
+def test_messages_say_what_helps_and_nothing_of_the_library(message: str, words: str) -> None:
+    plain = plain_reason(message)
+    assert words in plain
+    assert not any(text in plain for text in ("ONNXRuntimeError", "/tmp/", "Serde", "protobuf"))
+
+
+def test_the_pass_and_its_outcome_stay() -> None:
+    message = "pass 'p' ended refused: NotImplemented: Could not find an implementation for Conv(22) node with name ''"
+    assert plain_reason(message).startswith("pass 'p' ended refused: onnxruntime has no Conv")
