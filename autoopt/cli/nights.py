@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.store_access import complete_model, complete_sweep, complete_zoo, existing_store
+from autoopt.cli.store_access import existing_store
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 
@@ -16,16 +16,13 @@ from autoopt.json_codec import to_json
 def nights(  # noqa: PLR0913, PLR0917  options of the command
     zoo: Annotated[
         str | None,
-        typer.Argument(
-            metavar="ZOO", help="Name of a zoo, or its zoo.yaml [default: the only one].", autocompletion=complete_zoo
-        ),
+        typer.Argument(metavar="ZOO", help="Name of a zoo, or its zoo.yaml [default: the only one]."),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
             help="Only this model, or those that match a pattern; may be repeated.",
-            autocompletion=complete_model,
         ),
     ] = None,
     only: Annotated[str | None, typer.Option(metavar="TAG", help="Only the models with this tag.")] = None,
@@ -38,7 +35,6 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
         typer.Option(
             metavar="SWEEP SWEEP",
             help="Compare two nights by their sweeps' ids; or 'latest'.",
-            autocompletion=complete_sweep,
         ),
     ] = None,
     as_json: AsJson = False,

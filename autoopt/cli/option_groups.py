@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_t
 
 import typer
 
-from autoopt.cli.completion import complete_metric, complete_provider, complete_words
+from autoopt.cli.completion import complete_metric
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
@@ -21,14 +21,12 @@ if TYPE_CHECKING:
 
 BARE_MODEL: Final = "Options for a model without a dag.yaml"
 GOAL: Final = "Goal"
-_complete_device = complete_words("cpu", "gpu", "npu")
 TargetDevice = Annotated[
     str | None,
     typer.Option(
         "--device",
         metavar="NAME",
         help="Device of the target: cpu (default), gpu or npu.",
-        autocompletion=_complete_device,
     ),
 ]
 TargetProvider = Annotated[
@@ -38,7 +36,6 @@ TargetProvider = Annotated[
         "--execution-provider",
         metavar="NAME",
         help="Execution provider of the target: cpu, cuda, tensorrt, ...",
-        autocompletion=complete_provider,
     ),
 ]
 Result = TypeVar("Result")
@@ -66,7 +63,6 @@ class ProposalFlags:
         typer.Option(
             help="Passes to try: 0 lossless, 1 equal up to rounding, 2 lossy ones that need no data, 3 all (default).",
             rich_help_panel=BARE_MODEL,
-            autocompletion=complete_words("0", "1", "2", "3"),
         ),
     ] = None
     precision: Annotated[
@@ -75,7 +71,6 @@ class ProposalFlags:
             metavar="NAME",
             help="fp32, fp16, mixed, int8 or int4 [default: all that suit the target].",
             rich_help_panel=BARE_MODEL,
-            autocompletion=complete_words("fp32", "fp16", "mixed", "int8", "int4"),
         ),
     ] = None
     device: Annotated[
@@ -84,7 +79,6 @@ class ProposalFlags:
             metavar="NAME",
             help="Target device: cpu (default), gpu or npu.",
             rich_help_panel=BARE_MODEL,
-            autocompletion=_complete_device,
         ),
     ] = None
     execution_provider: Annotated[
@@ -94,7 +88,6 @@ class ProposalFlags:
             metavar="NAME",
             help="Execution provider, such as cpu, cuda, tensorrt, dml, openvino, qnn.",
             rich_help_panel=BARE_MODEL,
-            autocompletion=complete_provider,
         ),
     ] = None
     memory: Annotated[
@@ -115,7 +108,6 @@ class ProposalFlags:
             metavar="N,...",
             help="Intra-op threads: a number, all, or several to search, such as 1,2,all [default: searched].",
             rich_help_panel=BARE_MODEL,
-            autocompletion=complete_words("1", "all"),
         ),
     ] = None
     keep_signature: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.completion import complete_other_pass, complete_pass
+from autoopt.cli.completion import complete_pass
 from autoopt.cli.option_groups import TargetDevice, TargetProvider, accelerator_of
 from autoopt.cli.output import AsJson, example_text, print_json, print_result
 from autoopt.errors import one_line
@@ -65,9 +65,7 @@ def show(
 def compat(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="PASS", help="A PopRT or Olive pass [default: list all].", autocompletion=complete_other_pass
-        ),
+        typer.Argument(metavar="PASS", help="A PopRT or Olive pass [default: list all]."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.output import AsJson, print_json, print_result
-from autoopt.cli.store_access import complete_model, complete_zoo, existing_store
+from autoopt.cli.store_access import existing_store
 
 ZooName = Annotated[
     str | None,
@@ -16,7 +16,6 @@ ZooName = Annotated[
         "--zoo",
         metavar="NAME",
         help="Name of the zoo [default: the only one that has it].",
-        autocompletion=complete_zoo,
     ),
 ]
 
@@ -27,7 +26,6 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
         typer.Argument(
             metavar="MODEL|RUN",
             help="A model of the newest sweep, also as ZOO/MODEL, or a run's id.",
-            autocompletion=complete_model,
         ),
     ],
     trial: Annotated[
@@ -64,9 +62,7 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
 
 
 def rollback(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A released model, also as ZOO/MODEL.", autocompletion=complete_model)
-    ],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A released model, also as ZOO/MODEL.")],
     zoo: ZooName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -81,9 +77,7 @@ def rollback(
 
 
 def releases(
-    zoo: Annotated[
-        str | None, typer.Argument(metavar="ZOO", help="Name of a zoo [default: all].", autocompletion=complete_zoo)
-    ] = None,
+    zoo: Annotated[str | None, typer.Argument(metavar="ZOO", help="Name of a zoo [default: all].")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List current and past releases."""

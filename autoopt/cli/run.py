@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from autoopt.cli.completion import complete_sampler, complete_words
 from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
 from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
 from autoopt.cli.output import AsJson, document_stream, exit_code, parse_assignments, print_json, shell_commands
@@ -71,7 +70,6 @@ class SearchOptions:
             metavar="NAME",
             help="Search strategy: unified or per-chain.",
             rich_help_panel=SEARCH,
-            autocompletion=complete_words("unified", "per-chain"),
         ),
     ] = None
     sampler: Annotated[
@@ -80,7 +78,6 @@ class SearchOptions:
             metavar="NAME",
             help="Sampler: surrogate, tpe, random, exhaustive, or any sampler of Optuna.",
             rich_help_panel=SEARCH,
-            autocompletion=complete_sampler,
         ),
     ] = None
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of all random choices.", rich_help_panel=SEARCH)] = None

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.output import AsJson, exit_code, print_json, print_result
-from autoopt.cli.store_access import (
-    RunName,
-    TargetName,
-    complete_zoo,
-    existing_store,
-    result_of,
-    target_of,
-)
+from autoopt.cli.store_access import RunName, TargetName, existing_store, result_of, target_of
 from autoopt.errors import writing
 
 if TYPE_CHECKING:
@@ -79,7 +72,7 @@ def report(
     run: RunName = "latest",
     zoo: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Write the history of this zoo instead.", autocompletion=complete_zoo),
+        typer.Option(metavar="NAME", help="Write the history of this zoo instead."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("report.html"),
     as_json: AsJson = False,

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
     from autoopt.results import RunResult, TargetResult
     from autoopt.store import RunRecord, Store
-    from autoopt.store.records import SweepRecord
 
 
 def complete_run(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -30,52 +29,6 @@ def complete_run(incomplete: str) -> Iterator[tuple[str, str]]:
         yield "latest", runs[0].name
     for record in runs:
         yield record.id, f"{record.name}, {record.shown_status}"
-
-
-def complete_sweep(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Yield `latest` and the ids of sweeps, each with its zoo."""
-    sweeps = _sweeps()
-    if sweeps:
-        yield "latest", sweeps[0].name
-    for record in sweeps:
-        yield record.id, record.name
-
-
-def complete_zoo(incomplete: str) -> Iterator[str]:
-    """Yield the names of zoos."""
-    yield from dict.fromkeys(record.name for record in _sweeps())
-
-
-def complete_model(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Yield the models of the newest sweep of each zoo."""
-    newest: dict[str, SweepRecord] = {}
-    for record in _sweeps():
-        newest.setdefault(record.name, record)
-    for record in newest.values():
-        for entry in record.result.get("models", ()):
-            yield str(entry.get("name")), record.name
-
-
-def complete_target(context: typer.Context) -> Iterator[str]:
-    """Yield the targets of the run that the command names, or of the latest one."""
-    # Before an option without its value, the parser leaves the arguments as they are.
-    run = [*context.args, "latest"][0]
-    try:
-        with existing_store() as store:
-            result = result_of(store.runs.get(run))
-    except AutooptError:
-        return
-    for target in result.targets:
-        yield target.name
-
-
-def _sweeps() -> list[SweepRecord]:
-    """The finished sweeps, newest first; none if there is no store."""
-    try:
-        with existing_store() as store:
-            return [record for record in store.sweeps.all() if record.result]
-    except AutooptError:
-        return []
 
 
 RunName = Annotated[
@@ -92,7 +45,7 @@ ModelOrRun = Annotated[
 ]
 TargetName = Annotated[
     str | None,
-    typer.Option("--target", metavar="NAME", help="One target of a multi-target run.", autocompletion=complete_target),
+    typer.Option("--target", metavar="NAME", help="One target of a multi-target run."),
 ]
 AllowScript = Annotated[
     bool, typer.Option("--allow-script", help="Run the recorded user script, if its content is still the recorded one.")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autoopt.cli.app import main
-from autoopt.results import RunResult, SweepEntry, SweepResult, TargetResult
-from autoopt.store import RunRecord, open_store
-from autoopt.store.records import SweepRecord
 
 Call = Any
 
@@ -41,7 +37,6 @@ def test_commands_options_and_choices_are_completed(complete: Any) -> None:
 def test_passes_and_metrics_are_completed(complete: Any) -> None:
     assert complete("passes", "show", "static_q") == ["static_quantization"]
     assert complete("apply", "simp") == ["simplify"]
-    assert complete("passes", "compat", "OnnxKQ") == ["OnnxKQuantQuantization"]
     assert complete("run", "dag.yaml", "--metric", "accu") == ["accuracy"]
 
 
@@ -52,20 +47,11 @@ def test_passes_and_metrics_are_completed(complete: Any) -> None:
         ("run m.onnx --layout", ["NCHW", "NHWC"]),
         ("run m.onnx --engine", ["inline", "prefect"]),
         ("run m.onnx --remeasure", ["undecided", "all"]),
-        ("run m.onnx --strategy", ["unified", "per-chain"]),
-        ("run m.onnx --level", ["0", "1", "2", "3"]),
-        ("init m.onnx --precision", ["fp32", "fp16", "mixed", "int8", "int4"]),
-        ("plan m.onnx --device", ["cpu", "gpu", "npu"]),
         ("plan m.onnx --format", ["text", "mermaid"]),
     ],
 )
 def test_values_of_options_are_completed(complete: Any, line: str, expected: list[str]) -> None:
     assert complete(*line.split(), "") == expected
-
-
-def test_execution_providers_and_samplers_are_completed(complete: Any) -> None:
-    assert complete("passes", "list", "--ep", "cud") == ["cuda"]
-    assert complete("run", "m.onnx", "--sampler", "t") == ["tpe"]
 
 
 def test_runs_are_completed(complete: Any, filled: dict[str, Any]) -> None:
@@ -74,34 +60,8 @@ def test_runs_are_completed(complete: Any, filled: dict[str, Any]) -> None:
     assert complete("best", filled["run"][:4]) == [filled["run"]]
 
 
-def test_targets_of_a_run_are_completed(complete: Any, filled: dict[str, Any], home: Path) -> None:
-    assert complete("best", "--target", "") == [""]
-    result = RunResult.from_json(filled)
-    targets = tuple(TargetResult(name, {}, result) for name in ("one", "two"))
-    with open_store(None, home) as store:
-        run = store.runs.create(RunRecord(id="", name="cnn", identity="j", model=result.baseline.artifact), ())
-        store.runs.finish(run.id, "finished", replace(result, run=run.id, targets=targets).to_json())
-    for command in (("best",), ("best", run.id), ("lineage", run.id)):
-        assert complete(*command, "--target", "") == ["one", "two"], command
-    assert complete("best", filled["run"], "--target", "") == [""]
-
-
-def test_sweeps_zoos_and_their_models_are_completed(complete: Any, home: Path) -> None:
-    with open_store(None, home) as store:
-        for name, models in (("production", ("cnn", "mlp")), ("trial", ("rnn",)), ("production", ("cnn",))):
-            sweep = store.sweeps.create(SweepRecord(id="", name=name)).id
-            entries = tuple(SweepEntry(model, "ok") for model in models)
-            store.sweeps.finish(sweep, "finished", SweepResult(sweep=sweep, name=name, models=entries).to_json())
-    assert complete("nights", "--compare", "")[:2] == ["latest", sweep]
-    for command in (("promote",), ("rollback",)):
-        assert complete(*command, "") == ["cnn", "rnn"], command
-    for command in (("nights",), ("releases",), ("report", "--zoo"), ("promote", "cnn", "--zoo")):
-        assert complete(*command, "") == ["production", "trial"], command
-
-
 def test_without_a_store_there_are_no_runs_and_none_is_created(complete: Any, home: Path) -> None:
-    for command in ("best", "promote", "nights"):
-        assert complete(command, "") == [""], command
+    assert complete("best", "") == [""]
     assert not home.exists()
 
 

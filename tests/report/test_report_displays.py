@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from progress_cases import FASTER, latency, trial
+from progress_cases import FASTER, trial
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.report.progress.displays import Lines, LiveState, NotebookStatus, Work, failure_line, line_of, trial_line
+from autoopt.report.progress.displays import Lines, LiveState, failure_line, line_of, trial_line
 from autoopt.report.progress.search_progress import SearchProgress
 
 
@@ -93,19 +93,3 @@ def test_a_file_receives_whole_lines_only() -> None:
     display.close()
     lines = ["hello", "[1 s] trial 3:   crashed: b: signal 6\\x1b[2J", "[2 s] trial 4:   crashed: b, like trial 3"]
     assert stream.getvalue().splitlines() == lines
-
-
-def test_a_notebook_shows_the_work_in_progress_and_keeps_the_lines() -> None:
-    stream, shown = io.StringIO(), state()
-    status: list[str] = []
-    shown.works[1] = Work("applying a -> b", since=0.0)
-    display = NotebookStatus(stream, shown, clock=lambda: 0.0, replace=status.append)
-    assert status == ["0/6 trials · 0:00 · applying a -> b"]
-    shown.search.add(trial(ratios=latency(0.5)))
-    shown.works.clear()
-    display.write_line("hello")
-    display.update()
-    assert status[-1] == "1/6 trials · 2.0x faster (1.9 to 2.1) · 0:00, about 0:00 left · waiting"
-    display.close()
-    assert status[-1] == ""
-    assert stream.getvalue() == "hello\n"

@@ -1,9 +1,9 @@
-"""Displays of progress: whole lines for files and pipes, with a status above them for notebooks."""
+"""Displays of progress: whole lines for files, pipes and notebooks."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
@@ -69,7 +69,7 @@ class Display(Protocol):
 
 
 class Lines:
-    """Writes whole lines only, for files and pipes. A stream that takes no more, such as a full disk, ends no run."""
+    """Writes whole lines only. A stream that takes no more, such as a full disk, ends no run."""
 
     def __init__(self, stream: TextIO, state: LiveState) -> None:
         self._stream, self._state = stream, state
@@ -87,34 +87,6 @@ class Lines:
 
     def close(self) -> None:
         """Nothing is left to remove."""
-
-
-class NotebookStatus(Lines):
-    """Shows the work in progress in an output of a notebook's cell, above the lines.
-
-    Its text is replaced at every change, so that a stored or exported notebook keeps the lines only.
-    """
-
-    def __init__(
-        self, stream: TextIO, state: LiveState, clock: Callable[[], float], replace: Callable[[str], None]
-    ) -> None:
-        """Begin with the state; `replace` replaces the text of the output."""
-        super().__init__(stream, state)
-        self._clock, self._replace = clock, replace
-        self._lock = threading.Lock()
-        self.update()
-
-    def update(self) -> None:
-        now = self._clock()
-        with self._state.lock:
-            works = [work.text for work in self._state.works.values()]
-            parts = [*self._state.search.texts(now), ", ".join(works) or self._state.opening or "waiting"]
-        with self._lock:
-            self._replace(one_line(" · ".join(parts)))
-
-    def close(self) -> None:
-        with self._lock:
-            self._replace("")
 
 
 def line_of(trial: Trial, search: SearchProgress, width: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import threading
@@ -16,7 +15,7 @@ from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.report.progress.displays import SPINNER, Display, Lines, LiveState, NotebookStatus, Work
+from autoopt.report.progress.displays import SPINNER, Display, Lines, LiveState, Work
 from autoopt.report.progress.search_progress import SearchProgress
 from autoopt.report.words.figures import DEFAULT_OBJECTIVE, kind
 from autoopt.report.words.limits import figure_text
@@ -31,8 +30,7 @@ class Progress(Observer):
     ) -> None:
         """Make a display for one run.
 
-        `live` shows the work in progress if the stream is a terminal or a cell of a notebook; `quiet` shows nothing at
-        all.
+        `live` shows the work in progress if the stream is a terminal; `quiet` shows nothing at all.
         """
         self._clock, self._quiet = clock, quiet
         self._began = clock()
@@ -47,8 +45,6 @@ class Progress(Observer):
     @cached_property
     def _display(self) -> Display:
         """The display, which opens with the first thing to show."""
-        if self._live and in_notebook():
-            return NotebookStatus(self._stream, self.state, self._clock, cell_output())
         if self._live and is_terminal(self._stream):
             # Imported only now: without a terminal, nothing needs rich.
             from autoopt.report.progress.live_view import LiveView
@@ -174,14 +170,3 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return hasattr(shell, "kernel")
-
-
-def cell_output() -> Callable[[str], None]:
-    """Open an output of the notebook's cell that runs; return a function that replaces its text."""
-    display = importlib.import_module("IPython.display").display
-    output = display({"text/plain": ""}, raw=True, display_id=True)
-
-    def replace(text: str) -> None:
-        output.update({"text/plain": text}, raw=True)
-
-    return replace
