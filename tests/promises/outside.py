@@ -140,7 +140,7 @@ class Place:
 
     def processes(self) -> list[psutil.Process]:
         """What runs for this home, and has not ended."""
-        found, name = [], f"AUTOOPT_HOME={self.home}\0".encode()
+        found, name = [], os.fsencode(f"AUTOOPT_HOME={self.home}\0")
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
                 own = Path(f"/proc/{process.pid}/environ").read_bytes()
