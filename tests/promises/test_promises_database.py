@@ -1,0 +1,73 @@
+"""A database that restarts, or is not there: runs go on, other commands wait and end in one line."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+
+import pytest
+from outside import HANG_SECONDS, RUN, Place, answer, kill_group, one_line, read_until
+from ports import free_port
+from postgres import Server
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def database(server: Server, request: pytest.FixtureRequest) -> str:
+    """The address of an empty database."""
+    name = f"d{abs(hash(request.node.name))}"
+    server.sql(f"CREATE DATABASE {name}")
+    return server.url.replace("/postgres", f"/{name}")
+
+
+def test_a_run_outlives_the_restarts_of_its_server_and_is_the_same_as_on_sqlite(
+    server: Server, database: str, place: Place
+) -> None:
+    process, said = place.start(*RUN, AUTOOPT_DB_URL=database), ""
+    for moment in ("trial 0:", "trial 2:"):
+        said += read_until(process, moment)
+        server.crash()
+        server.start()
+    document = place.finish(process, before=said).document
+    assert document["trials"]["ok"] == 4
+    assert place.call("store", "verify", "--json", AUTOOPT_DB_URL=database).document["ok"]
+    assert answer(document) == answer(place.call(*RUN, AUTOOPT_HOME=str(place / "sqlite")).document)
+
+
+def test_a_run_killed_beside_postgresql_is_continued(database: str, place: Place) -> None:
+    process = place.start(*RUN, AUTOOPT_DB_URL=database)
+    read_until(process, "trial 1:")
+    kill_group(process)
+    process.communicate()
+    (document,) = place.call("resume", "--engine", "inline", "--json", AUTOOPT_DB_URL=database).document
+    assert document["pass_runs"]["reused"] > 0
+    assert answer(document) == answer(place.call(*RUN, AUTOOPT_HOME=str(place / "sqlite")).document)
+
+
+@pytest.mark.parametrize("words", [("runs",), RUN], ids=["runs", "run"])
+def test_a_command_that_waits_for_a_database_can_be_interrupted(words: tuple[str, ...], place: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(HANG_SECONDS)
+        url = f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/none"
+        process = place.start(*words, AUTOOPT_DB_URL=url)
+        silent.accept()[0].close()  # it has tried once, and tries again
+    process.send_signal(signal.SIGINT)
+    place.finish(process, 130)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("words", [("runs",), ("best",), ("resume",), ("store", "verify"), RUN], ids=str)
+def test_a_database_that_is_not_there_is_one_line(words: tuple[str, ...], place: Place) -> None:
+    url = f"postgresql://nobody:secret@127.0.0.1:{free_port()}/none"
+    said = place.call(*words, codes=(2, 3), AUTOOPT_DB_URL=url)
+    assert "127.0.0.1" in one_line(said)
+    assert "secret" not in said.err

@@ -1,0 +1,107 @@
+"""Recipes, DAGs and packages of strangers are read, never run: scripts need consent and the recorded content."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from outside import DAG, RUN, Place, one_line, write_model
+
+pytestmark = pytest.mark.service
+
+SCRIPT = """\
+from pathlib import Path
+
+from autoopt import register
+
+Path(__file__).with_name("was-run").touch()
+
+
+@register("own")
+def own(model):
+    model.graph.node[0].name = "renamed"
+    return model
+"""
+REPLAY = ("replay", "out", "--model", "model.onnx", "--out", "made")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run whose best model a script made, and its package."""
+    place = Place(tmp_path_factory.mktemp("original") / "user")
+    write_model(place / "model.onnx", width=512)
+    place.write("script.py", SCRIPT)
+    scripted = DAG.replace("passes:\n", "user_script: script.py\npasses:\n  own: {pass: own}\n")
+    place.write("dag.yaml", scripted.replace("[[names, tidy, quant], [tidy]]", "[[own, names, tidy, quant]]"))
+    place.call(*RUN)
+    return place.folder
+
+
+@pytest.fixture
+def package(original: Path, place: Place) -> Place:
+    shutil.copytree(original, place.folder, dirs_exist_ok=True)
+    (place / "was-run").unlink()
+    recipe = (place / "out" / "recipe.json").read_text()  # the paths of another machine
+    place.write("out/recipe.json", recipe.replace(str(original), str(place.folder)))
+    return place
+
+
+def test_a_script_of_a_recipe_runs_only_with_consent(package: Place) -> None:
+    assert "--allow-script" in one_line(package.call(*REPLAY, codes=(1, 2)))
+    assert not (package / "was-run").exists()
+    package.write("script.py", SCRIPT + "# another one\n")
+    one_line(package.call(*REPLAY, "--allow-script", codes=(1, 2)))
+    assert not (package / "was-run").exists()
+    package.write("script.py", SCRIPT)
+    package.call(*REPLAY, "--allow-script")
+    assert (package / "was-run").exists()
+
+
+def test_a_script_of_a_stored_run_repairs_only_with_consent(package: Place) -> None:
+    best = package.call("best", "--json").document["best"]["artifact"]
+    for artifact in (package.home / "artifacts").glob("*/*/model.onnx"):
+        if artifact.parent.name == best:
+            artifact.unlink()
+    package.call("store", "verify", "--repair", codes=(1, 2))
+    assert not (package / "was-run").exists()
+
+
+CHANGES: dict[str, Any] = {
+    "no object": [],
+    "nothing": {},
+    "another version": {"recipe": 99},
+    "no steps": {"steps": None},
+    "an unknown pass": {"steps": [{"pass": "os.system", "params": {"command": "touch was-run"}}]},
+    "wrong parameters": {"steps": [{"pass": "simplify", "params": {"iterations": "many", "__class__": 1}}]},
+    "a script elsewhere": {"user_script": "/etc/passwd"},
+    "a script as an address": {"user_script": "http://127.0.0.1:9/evil.py"},
+    "another source": {"source": "0" * 64},
+    "a result that is a path": {"result": "../../../etc/passwd"},
+    "options that load libraries": {"session_options": {"register_custom_ops_library": "/tmp/evil.so"}},
+    "numbers for texts": {"chain": 3, "run": 4, "source_files": 5, "calibration": 6},
+    "a million steps": {"steps": [{"pass": "name_fix", "params": {}}] * 100_000},
+}
+QUICK = ("nothing", "an unknown pass", "a script as an address", "options that load libraries")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.soak) for n in CHANGES])
+def test_a_changed_recipe_is_one_line(name: str, package: Place) -> None:
+    change, recipe = CHANGES[name], json.loads((package / "out" / "recipe.json").read_text())
+    package.write("out/recipe.json", json.dumps(change if isinstance(change, list) or not change else recipe | change))
+    one_line(package.call(*REPLAY, codes=(1, 2)))
+    assert not (package / "was-run").exists()
+    assert not (package / "made" / "model.onnx").exists()
+
+
+def test_planning_the_dag_of_a_stranger_writes_nothing_outside_the_home(package: Place) -> None:
+    """Its name, its nodes and its paths are read; a run writes into `out` and the home."""
+    before = {path for path in package.folder.rglob("*") if ".home" not in path.parts and ".tmp" not in path.parts}
+    for old, new in (("name: small", "name: ../../evil"), ("pass: own", "pass: ../evil"), ("tidy:", "../evil:")):
+        package.write("evil.yaml", (package / "dag.yaml").read_text().replace(old, new))
+        assert package.call("plan", "evil.yaml", codes=(2,)).err.startswith("evil.yaml:")
+    (package / "evil.yaml").unlink()
+    after = {path for path in package.folder.rglob("*") if ".home" not in path.parts and ".tmp" not in path.parts}
+    assert after - before <= {package / "was-run"}  # `plan` of a DAG with a script reads the script
