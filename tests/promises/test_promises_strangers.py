@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ REPLAY = ("replay", "out", "--model", "model.onnx", "--out", "made")
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A folder with a run whose best model a script made, and its package."""
     place = Place(tmp_path_factory.mktemp("original") / "user")
     write_model(place / "model.onnx", width=512)
@@ -37,16 +38,18 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scripted = DAG.replace("passes:\n", "user_script: script.py\npasses:\n  own: {pass: own}\n")
     place.write("dag.yaml", scripted.replace("[[names, tidy, quant], [tidy]]", "[[own, names, tidy, quant]]"))
     place.call(*RUN)
-    return place.folder
+    return place
 
 
 @pytest.fixture
-def package(original: Path, place: Place) -> Place:
-    shutil.copytree(original, place.folder, dirs_exist_ok=True)
-    (place / "was-run").unlink()
-    recipe = (place / "out" / "recipe.json").read_text()  # the paths of another machine
-    place.write("out/recipe.json", recipe.replace(str(original), str(place.folder)))
-    return place
+def package(original: Place) -> Iterator[Place]:
+    """The same folder, as it was, and the script has not run."""
+    (original / "was-run").unlink(missing_ok=True)
+    recipe = (original / "out" / "recipe.json").read_text()
+    yield original
+    original.write("out/recipe.json", recipe)
+    original.write("script.py", SCRIPT)
+    shutil.rmtree(original / "made", ignore_errors=True)
 
 
 def test_a_script_of_a_recipe_runs_only_with_consent(package: Place) -> None:
@@ -61,12 +64,16 @@ def test_a_script_of_a_recipe_runs_only_with_consent(package: Place) -> None:
 
 
 def test_a_script_of_a_stored_run_repairs_only_with_consent(package: Place) -> None:
-    best = package.call("best", "--json").document["best"]["artifact"]
-    for artifact in (package.home / "artifacts").glob("*/*/model.onnx"):
-        if artifact.parent.name == best:
-            artifact.unlink()
+    source = package.call("best", "--json").document["baseline"]["artifact"]
+    derived = [path for path in (package.home / "artifacts").glob("*/*/model.onnx") if path.parent.name != source]
+    whole = {path: path.read_bytes() for path in derived}
+    for path in derived:
+        path.unlink()
     package.call("store", "verify", "--repair", codes=(1, 2))
     assert not (package / "was-run").exists()
+    package.call("store", "verify", "--repair", "--allow-script")
+    assert (package / "was-run").exists()
+    assert {path: path.read_bytes() for path in derived} == whole
 
 
 CHANGES: dict[str, Any] = {
@@ -87,10 +94,16 @@ CHANGES: dict[str, Any] = {
 QUICK = ("nothing", "an unknown pass", "a script as an address", "options that load libraries")
 
 
+@pytest.mark.parametrize("forged", [False, True], ids=["edited", "forged"])
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.soak) for n in CHANGES])
-def test_a_changed_recipe_is_one_line(name: str, package: Place) -> None:
+def test_a_changed_recipe_is_one_line(name: str, forged: bool, package: Place) -> None:
+    """`forged`: with a digest that belongs to its new content."""
     change, recipe = CHANGES[name], json.loads((package / "out" / "recipe.json").read_text())
-    package.write("out/recipe.json", json.dumps(change if isinstance(change, list) or not change else recipe | change))
+    changed = recipe | change if isinstance(change, dict) and change else change
+    if forged and isinstance(changed, dict):
+        changed.pop("digest", None)
+        changed["digest"] = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
+    package.write("out/recipe.json", json.dumps(changed))
     one_line(package.call(*REPLAY, codes=(1, 2)))
     assert not (package / "was-run").exists()
     assert not (package / "made" / "model.onnx").exists()
