@@ -19,6 +19,12 @@ from children import kill_started_processes
 from autoopt.settings import settings
 
 SLOWEST = (
+    "promises/test_promises_hostile_files.py",
+    "promises/test_promises_damage.py",
+    "promises/test_promises_signals.py",
+    "promises/test_promises_killed.py",
+    "promises/test_promises_limits.py",
+    "promises/test_promises_hostile_scripts.py",
     "orchestrate/test_orchestrate_serve.py",
     "orchestrate/test_orchestrate_recovery.py",
     "workers/test_hosts.py",

@@ -115,3 +115,15 @@ def test_the_loader_of_the_guide_loads_its_files(tmp_path: Path) -> None:
     assert data.columns["signal"].shape == (2, 16000)
     assert data.labels is not None
     assert len(set(data.labels)) == 2
+
+
+def test_each_promise_names_its_tests() -> None:
+    rows = [line.split(" | ") for line in text("docs/reliability.md").splitlines() if line.startswith("| ")][1:]
+    files = {path.name for path in ROOT.glob("tests/**/test_*.py")}
+    assert len(rows) > 20
+    for promise, _, tests, *_ in rows:
+        named = re.findall(r"`(?:tests/(?:\w+/)*)?(test_\w+\.py)`", tests)
+        assert named, promise
+        assert set(named) <= files, promise
+    for path in re.findall(r"`(tests/[\w/]+\.py)`", text("docs/reliability.md")):
+        assert (ROOT / path).is_file(), path

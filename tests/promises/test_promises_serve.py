@@ -100,8 +100,3 @@ def test_no_page_of_another_origin_may_ask(served: Served) -> None:
 def test_a_second_one_is_refused_in_one_line(served: Served) -> None:
     said = served.place.call("serve", "--port", served.url.rpartition(":")[2], codes=(2,))
     assert said.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("words", [("--port", "65536"), ("--zoo", "nowhere.yaml")])
-def test_a_wrong_option_is_one_line(words: tuple[str, ...], place: Place) -> None:
-    place.refused("serve", "--port", str(free_port()), *words)
