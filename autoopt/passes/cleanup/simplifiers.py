@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.errors import one_line
+from autoopt.model import io
 from autoopt.model.lazy_imports import numpy_helper
 from autoopt.model.split import splitting
 from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.lifecycle import run_on_proto
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.functions import inline_functions
@@ -34,10 +38,40 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
+PROBED_BYTES: Final = 64 << 20
+"""Weights of the largest model for which the wrong parts of a pass are looked for."""
+
+
+def wrong_parts(pass_: Pass, parts: Sequence[str], only: Callable[[str], Pass]) -> list[str]:
+    """Find the parts of a pass that change results by themselves; `only` makes the pass with a single one.
+
+    The checks rejected what all parts made together. Empty for a large model, and where no single part is wrong.
+    """
+    from autoopt.passes.verification.checker import verify
+    from autoopt.passes.verification.equivalence import Reference
+
+    path = pass_.context.model_path
+    model = io.load(path)
+    if weight_bytes(model) > PROBED_BYTES:
+        return []
+    reference = Reference(path, model)
+    wrong: list[str] = []
+    for part in parts:
+        single = only(part)
+        result = run_on_proto(single, deepcopy(model), pass_.context)
+        if isinstance(result.model, type(model)):
+            new = io.save(result.model, Path(tempfile.mkdtemp(dir=pass_.context.work)))
+            if not verify(reference, new, result.model, single)[0].problem:
+                continue
+        if not result.outcome.good or result.model is not None:
+            wrong.append(part)
+    return wrong
+
+
 class RewriteRules(Pass):
     """Applies sets of onnxscript's rewrite rules, after shape inference, which some of them depend on."""
 
-    version = 3
+    version = 4
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -54,6 +88,12 @@ class RewriteRules(Pass):
         sets = rule_sets()
         return apply_rules(model, [rule for name in self.rules for rule in sets[name]])
 
+    def after_rejection(self, problem: str) -> Retry | None:
+        wrong = wrong_parts(self, self.rules, lambda name: RewriteRules(rules=[name]))
+        if not wrong or len(wrong) == len(self.rules):
+            return None
+        return Retry(f"without {', '.join(wrong)}: {problem}", {"rules": [r for r in self.rules if r not in wrong]})
+
 
 SET_PREFIXES: Final = {"eliminate": "eliminate_", "fuse": "fuse_"}
 """Sets of onnxoptimizer's passes and the prefix of their names."""
@@ -66,7 +106,7 @@ IDEMPOTENT_PASS: Final = "eliminate_consecutive_idempotent_ops"
 class OnnxOptimizer(Pass):
     """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
 
-    version = 3
+    version = 4
     takes = "outline"
     serialized_copies = 3.0
     target_bound = False
@@ -94,6 +134,16 @@ class OnnxOptimizer(Pass):
         if "fuse_bn_into_conv" in names:
             return call_on_references(fold_constants, optimized)
         return optimized
+
+    def after_rejection(self, problem: str) -> Retry | None:
+        import onnxoptimizer
+
+        defaults, available = onnxoptimizer.get_fuse_and_elimination_passes(), onnxoptimizer.get_available_passes()
+        names = expand_names(self.passes, defaults, available)
+        wrong = wrong_parts(self, names, lambda name: OnnxOptimizer(passes=[name]))
+        if not wrong or len(wrong) == len(names):
+            return None
+        return Retry(f"without {', '.join(wrong)}: {problem}", {"passes": [n for n in names if n not in wrong]})
 
 
 def _copies_dimensions(model: ModelProto) -> bool:
@@ -168,7 +218,7 @@ UNKNOWN_TO_SLIM: Final = ("CastLike",)
 class OnnxSlim(Pass):
     """Simplifies with onnxslim: shape inference, constant folding, pattern elimination and fusion."""
 
-    version = 4
+    version = 5
     takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
@@ -189,6 +239,18 @@ class OnnxSlim(Pass):
                 raise Refused(f"onnxslim has no pattern {name!r}; it has {', '.join(SLIM_PATTERNS)}")
         # onnxslim recurses without end where a model has functions and bodies.
         return call_on_references(self._slimmed, inline_functions(model))
+
+    def after_rejection(self, problem: str) -> Retry | None:
+        patterns = [name for name in SLIM_PATTERNS if name not in self.skip_fusion_patterns]
+
+        def only(name: str) -> OnnxSlim:
+            return OnnxSlim(skip_fusion_patterns=[other for other in SLIM_PATTERNS if other != name])
+
+        wrong = wrong_parts(self, patterns, only)
+        if not wrong or len(wrong) == len(patterns):
+            return None
+        skipped = [*self.skip_fusion_patterns, *wrong]
+        return Retry(f"without {', '.join(wrong)}: {problem}", {"skip_fusion_patterns": skipped})
 
     def _slimmed(self, model: ModelProto) -> ModelProto:
         import onnxslim
@@ -229,7 +291,7 @@ class OnnxSim(Pass):
     Its first use in a process takes seconds.
     """
 
-    version = 2
+    version = 3
     takes = "outline"
     target_bound = False
     conflicts = RUNTIME_BOUND
@@ -248,6 +310,11 @@ class OnnxSim(Pass):
 
     def run(self, model: ModelProto) -> ModelProto | None:
         return call_without_large_weights(self._simplified, model)
+
+    def after_rejection(self, problem: str) -> Retry | None:
+        if self.skip_fuse_bn:
+            return None
+        return Retry(f"without fusion of batch normalization: {problem}", {"skip_fuse_bn": True})
 
     def _simplified(self, model: ModelProto) -> ModelProto:
         import onnxsim

@@ -32,6 +32,7 @@ def make_rules_exact() -> None:
     - ScatterND with a reduction combines values instead of replacing them.
     - MatMul + Add becomes Gemm only if the sum has the shape of the product.
     - Gemm between reshapes becomes MatMul + Add only if it transposes nothing: square weights fit either way.
+    - Batch normalization that computes its own statistics, as in training, is not folded.
     - Gemm keeps a bias of zeros before version 11, which demands one.
     - Reshape gets constant sizes only if none of them is zero: before version 14, zero stands for a size of the input.
     - FusedMatMul transposes the batch only where both factors have one: onnxruntime refuses others when it runs.
@@ -42,6 +43,8 @@ def make_rules_exact() -> None:
 
     for rule in (*rewriter._DEFAULT_REWRITE_RULES, *_named_rules()):
         _match_exactly(rule)
+        if "batchnorm" in (rule.name or "").lower():
+            _guard(rule, _training)
     for rule in (common.successive_clip_rule, common.successive_clip_relu_rule, common.successive_relu_clip_rule):
         _guard(rule, _empty_interval)
         _guard(rule, _older(11, "Clip has its bounds as attributes"))
@@ -139,6 +142,12 @@ def _extra_dimension(condition: Condition, context: MatchContext, values: dict[s
         for bound in values[name].producer().inputs[1:]:
             if bound.const_value.numpy().ndim > rank:
                 return "a constant may add a dimension"
+    return ""
+
+
+def _training(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+    if context.root.attributes.get_int("training_mode", 0) or len(context.root.outputs) > 1:
+        return "the statistics are those of the input"
     return ""
 
 

@@ -1,0 +1,185 @@
+"""Small models after public bug reports of exporters, simplifiers, converters and quantizers.
+
+Each pass either gives a model that computes the same, which the checks after it show, or leaves it; none fails.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+from bench import steps
+from micro_models import normal
+
+SIMPLIFIERS: Final = ("simplify", "onnxslim", "onnxsim", "onnxoptimizer", "onnxscript_optimize", "constant_folding")
+QUANTIZERS: Final = ("dynamic_quantization", "static_quantization")
+REQUIRED: Final = {"static_quantization": ("name_fix", "ir_upgrade", "quant_pre_process")}
+
+
+class Report(NamedTuple):
+    """A model in onnx's text form, its weights, and the passes that had trouble with such a model elsewhere."""
+
+    text: str
+    weights: dict[str, Any] = {}
+    passes: tuple[str, ...] = (*SIMPLIFIERS, "ort_graph_optimization")
+    opset: int = 17
+
+
+REPORTS: Final = {
+    "torch.clamp without min": Report(
+        "g (float[n, 4] x) => (float[n, 4] y) { y = Clip (x, , m) }", {"m": np.float32(1)}
+    ),
+    "Resize by sizes with omitted roi and scales": Report(
+        """g (float[1, 2, 4, 4] x) => (float[1, 2, 8, 8] y) { h = Conv <pads = [1, 1, 1, 1]> (x, w)
+            y = Resize <mode = "nearest"> (h, , , s) }""",
+        {"w": normal(2, 2, 3, 3), "s": np.int64([1, 2, 8, 8])},
+        (*SIMPLIFIERS, *QUANTIZERS, "float16"),
+    ),
+    "Resize with empty roi and scales": Report(
+        'g (float[1, 2, 4, 4] x) => (float[1, 2, 8, 8] y) { y = Resize <mode = "nearest"> (x, e, e, s) }',
+        {"e": np.zeros(0, np.float32), "s": np.int64([1, 2, 8, 8])},
+    ),
+    "a Pad that two convolutions read": Report(
+        """g (float[1, 2, 6, 6] x) => (float[1, 2, 8, 8] y, float[1, 2, 6, 6] z) {
+            p = Pad (x, a)\n y = Conv (p, v)\n z = Conv (p, w) }""",
+        {"a": np.int64([0, 0, 2, 2, 0, 0, 2, 2]), "v": normal(2, 2, 3, 3), "w": normal(2, 2, 5, 5)},
+        (*SIMPLIFIERS, "pad_folding", "rewrite_rules"),
+    ),
+    "consecutive Squeezes at the end": Report(
+        "g (float[1, 1, 3, 1] x) => (float[3] y) { a = Squeeze (x, m)\n y = Squeeze (a, n) }",
+        {"m": np.int64([-1]), "n": np.int64([0, 1])},
+    ),
+    "a Slice of a Shape with negative bounds": Report(
+        """g (float[a, b, c] x) => (float[a, d] y) {
+            s = Shape (x)\n t = Slice (s, i, j)\n p = ReduceProd <keepdims = 1> (t)
+            r = Concat <axis = 0> (z, p)\n y = Reshape (x, r) }""",
+        {"i": np.int64([-2]), "j": np.int64([9223372036854775807]), "z": np.int64([0])},
+    ),
+    "Slices one after the other with other steps": Report(
+        "g (float[8, 4] x) => (float[2, 4] y) { a = Slice (x, s, e, d, t)\n y = Slice (a, s, f, d, t) }",
+        {"s": np.int64([0]), "e": np.int64([8]), "f": np.int64([4]), "d": np.int64([0]), "t": np.int64([2])},
+    ),
+    "a Gemm whose product others read": Report(
+        "g (float[n, 4] x) => (float[n, 4] y, float[n, 4] z) { h = MatMul (x, w)\n y = Add (h, b)\n z = Relu (h) }",
+        {"w": normal(4, 4), "b": normal(4)},
+        (*SIMPLIFIERS, "matmul_add_gemm", *QUANTIZERS),
+    ),
+    "a bias in front of the product": Report(
+        "g (float[n, 3, 4] x) => (float[n, 3, 4] y) { h = MatMul (x, w)\n y = Add (b, h) }",
+        {"w": normal(4, 4), "b": normal(3, 1)},
+        (*SIMPLIFIERS, "matmul_add_gemm", *QUANTIZERS),
+    ),
+    "Softmax before opset 13 joins axes": Report(
+        "g (float[2, 3, 4] x) => (float[2, 3, 4] y) { y = Softmax <axis = 1> (x) }",
+        passes=("opset_conversion", "onnxslim", "float16", "ort_graph_optimization"),
+        opset=11,
+    ),
+    "Upsample of old exporters": Report(
+        'g (float[1, 2, 4, 4] x) => (float[1, 2, 8, 8] y) { y = Upsample <mode = "linear"> (x, s) }',
+        {"s": np.float32([1, 1, 2, 2])},
+        ("opset_conversion", "onnxsim", "quant_pre_process"),
+        9,
+    ),
+    "normalization with the outputs of training": Report(
+        """g (float[2, 3, 4, 4] x) => (float[2, 3, 4, 4] y) {
+            h = Conv <pads = [1, 1, 1, 1]> (x, w)\n y, m1, v1, m2, v2 = BatchNormalization (h, s, b, m, v) }""",
+        {"w": normal(3, 3, 3, 3), "s": normal(3), "b": normal(3), "m": normal(3), "v": np.float32([1, 2, 3])},
+        ("batchnorm_folding", "rewrite_rules", "opset_conversion"),
+        9,
+    ),
+    "Split without sizes": Report(
+        "g (float[n, 6] x) => (float[n, 2] y) { a, b, c = Split <axis = 1> (x)\n d = Add (a, b)\n y = Mul (d, c) }",
+        passes=("opset_conversion", *SIMPLIFIERS),
+        opset=13,
+    ),
+    "Dropout with its mask as an output": Report(
+        "g (float[n, 4] x) => (float[n, 4] y, bool[n, 4] z) { d, z = Dropout (x)\n y = Relu (d) }",
+    ),
+    "an LSTM without states and lengths": Report(
+        """g (float[s, n, 4] x) => (float[s, 1, n, 3] y) {
+            y, h, c = LSTM <hidden_size = 3> (x, w, r, b) }""",
+        {"w": normal(1, 12, 4), "r": normal(1, 12, 3), "b": normal(1, 24)},
+        (*SIMPLIFIERS, *QUANTIZERS, "float16"),
+    ),
+    "an LSTM with a state and no bias": Report(
+        """g (float[s, 1, 4] x, float[1, 1, 3] h0, float[1, 1, 3] c0) => (float[s, 1, 1, 3] y, float[1, 1, 3] h) {
+            y, h, c = LSTM <hidden_size = 3> (x, w, r, , , h0, c0) }""",
+        {"w": normal(1, 12, 4), "r": normal(1, 12, 3)},
+        (*SIMPLIFIERS, *QUANTIZERS, "float16"),
+    ),
+    "detections that may be none": Report(
+        """g (float[1, 5, 4] x, float[1, 1, 5] s) => (float[k, 4] y) {
+            i = NonMaxSuppression (x, s, m, t, c)\n j = Gather <axis = 1> (i, two)\n b = Squeeze (x, zero)
+            y = Gather <axis = 0> (b, j) }""",
+        {"m": np.int64([3]), "t": np.float32([0.5]), "c": np.float32([0.9]), "two": np.int64(2), "zero": np.int64([0])},
+    ),
+    "a decoder with and without its cache in two branches": Report(
+        """g (float[1, t, 4] x, float[1, p, 4] past, bool use) => (float[1, t, 4] y, float[1, q, 4] present) {
+            k = MatMul (x, w)
+            present = If (use) <
+                then_branch = a () => (float[1, q, 4] k1) { k1 = Concat <axis = 1> (past, k) },
+                else_branch = b () => (float[1, q, 4] k2) { k2 = Identity (k) }>
+            kt = Transpose <perm = [0, 2, 1]> (present)
+            s = MatMul (x, kt)\n p = Softmax <axis = -1> (s)\n y = MatMul (p, present) }""",
+        {"w": normal(4, 4)},
+        (
+            "simplify",
+            "onnxslim",
+            "onnxsim",
+            "onnxscript_optimize",
+            "dynamic_quantization",
+            "float16",
+            "identity_elimination",
+        ),
+    ),
+    "weights in Constant nodes": Report(
+        """g (float[n, 4] x) => (float[n, 2] y) {
+            w = Constant <value = float[4, 2] {1, 2, 3, 4, 5, 6, 7, 8}> ()\n y = MatMul (x, w) }""",
+        passes=("external_data", "lift_constants", *QUANTIZERS, "float16", "weight_only_quantization"),
+    ),
+    "text beside numbers": Report(
+        "g (string[n] t, float[n, 4] x) => (string[n] u, float[n, 4] y) { u = Identity (t)\n y = MatMul (x, w) }",
+        {"w": normal(4, 4)},
+        (*SIMPLIFIERS, "dynamic_quantization", "float16"),
+    ),
+    "an output that is an input and another that is a weight": Report(
+        "g (float[n, 4] x) => (float[n, 4] y, float[4] w, float[n, 4] z) { y = Identity (x)\n z = Add (x, w) }",
+        {"w": normal(4)},
+        (*SIMPLIFIERS, "identity_elimination", "name_fix"),
+    ),
+    "a convolution with its padding by name": Report(
+        """g (float[1, 2, 7, 7] x) => (float[1, 2, 4, 4] y) {
+            y = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (x, w, b) }""",
+        {"w": normal(2, 2, 3, 3), "b": normal(2)},
+        (*SIMPLIFIERS, *QUANTIZERS, "float16", "quant_pre_process"),
+    ),
+    "a reduction over no items": Report(
+        "g (float[0, 4] x) => (float[4] y) { y = ReduceSum <keepdims = 0> (x, a) }", {"a": np.int64([0])}
+    ),
+}
+CASES: Final = [(name, pass_name) for name, report in REPORTS.items() for pass_name in report.passes]
+
+
+@pytest.mark.parametrize(("name", "pass_name"), CASES)
+def test_passes_take_models_of_public_reports(tmp_path: Path, name: str, pass_name: str) -> None:
+    report = REPORTS[name]
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {report.opset}]> {report.text}')
+    tensors = [onnx.numpy_helper.from_array(np.asarray(array), key) for key, array in report.weights.items()]
+    model.graph.initializer.extend(tensors)
+    passes = [(each, {}) for each in (*REQUIRED.get(pass_name, ()), pass_name)]
+    result = steps(tmp_path, model, passes, data=pass_name == "static_quantization")[-1]
+    assert result["outcome"] in ("ok", "unchanged"), result["message"]
+
+
+def test_rules_that_change_results_are_left_out_and_named(tmp_path: Path) -> None:
+    report = REPORTS["consecutive Squeezes at the end"]
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {report.text}')
+    tensors = [onnx.numpy_helper.from_array(array, key) for key, array in report.weights.items()]
+    model.graph.initializer.extend(tensors)
+    result = steps(tmp_path, model, [("onnxoptimizer", {})])[-1]
+    assert result["outcome"] in ("ok", "unchanged"), result["message"]
+    assert "without fuse_consecutive_squeezes" in result["attempts"][0]["reason"]
+    assert "fuse_consecutive_squeezes" not in result["params"]["passes"]
