@@ -127,7 +127,8 @@ def settings_of(compose: dict[str, Any], service: str, port: int, database: Serv
     }
     for old, new in swaps.items():
         env = {k: v.replace(old, new) for k, v in env.items()}
-    return {k: v for k, v in env.items() if v and k not in ("AUTOOPT_HOME", "AUTOOPT_GATE", "PREFECT_HOME")}
+    kept = {k: v for k, v in env.items() if v and k not in ("AUTOOPT_HOME", "AUTOOPT_GATE", "PREFECT_HOME")}
+    return {**kept, "AUTOOPT_SCRIPTS": env.get("AUTOOPT_SCRIPTS", "")}  # empty allows none
 
 
 @pytest.mark.service
