@@ -22,7 +22,7 @@ from onnxruntime.quantization import (
     quantize_static,
 )
 
-from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
+from autoopt.passes.patches.ort_quantizers import lean_quantizers
 
 WIDTH = 24
 CHANNELS = hnp.arrays(

@@ -17,7 +17,6 @@ from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.lifecycle import run_on_proto
-from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
@@ -31,6 +30,7 @@ from autoopt.passes.onnx_tools.graphs import (
 from autoopt.passes.onnx_tools.large_models import call_on_references, call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_rules, loads, quiet, rule_sets
 from autoopt.passes.onnx_tools.opsets import opset
+from autoopt.passes.patches.exact_rules import make_rules_exact
 from autoopt.registry import Minimum
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 

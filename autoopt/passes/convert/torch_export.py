@@ -10,8 +10,8 @@ from autoopt.model.mlflow import is_packaged, packaged_model
 from autoopt.model.tensors import graphs, nodes, tensors
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.convert.torch_archive import load_program
-from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.patches.exact_rules import make_rules_exact
 from autoopt.passes.verification.equivalence import run_once
 from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.registry import Minimum, Param

@@ -16,12 +16,9 @@ from autoopt.passes.fusion.attention_matcher import (
     is_plain_shape,
 )
 from autoopt.passes.fusion.finite_masks import FiniteMasks
-from autoopt.passes.fusion.flat_heads import has_flat_heads, part_heads
 from autoopt.passes.fusion.flat_transposes import transpose_in_one_step
-from autoopt.passes.fusion.head_factors import move_head_factors
 from autoopt.passes.fusion.interleaved_rotary import fuse_interleaved_rotation
 from autoopt.passes.fusion.score_masks import join_score_masks
-from autoopt.passes.fusion.window_masks import find_window_masks, join_window_masks
 from autoopt.passes.onnx_tools.copies import skip_copies
 from autoopt.passes.onnx_tools.folding import fold_known_sizes
 from autoopt.passes.onnx_tools.graphs import (
@@ -53,12 +50,9 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     if not any(Matcher(plain).cached_products()):
         return model, {}
     folded = join_score_masks(fold_known_sizes(plain))
-    if not any(Matcher(folded).cached_attention()) and not has_flat_heads(folded):
+    if not any(Matcher(folded).cached_attention()):
         return model, {}
     model = at_least_opset(folded, ATTENTION_OPSET)
-    if has_flat_heads(model):
-        part_heads(model)
-        model = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
     attentions = list(Matcher(model).cached_attention())
     if not attentions:
         return model, {}
@@ -83,12 +77,11 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
     if all(node.op_type != "Softmax" for node in model.graph.node):
         return model, {}
     folded = fold_known_sizes(transpose_in_one_step(skip_copies(model)))
-    folded = join_score_masks(move_head_factors(folded))
+    folded = join_score_masks(folded)
     rotates = may_rotate(folded)
-    if not rotates and not any(Matcher(folded).plain_attention()) and not find_window_masks(folded):
+    if not rotates and not any(Matcher(folded).plain_attention()):
         return model, {}
     source, model = model, at_least_opset(folded, ATTENTION_OPSET)
-    join_window_masks(model)
     attentions = list(Matcher(model).plain_attention())
     replaced = {attention.product.output[0] for attention in attentions}
     nodes = [node for node in model.graph.node if replaced.isdisjoint(node.output)]

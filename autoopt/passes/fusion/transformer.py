@@ -17,10 +17,8 @@ from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.body_attention import fuse_body_attention
 from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention, may_rotate
-from autoopt.passes.fusion.known_shapes import KnownShapes
 from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
-from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.gemm import flatten_attention
 from autoopt.passes.onnx_tools.graphs import (
     ORT_DOMAIN,
@@ -36,6 +34,8 @@ from autoopt.passes.onnx_tools.graphs import (
 )
 from autoopt.passes.onnx_tools.libraries import loads, quiet
 from autoopt.passes.onnx_tools.opsets import import_ort_domain
+from autoopt.passes.patches.exact_rules import make_rules_exact
+from autoopt.passes.patches.known_shapes import KnownShapes
 from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
@@ -70,7 +70,7 @@ class TransformerFusion(Pass):
     (Gemma 2) and with a bias that each layer computes for all pairs of items (DeBERTa, WavLM).
     """
 
-    version = 20
+    version = 21
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")

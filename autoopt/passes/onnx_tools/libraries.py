@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from autoopt.model import io as model_io
 from autoopt.model.session import make_plain_session
 from autoopt.model.split.graphs import beside_weights
-from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import is_large, to_ir
+from autoopt.passes.patches.exact_rules import make_rules_exact
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -24,7 +24,7 @@ from autoopt.model.split.graphs import beside_weights, is_split
 from autoopt.model.storage import artifact_digest
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large
-from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
+from autoopt.passes.patches.ort_quantizers import lean_quantizers
 from autoopt.passes.quantize.calibration import MAX_ITEMS, CalibrationReader, Ranges, enough_items
 from autoopt.passes.quantize.histograms import (
     BINS,

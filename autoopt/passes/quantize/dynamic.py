@@ -110,7 +110,7 @@ class DynamicQuantization(Pass):
     def _quantize(self, model: ModelProto, with_bodies: bool) -> ModelProto:
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
+        from autoopt.passes.patches.ort_quantizers import lean_quantizers
 
         # onnxruntime splits what is left of Gemm into a MatMul with a name of its own and an Add.
         gemms = {node.name for node in model.graph.node if node.op_type == "Gemm"}

@@ -219,7 +219,7 @@ class Static(Pass):
         """Quantize what `calibrate` returned."""
         from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-        from autoopt.passes.onnx_tools.ort_quantizers import lean_quantizers
+        from autoopt.passes.patches.ort_quantizers import lean_quantizers
 
         types = self.types()
         target = self.context.work / "static.onnx"
