@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model.files import bytes_in, digest_folder, files_in
@@ -113,10 +114,10 @@ def inspect(payload: JsonObject) -> dict[str, JsonValue]:
 
 
 def load(payload: JsonObject) -> dict[str, JsonValue]:
-    """Have the runtime load the model at `path`, without graph optimization; raises what it raises."""
-    from autoopt.model.session import make_plain_session
+    """Have the runtime load the model at `path` with its `session_options`; raises what it raises."""
+    from autoopt.model.session import make_session
 
-    make_plain_session(str(payload["path"]), packs_weights=False)
+    make_session(str(payload["path"]), cast(JsonObject, payload["session_options"]))
     return {}
 
 

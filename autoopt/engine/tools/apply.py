@@ -151,19 +151,15 @@ def apply_pass(
         if step.outcome is Outcome.UNCHANGED and not info.analysis and not info.makes_model:
             step = replace(step, message=_reason_of_no_change(pool, info, path, options))
         result = step.path or source
-        failure = "" if _has_run(step) else _load_failure(pool, model_in(result), options)
+        failure = _load_failure(pool, ModelFile(str(model_in(result)), step.session_options), options)
     return AppliedPass(step, result, tuple(before.name for before in required), failure, repairs)
 
 
-def _has_run(step: StepReply) -> bool:
-    """True if the checks after a pass have run the new model."""
-    return bool(step.equivalence) and step.equivalence["status"] != "not run"
-
-
-def _load_failure(pool: WorkerPool, model: Path, options: PassSettings) -> str:
+def _load_failure(pool: WorkerPool, model: ModelFile, options: PassSettings) -> str:
+    """Load the model as its users will, with the runtime's graph optimization, which the checks go without."""
     if options.accelerator.execution_provider != DEFAULT_EP["cpu"]:
         return ""
-    reply = gated_call(pool, LOAD, {"path": str(model)}, options.timeout)
+    reply = gated_call(pool, LOAD, to_json(model), options.timeout)
     return "" if reply.outcome.good else reply.message or str(reply.outcome)
 
 
