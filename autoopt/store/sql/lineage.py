@@ -102,7 +102,7 @@ def _ancestry(connection: Connection, key: str) -> _Ancestry:
     return _Ancestry(distances, _oldest_first(connection, between))
 
 
-def _oldest_first(connection: Connection, keys: Select[tuple[str]]) -> list[PassRunRecord]:
+def _oldest_first(connection: Connection, keys: Select[str]) -> list[PassRunRecord]:
     """The pass runs with the keys that a query returns."""
     records = read_pass_runs(connection, connection.execute(keys).scalars().all()).values()
     return sorted(records, key=lambda record: (record.finished, record.key))
