@@ -46,7 +46,18 @@ Trials = Annotated[
 Minutes = Annotated[
     float | None, typer.Option(min=0.001, help="Maximum time of a run, in minutes.", rich_help_panel=SEARCH)
 ]
-Workers = Annotated[int, typer.Option(min=1, max=256, help="Number of passes and metrics to run in parallel.")]
+MOST_WORKERS: Final = 256
+
+
+def _check_workers(workers: int) -> int:
+    if workers > MOST_WORKERS:
+        raise typer.BadParameter(f"must be at most {MOST_WORKERS}, not {workers}")
+    return workers
+
+
+Workers = Annotated[
+    int, typer.Option(min=1, callback=_check_workers, help="Number of passes and metrics to run in parallel.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")]
 DagOrModels = Annotated[
     list[str],
