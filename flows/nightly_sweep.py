@@ -1,4 +1,4 @@
-"""Flow `nightly_sweep`: run over a zoo of models and compare. Scheduled by `autoopt sweep --schedule`."""
+"""Flow `nightly_sweep`: run over a zoo of models and compare. Scheduled by `autoopt serve --zoo`."""
 
 from __future__ import annotations
 

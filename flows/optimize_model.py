@@ -117,8 +117,9 @@ def show_run_in_tags(session: Prepared) -> None:
     added = tags_of(session) if isinstance(session, Session) else [f"run:{session.ctx.run}"]
     identity = UUID(str(flow_run.id))
     with get_client(sync_client=True) as client:
-        tags_now = client.read_flow_run(identity).tags
-        client.update_flow_run(identity, tags=sorted({*tags_now, *added}))
+        # That of an earlier attempt may be another one.
+        kept = [tag for tag in client.read_flow_run(identity).tags if not tag.startswith("run:")]
+        client.update_flow_run(identity, tags=sorted({*kept, *added}))
 
 
 def search_in_flow(session: Session, chains: Chains = "subflows") -> RunResult:

@@ -1,4 +1,4 @@
-"""`autoopt sweep --schedule`: what is refused before a server is asked. `autoopt check`: what it writes for CI."""
+"""`autoopt check`: what it writes for continuous integration."""
 
 from __future__ import annotations
 

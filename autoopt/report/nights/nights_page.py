@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 from autoopt.metrics import Estimate
 from autoopt.report.elements.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
@@ -30,42 +28,23 @@ CHANGE: Final = "change"
 """Name of the figure that is the change from the source to the best model."""
 
 
-@dataclass(frozen=True)
-class PageLinks:
-    """Addresses of other pages without the id or name at their end; empty without such pages."""
-
-    runs: str = ""
-    sweeps: str = ""
-    models: str = ""
-    """Pages of single models."""
-
-    def model(self, name: str, *, plotted: bool) -> str:
-        """The place of a model's plots: its page, else this one; empty if it has none."""
-        if self.models:
-            return f"{self.models}{quote(name, safe='')}"
-        return f"#plots-{name}" if plotted else ""
-
-
-def nights_html(history: ZooHistory, links: PageLinks = PageLinks()) -> str:
+def nights_html(history: ZooHistory) -> str:
     """Render the page of a zoo's history. It draws the first models, those with lasting changes before all."""
     last = history.nights[-1]
     row_ids = [f"model-{past.model}" for past in history.models]
     plotted = _plotted(history.models)
-    drawn = {past.model for past in plotted}
-    places = {past.model: links.model(past.model, plotted=past.model in drawn) for past in history.models}
-    places = {name: place for name, place in places.items() if place}
+    places = {past.model: f"#plots-{past.model}" for past in plotted}
     models = table_html(models_table(history), identity="models", style="sortable", row_ids=row_ids, links=places)
-    nights = {day_text(night.time): f"{links.sweeps}{night.sweep}" for night in history.nights if links.sweeps}
     parts = [
         f"<h1>zoo {text_html(history.zoo)}</h1>",
         f'<p class="headline">{text_html(_headline(last))}</p>',
         paragraphs(_last_night(last)),
         section("Over the nights", paragraphs(notable(history))),
         _controls(history),
-        section("Models and nights", _heat_map(history, places, links.runs)),
+        section("Models and nights", _heat_map(history, places)),
         section("Models", models),
         section("Plots", _plots(plotted, len(history.models))),
-        section("Nights", table_html(nights_table(history), identity="nights", style="sortable", links=nights)),
+        section("Nights", table_html(nights_table(history), identity="nights", style="sortable")),
     ]
     return page(f"zoo {history.zoo}", parts)
 
@@ -127,7 +106,7 @@ def _column_heads(nights: Sequence[Night]) -> list[tuple[str, str]]:
     return heads
 
 
-def _heat_map(history: ZooHistory, places: Mapping[str, str], runs: str) -> str:
+def _heat_map(history: ZooHistory, places: Mapping[str, str]) -> str:
     """A table of models and nights, coloured by the deviation of the ratio from the model's median.
 
     `places` are addresses by the model's name.
@@ -139,7 +118,7 @@ def _heat_map(history: ZooHistory, places: Mapping[str, str], runs: str) -> str:
         relative = relative_values(past)
         entries = {night.sweep: night for night in past.nights}
         of_nights = [(entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
-        cells = [_heat_cell(past.metric, entry, value, runs) for entry, value in of_nights]
+        cells = [_heat_cell(past.metric, entry, value) for entry, value in of_nights]
         link = text_html(past.model)
         if past.model in places:
             link = f'<a href="{text_html(places[past.model])}">{link}</a>'
@@ -154,7 +133,7 @@ def _heat_map(history: ZooHistory, places: Mapping[str, str], runs: str) -> str:
     return heat_table(head, rows, note)
 
 
-def _heat_cell(metric: str, night: ModelNight | None, relative: float | None, runs: str) -> str:
+def _heat_cell(metric: str, night: ModelNight | None, relative: float | None) -> str:
     if night is None:
         return "<td></td>"
     if night.status != OK:
@@ -166,8 +145,6 @@ def _heat_cell(metric: str, night: ModelNight | None, relative: float | None, ru
     gain = night.gain
     bounds = f'data-low="{gain.low:.6g}" data-high="{gain.high:.6g}" data-night="{text_html(night.sweep)}"'
     text = f"{gain.value:.2f}x" if gain.decided else "undecided"
-    if runs:
-        text = f'<a href="{runs}{night.run}">{text}</a>'
     return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{text}</td>'
 
 
