@@ -69,7 +69,6 @@ NAMES = {
     "an emoji": "\U0001f600", "a field": "{x}", "a colour": "\x1b[31m", "the longest": "l" * 240, "a backslash": "a\\b",
 }  # fmt: skip
 MARKS = dict.fromkeys(NAMES, pytest.mark.soak)
-MARKS["an address"] = pytest.mark.xfail(strict=True, reason="./http: is read as a URL")
 for quick in ("quotes", "a substitution", "a pattern", "a line break", "no UTF-8"):
     del MARKS[quick]
 
