@@ -23,6 +23,7 @@ from autoopt.errors import AutooptError
 from autoopt.json_codec import without_nulls
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.artifacts import RunNotes, RunProgress, show_result
+from autoopt.orchestrate.connection import without_userinfo
 from autoopt.orchestrate.deployed_chains import DeployedExecutor
 from autoopt.orchestrate.executor import FlowExecutor, call_flow, final_state
 from autoopt.orchestrate.names import model_run_name, run_name, tags_of
@@ -148,7 +149,7 @@ def search_as_flow(session: Session, pages: dict[str, str] | None = None, chains
 
     def search() -> RunResult:
         if pages is not None:
-            pages[session.ctx.run] = flow_run.ui_url or ""
+            pages[session.ctx.run] = without_userinfo(flow_run.ui_url or "")
         session.observe_with(ObserverGroup(session.ctx.attempt.observer, RunNotes(get_run_logger())))
         return search_in_flow(session, chains)
 

@@ -30,6 +30,7 @@ from autoopt.errors import one_line
 from autoopt.json_codec import from_json
 from autoopt.metrics import Constraint, Objective, headline_metrics
 from autoopt.observer import Observer
+from autoopt.orchestrate.connection import without_userinfo
 from autoopt.orchestrate.names import artifact_key
 from autoopt.report.elements.drawing import can_draw, picture
 from autoopt.report.elements.table import markdown
@@ -213,7 +214,7 @@ def show_chain(store: Store, run: str, chain: str, *names: str) -> None:
 def show_result(store: Store, result: RunResult, name: str) -> None:
     """Show the result of a run in the current flow run: its answer and front, the best so far, and the trade-off."""
     answer = one_line(in_form_words(verdict(result)))  # pages show the description above the text
-    page = flow_run.ui_url or ""
+    page = without_userinfo(flow_run.ui_url or "")
     create_markdown_artifact(result_markdown(result, page), artifact_key("result", name), answer)
     for kind, chart, description in _plots(result, finished_trials(store, result.run)):
         create_image_artifact(chart, artifact_key(kind, name), description)
