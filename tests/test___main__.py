@@ -15,7 +15,7 @@ from children import HANG_SECONDS
 def test_the_module_runs_the_command_line_and_returns_its_exit_code() -> None:
     version = run("--version")
     assert version.returncode == 0, version.stderr
-    assert "0.1" in version.stdout
+    assert "0.2" in version.stdout
     wrong = run("no-such-command")
     assert wrong.returncode == 2
     assert wrong.stderr.count("\n") == 1

@@ -45,15 +45,14 @@ def test_the_question_is_read_from_the_request(store: Store, tmp_path: Path) -> 
     facts = run_facts(store, run, RunResult(run.id, "finished"))
     assert (facts.model, facts.dag, facts.evaluation, facts.calibration) == ("m.onnx", "quick", "/data/my eval.npz", "")
     assert facts.search == {"trials": 3}
-    assert facts.command == "autoopt run m.onnx --data '/data/my eval.npz' --label y --trials 3"
     assert facts.environment["libraries"]["onnxruntime"]
 
 
-def test_data_of_the_dag_are_shown_and_a_dag_without_a_file_has_no_command(store: Store, tmp_path: Path) -> None:
+def test_data_of_the_dag_are_shown(store: Store, tmp_path: Path) -> None:
     content = {"data": {"evaluation": {"path": "eval.csv"}, "calibration": "cal.npz"}}
     run = stored_run(store, artifact(store, tmp_path / "m"), dag={"content": json.dumps(content), "source": {}})
     facts = run_facts(store, run, RunResult(run.id, "finished"))
-    assert (facts.evaluation, facts.calibration, facts.command) == ("eval.csv", "cal.npz", "")
+    assert (facts.evaluation, facts.calibration) == ("eval.csv", "cal.npz")
 
 
 def test_all_good_measurements_of_the_best_model_are_shown(store: Store, tmp_path: Path) -> None:

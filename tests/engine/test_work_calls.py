@@ -166,7 +166,7 @@ def test_a_measurement_that_was_suspended_is_repeated(simulation: Simulation) ->
 def test_time_is_counted_for_the_phase(simulation: Simulation) -> None:
     ctx = simulation.context()
     run_pass(ctx, FakeHost(), request(simulation.folder), TERMS)
-    assert set(ctx.attempt.counts.seconds()) == {"passes"}
+    assert set(ctx.attempt.counts.seconds()) == {"passes", "waiting"}
 
 
 def test_a_subject_that_killed_two_workers_is_quarantined(simulation: Simulation) -> None:

@@ -56,17 +56,6 @@ def test_a_changed_graph_costs_only_its_own_bytes(sqlite_store: SqlStore) -> Non
     assert len(weights(sqlite_store)) == 4 + 3
 
 
-def test_an_artifact_of_an_earlier_version_stays_as_it_is(
-    sqlite_store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as earlier:
-        earlier.setattr(splitting, "SPLIT_ABOVE", 1 << 40)
-        digest = put_large(sqlite_store, "net")
-    assert put_large(sqlite_store, "net") == digest
-    assert weights(sqlite_store) == []
-    assert sqlite_store.artifacts.readable(digest) == sqlite_store.artifacts.path(digest)
-
-
 def test_a_wrong_digest_is_refused(sqlite_store: SqlStore) -> None:
     folder = io.save(layers("net"), sqlite_store.home / "made").parent
     with pytest.raises(SystemFailure, match=f"has digest {digest_folder(folder)}, not {'0' * 64} as expected"):
