@@ -101,7 +101,7 @@ def test_no_error_says_a_password(url: str, command: Command, tmp_path: Path, mo
     for name in ("AUTOOPT_DB_URL", "PREFECT_API_URL"):
         monkeypatch.setenv(name, url)
     monkeypatch.setenv("AUTOOPT_PATIENCE", "1")  # no server listens there
-    for arguments in (RUN, ("runs",), ("resume",), ("store", "stats"), ("doctor",)):
+    for arguments in ((*RUN, "--quiet"), ("runs",), ("resume",), ("store", "stats"), ("doctor",)):
         code, out, err = command(tmp_path, *arguments)
         assert code in (1, 2, 3)
         assert CANARY not in out + err
