@@ -121,9 +121,11 @@ class Place:
             start_new_session=True,
         )
 
-    def finish(self, process: subprocess.Popen[str], *codes: int, before: str = "") -> Said:
+    def finish(
+        self, process: subprocess.Popen[str], *codes: int, before: str = "", limit: float = HANG_SECONDS
+    ) -> Said:
         """What a command has said that ends with one of `codes` (0 if none are given), never with a traceback."""
-        out, err = process.communicate(timeout=HANG_SECONDS)
+        out, err = process.communicate(timeout=limit)
         said = Said(process.returncode, out, before + err)
         assert said.code in (codes or (0,)), said
         assert "Traceback" not in said.err, said.err

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from mutants import mutants
 from odd_models import odd_models
-from outside import DAG, RUN, Place, one_line, write_model
+from outside import DAG, HANG_SECONDS, RUN, Place, one_line, write_model
 
 pytestmark = pytest.mark.service
 
@@ -37,7 +37,8 @@ def swept(place: Place, models: dict[str, bytes]) -> dict[str, str]:
     write_model(folder / "good.onnx", width=512)
     place.write("fuzz.yaml", QUICK_DAG)
     place.write("zoo.yaml", "name: z\ndag: fuzz.yaml\nmodels: [models]\n")
-    document = place.call("sweep", "zoo.yaml", "--engine", "inline", "--json", codes=(0, 1)).document
+    process = place.start("sweep", "zoo.yaml", "--engine", "inline", "--json")
+    document = place.finish(process, 0, 1, limit=20 * HANG_SECONDS).document
     found = {entry["name"]: entry["status"] for entry in document["models"]}
     assert len(found) == len(models) + 1
     assert found["good"] == "ok"
