@@ -39,7 +39,7 @@ def digest(config: object, root: str | Path = ".") -> str:
 
 
 class InputChanged(InputError):
-    """What a run has read is no longer what it began with."""
+    """An input that a run has read is no longer the one it began with."""
 
     def __init__(self, place: str) -> None:
         super().__init__("changed while the run read it", where=place, remedy="run again once nothing writes to it")

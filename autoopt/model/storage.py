@@ -67,7 +67,7 @@ def content_digest(model: str) -> str:
 
 
 def _version(file: Path) -> tuple[int, ...]:
-    """What tells versions of a file apart without reading it."""
+    """The identity of a version of a file, without reading it."""
     status = file.stat()
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 

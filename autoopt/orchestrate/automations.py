@@ -29,7 +29,7 @@ JSON: Final = {
     "webhook": {"title": "{{subject}}", "text": "{{subject}}\n{{body}}"},
     "slack": {"text": "*{{subject}}*\n{{body}}"},  # as Mattermost takes it, too
 }
-"""What webhooks receive."""
+"""The documents that webhooks receive."""
 BODY: Final = "{{ flow_run.state.message }}\n{{ flow_run | ui_url }}"
 
 

@@ -32,7 +32,7 @@ _USERINFO: Final = re.compile("//[^/@]*@")
 
 @dataclass(frozen=True)
 class Serving:
-    """What the last `autoopt serve` of a home said of itself."""
+    """The server of the last `autoopt serve` of a home, as that noted it."""
 
     api: str
     """The API of the server that it started or used."""

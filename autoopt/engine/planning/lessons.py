@@ -56,7 +56,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Lesson:
-    """What one run measured on one model."""
+    """The measurements of one run on one model."""
 
     model: str
     """Name of the model."""

@@ -54,7 +54,7 @@ class AppliedPass:
     required: tuple[str, ...] = ()
     """Names of the passes that ran first because the pass requires them."""
     load_failure: str = ""
-    """Why the runtime cannot load the resulting model; empty if it can, or if the target is no CPU."""
+    """The reason why the runtime cannot load the resulting model; empty if it can, or if the target is no CPU."""
     repairs: tuple[str, ...] = ()
     """A few words on each fault of the model's file that was mended first."""
 

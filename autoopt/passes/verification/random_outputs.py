@@ -33,7 +33,7 @@ ROUNDING: Final = 1e-3
 
 @dataclass(frozen=True)
 class _Draws:
-    """What many draws of one output have in common."""
+    """The statistics of many draws of one output."""
 
     shape: tuple[int, ...]
     mean: np.ndarray
