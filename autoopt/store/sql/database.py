@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import sqlite3
@@ -24,8 +25,12 @@ from autoopt.store.files.filesystem import refuse_network_filesystem
 
 Result = TypeVar("Result")
 
+logger = logging.getLogger(__name__)
+
 USUAL_PATIENCE: Final = 90.0
 """Seconds for which a database that does not answer is tried again, unless AUTOOPT_PATIENCE says otherwise."""
+_SILENCE: Final = 3.0
+"""Seconds after which a wait for the database is said."""
 BUSY_SECONDS: Final = 60.0
 """Time that a SQLite writer waits for the others."""
 CONNECT_ATTEMPTS: Final = 3
@@ -208,7 +213,9 @@ class Database:
         self._engine.dispose()
 
     def _repeat(self, work: Callable[[Connection], Result], *, writing: bool) -> Result:
-        deadline = time.monotonic() + self.patience
+        started = time.monotonic()
+        deadline = started + self.patience
+        said = False
         pause = 0.02
         while True:
             try:
@@ -224,6 +231,10 @@ class Database:
                     if not self.sqlite:
                         remedy += " Or is the address in AUTOOPT_DB_URL wrong?"
                     raise SystemFailure(self._message(error), where=self.safe_url, remedy=remedy) from None
+                if not said and time.monotonic() >= started + _SILENCE:
+                    said = True
+                    wait = f"waits for the database, up to {self.patience:.0f} s"
+                    logger.warning("%s: %s: %s", self.safe_url, wait, self._message(error))
             # Random pauses keep processes that failed together from retrying together.
             time.sleep(pause * (0.5 + random.random() / 2))
             pause = min(2.0, 2 * pause)
