@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 from zoneinfo import available_timezones
 
-from autoopt.engine.sweeps.zoo import check_zoo
 from autoopt.errors import InputError, one_line
 from autoopt.orchestrate.automations import TAG, ensure_crash_automation, notify
 from autoopt.orchestrate.connection import DEFAULTS, set_defaults
@@ -27,6 +26,7 @@ from autoopt.orchestrate.place import Place
 from autoopt.spec.notify import NotifyAddress, addresses_of
 from autoopt.spec.search import SearchFields
 from autoopt.spec.zoo import load_zoo
+from autoopt.zoo.zoo_models import check_zoo
 
 if TYPE_CHECKING:
     from prefect import Flow

@@ -16,9 +16,9 @@ from autoopt.report.elements.table import plain
 from autoopt.report.runs.charts import trade_off, trade_offs
 from autoopt.report.runs.run import labelled_models, run_tables
 from autoopt.report.runs.run_list import RunRow, runs_table
-from autoopt.report.words.figures import first_objective
 from autoopt.report.words.verdict import verdict
 from autoopt.results import RunResult, Trial, values_of
+from autoopt.results.figures import first_objective
 from autoopt.results.trial import flat_params, flat_ratios
 from autoopt.settings import settings
 from autoopt.space import Point

@@ -13,18 +13,18 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Failed
 
 from autoopt.engine.run.session import Session
-from autoopt.engine.sweeps.history import NightInProgress
-from autoopt.engine.sweeps.request import SweepRequest
-from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.errors import AutooptError
 from autoopt.json_codec import without_nulls
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.artifacts import SweepProgress, show_sweep
 from autoopt.orchestrate.executor import call_flow, final_state
 from autoopt.orchestrate.names import TAG, night_name, zoo_title
-from autoopt.report.sweeps.sweep import message, sweep_markdown
 from autoopt.results import RunResult, SweepResult
 from autoopt.script import only_allowed_scripts
+from autoopt.zoo.earlier_sweeps import NightInProgress
+from autoopt.zoo.sweep import run_sweep
+from autoopt.zoo.sweep_request import SweepRequest
+from autoopt.zoo.sweep_text import message, sweep_markdown
 from flows.optimize_model import Chains, Minutes, Trials, Workers, search_as_flow
 
 

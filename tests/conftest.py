@@ -36,7 +36,7 @@ SLOWEST = (
     "orchestrate/test_orchestrate_flows.py",
     "passes/test_passes_contract.py",
     "store/test_store_chaos.py",
-    "engine/test_engine_sweep.py",
+    "zoo/test_zoo_sweep.py",
     "passes/test_split_steps.py",
     "reliability/test_secrets.py",
     "cli/test_cli_answers.py",

@@ -43,11 +43,11 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
 
     'autoopt report --zoo NAME' writes the same as a page with plots.
     """
-    from autoopt.engine.sweeps.nights import night_named, stored_nights, zoo_of
-    from autoopt.engine.sweeps.releases import release_marks
     from autoopt.report.elements.table import write_table
-    from autoopt.report.nights.night_history import NightFilter, history_of
-    from autoopt.report.nights.nights import compare_nights, comparison_table, write_nights
+    from autoopt.zoo.night_history import NightFilter, history_of
+    from autoopt.zoo.nights_text import compare_nights, comparison_table, write_nights
+    from autoopt.zoo.releases import release_marks
+    from autoopt.zoo.stored_nights import night_named, stored_nights, zoo_of
 
     with existing_store() as store:
         name = zoo_of(store, zoo)

@@ -51,9 +51,9 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
 
     A model that failed or became worse in the newest sweep is refused; promote it by the id of its run instead.
     """
-    from autoopt.engine.sweeps.releases import Promotion
-    from autoopt.engine.sweeps.releases import promote as release_model
-    from autoopt.report.runs.releases import release_text
+    from autoopt.zoo.release_text import release_text
+    from autoopt.zoo.releases import Promotion
+    from autoopt.zoo.releases import promote as release_model
 
     promotion = Promotion(model, trial, target, zoo, name, tuple(to or ()))
     with existing_store() as store:
@@ -67,8 +67,8 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Go back to the previous release of a model, at the same places."""
-    from autoopt.engine.sweeps.releases import roll_back
-    from autoopt.report.runs.releases import release_text
+    from autoopt.zoo.release_text import release_text
+    from autoopt.zoo.releases import roll_back
 
     with existing_store() as store:
         taken_back, release = roll_back(store, model, zoo)
@@ -81,9 +81,9 @@ def releases(
     as_json: AsJson = False,
 ) -> None:
     """List current and past releases."""
-    from autoopt.engine.sweeps.releases import release_rows
     from autoopt.report.elements.table import write_table
-    from autoopt.report.runs.releases import releases_table
+    from autoopt.zoo.release_text import releases_table
+    from autoopt.zoo.releases import release_rows
 
     with existing_store() as store:
         rows = release_rows(store, zoo)

@@ -100,10 +100,10 @@ def report(
 
 
 def _zoo_page(store: Store, zoo: str) -> str:
-    from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights, zoo_of
-    from autoopt.engine.sweeps.releases import release_marks
-    from autoopt.report.nights.night_history import history_of
-    from autoopt.report.nights.nights_page import nights_html
+    from autoopt.zoo.night_history import history_of
+    from autoopt.zoo.nights_page import nights_html
+    from autoopt.zoo.releases import release_marks
+    from autoopt.zoo.stored_nights import DEFAULT_NIGHTS, stored_nights, zoo_of
 
     nights = stored_nights(store, zoo_of(store, zoo), DEFAULT_NIGHTS)
     return nights_html(history_of(zoo, nights, release_marks(store, zoo)))

@@ -17,8 +17,8 @@ from autoopt.errors import writing
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
-    from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.results import SweepResult
+    from autoopt.zoo.sweep_request import SweepRequest
 
 
 def sweep(  # noqa: PLR0913, PLR0917  options of the command
@@ -49,12 +49,12 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
 
     Exit code 1 on a regression.
     """
-    from autoopt.engine.sweeps.zoo import check_zoo
+    from autoopt.zoo.zoo_models import check_zoo
 
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.cli.logs import is_verbose
-    from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.report.progress.progress import Progress
+    from autoopt.zoo.sweep_request import SweepRequest
 
     request = SweepRequest(
         zoo=zoo,
@@ -75,7 +75,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         if as_json:
             print_json(result.to_json(), stream)
         else:
-            from autoopt.report.sweeps.sweep import write_sweep
+            from autoopt.zoo.sweep_text import write_sweep
 
             write_sweep(result, stream)
             typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
@@ -84,7 +84,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
 
 def _run(request: SweepRequest, engine: Engine) -> SweepResult:
     if engine == "inline":
-        from autoopt.engine.sweeps.sweep import run_sweep
+        from autoopt.zoo.sweep import run_sweep
 
         return run_sweep(request)
     from autoopt.orchestrate.connection import connect
@@ -115,12 +115,12 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
 
     Exit code 1 on a regression.
     """
-    from autoopt.engine.sweeps.request import SweepRequest
-    from autoopt.engine.sweeps.sweep import run_sweep
-    from autoopt.engine.sweeps.zoo import check_zoo
     from autoopt.report.progress.progress import Progress
-    from autoopt.report.sweeps.ci import check_junit, github_annotations, junit_xml
-    from autoopt.report.sweeps.sweep import sweep_markdown, write_sweep
+    from autoopt.zoo.ci import check_junit, github_annotations, junit_xml
+    from autoopt.zoo.sweep import run_sweep
+    from autoopt.zoo.sweep_request import SweepRequest
+    from autoopt.zoo.sweep_text import sweep_markdown, write_sweep
+    from autoopt.zoo.zoo_models import check_zoo
 
     check_zoo(zoo, only, None, data_root)
     if junit is not None:

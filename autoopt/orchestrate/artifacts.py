@@ -37,10 +37,10 @@ from autoopt.report.elements.table import markdown
 from autoopt.report.runs.charts import best_so_far, trade_offs
 from autoopt.report.runs.run import caveats, run_tables
 from autoopt.report.words.change import metric_cells, value_text
-from autoopt.report.words.figures import first_objective
 from autoopt.report.words.formatting import params_text, plural
 from autoopt.report.words.verdict import gains, verdict
 from autoopt.results import RunResult, SweepEntry, Trial, values_of
+from autoopt.results.figures import first_objective
 from autoopt.store import Store
 from autoopt.store.finished import finished_trials
 

@@ -26,6 +26,8 @@ SOURCE = "source"
 """The chain name of the source model."""
 NO_ADVANTAGE = "no certain advantage over"
 """Begins the caveat of a model on the front that others may equal or beat in every metric of the front."""
+NO_DATA = "no data: "
+"""Begins the note on how lossy models are judged without data."""
 
 
 @dataclass(frozen=True)

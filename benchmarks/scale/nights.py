@@ -17,18 +17,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from autoopt.engine.sweeps.history import SweepHistory
-from autoopt.engine.sweeps.nights import stored_nights
-from autoopt.engine.sweeps.zoo import ZooItem, check_zoo, dag_of, items
 from autoopt.engine.work.environment import environment
 from autoopt.metrics import Estimate, Objective
-from autoopt.report.nights.night_history import history_of
-from autoopt.report.nights.nights_page import nights_html
-from autoopt.report.sweeps.sweep_page import sweep_html
 from autoopt.results import Baseline, EntryComparison, ModelResult, RunResult, SweepEntry, SweepResult
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.records import SweepRecord
+from autoopt.zoo.earlier_sweeps import SweepHistory
+from autoopt.zoo.night_history import history_of
+from autoopt.zoo.nights_page import nights_html
+from autoopt.zoo.stored_nights import stored_nights
+from autoopt.zoo.sweep_page import sweep_html
+from autoopt.zoo.zoo_models import ZooItem, check_zoo, dag_of, items
 
 T = TypeVar("T")
 DAG = "name: d\npasses: [simplify]\nchains: [[simplify]]\n"

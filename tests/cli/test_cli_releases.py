@@ -13,11 +13,11 @@ import pytest
 from children import HANG_SECONDS, start_process
 from object_store import bucket
 
-from autoopt.engine.sweeps.release_turns import TURN_EVENT
-from autoopt.engine.sweeps.releases import release_histories
 from autoopt.owner import this_process
 from autoopt.store import EventRecord, open_store
 from autoopt.store.maintenance.gc import collect
+from autoopt.zoo.release_turns import TURN_EVENT
+from autoopt.zoo.releases import release_histories
 
 Call = Callable[..., Any]
 AS = ("--zoo", "production", "--name", "cnn")

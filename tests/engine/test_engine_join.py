@@ -20,12 +20,12 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import spec_of
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.join import join
-from autoopt.engine.sweeps.request import SweepRequest
-from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.errors import ConfigError, InputError
 from autoopt.settings import settings
 from autoopt.spec import load_dag
 from autoopt.store import TrialRecord, open_store
+from autoopt.zoo.sweep import run_sweep
+from autoopt.zoo.sweep_request import SweepRequest
 
 SCRIPT = """\
 from pathlib import Path

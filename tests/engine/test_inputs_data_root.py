@@ -8,7 +8,6 @@ import builders
 import pytest
 
 from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.sweeps.zoo import check_zoo
 from autoopt.engine.tools.apply import PassSettings, apply_pass
 from autoopt.engine.work.keys import PassRunInput, pass_run_key
 from autoopt.errors import InputError
@@ -17,6 +16,7 @@ from autoopt.outcome import Outcome
 from autoopt.registry import registry
 from autoopt.spec import load_dag
 from autoopt.target import Accelerator
+from autoopt.zoo.zoo_models import check_zoo
 
 DAG = {
     "name": "d",

@@ -16,10 +16,10 @@ from selenium.webdriver.support.ui import Select
 
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import Estimate
-from autoopt.report.nights.night_history import history_of
-from autoopt.report.nights.nights_page import nights_html
 from autoopt.report.runs.run_page import html_report
 from autoopt.results import RunResult, Trial
+from autoopt.zoo.night_history import history_of
+from autoopt.zoo.nights_page import nights_html
 
 pytestmark = pytest.mark.service
 

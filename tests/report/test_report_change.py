@@ -15,13 +15,13 @@ from autoopt.report.words.change import (
     change_text,
     estimate_text,
     figure_text,
-    improvement,
     metric_cells,
     quality_change,
     ratio_change,
     trial_change,
 )
 from autoopt.results import ModelResult, TrialResult
+from autoopt.results.figures import improvement
 
 NUMBER = re.compile(r"\d+(\.\d+)?")
 

@@ -24,7 +24,7 @@ from autoopt.engine.work.resources import Resources
 from autoopt.measure.recording import SET
 from autoopt.metrics import AGREEMENT, GENERATION
 from autoopt.model.model_set import ModelSet
-from autoopt.report.words.verdict import NO_DATA
+from autoopt.results import NO_DATA
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
 from autoopt.spec.proposal_options import names_model

@@ -19,8 +19,8 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.model_file import ModelFile
 from autoopt.report.runs.run_facts import ModelContent, PairedMeasurement, RunFacts
 from autoopt.report.runs.run_page import html_report
-from autoopt.report.words.figures import first_objective, kind
 from autoopt.results import RunResult
+from autoopt.results.figures import first_objective, kind
 from autoopt.results.operator_times import OperatorTimes
 from autoopt.store import RunRecord, Store
 from autoopt.store.finished import finished_trials

@@ -13,9 +13,9 @@ from autoopt.outcome import Outcome
 from autoopt.report.progress.search_progress import SearchProgress
 from autoopt.report.words.change import trial_change
 from autoopt.report.words.failures import plain_reason
-from autoopt.report.words.figures import is_quality
 from autoopt.report.words.steps import steps_text
 from autoopt.results import Trial, TrialResult
+from autoopt.results.figures import is_quality
 
 SPINNER = "|/-\\"
 LOG_WIDTH = 120

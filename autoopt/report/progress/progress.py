@@ -17,9 +17,9 @@ from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.report.progress.displays import SPINNER, Display, Lines, LiveState, Work
 from autoopt.report.progress.search_progress import SearchProgress
-from autoopt.report.words.figures import DEFAULT_OBJECTIVE, kind
 from autoopt.report.words.limits import figure_text
 from autoopt.results import Trial
+from autoopt.results.figures import DEFAULT_OBJECTIVE, kind
 
 
 class Progress(Observer):

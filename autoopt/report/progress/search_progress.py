@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from autoopt.metrics import Direction, Estimate, is_ratio_metric
 from autoopt.report.words.change import ratio_change
-from autoopt.report.words.figures import is_better, trial_estimate
 from autoopt.report.words.formatting import clock_text, metric_text, number_text, plural
 from autoopt.results import Trial
+from autoopt.results.figures import is_better, trial_estimate
 
 
 @dataclass

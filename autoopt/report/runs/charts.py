@@ -17,17 +17,9 @@ from autoopt.report.runs.effects import FactorEffect
 from autoopt.report.runs.run import labelled_models
 from autoopt.report.runs.run_facts import PairedMeasurement
 from autoopt.report.words.change import estimate_text
-from autoopt.report.words.figures import (
-    chain_text,
-    first_objective,
-    is_better,
-    is_quality,
-    metrics_of,
-    model_estimate,
-    trial_estimate,
-    trial_title,
-)
+from autoopt.report.words.figures import chain_text, trial_title
 from autoopt.results import RunResult, Trial
+from autoopt.results.figures import first_objective, is_better, is_quality, metrics_of, model_estimate, trial_estimate
 
 if TYPE_CHECKING:
     import altair as alt

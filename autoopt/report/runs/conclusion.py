@@ -26,12 +26,12 @@ from autoopt.report.runs.run import (
     target_text,
     trial_counts,
 )
-from autoopt.report.words.figures import first_objective, is_better, is_quality
 from autoopt.report.words.formatting import clock_text, percent, plural, short
 from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import gains, headlines
 from autoopt.results import NO_ADVANTAGE, SOURCE, ModelResult, RunResult
+from autoopt.results.figures import first_objective, is_better, is_quality
 
 WIDTH = 100
 """Characters of a row."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from autoopt.metrics import Objective, is_ratio_metric
-from autoopt.report.words.figures import trial_estimate
 from autoopt.report.words.formatting import value_text
 from autoopt.results import Trial
+from autoopt.results.figures import trial_estimate
 
 MOST = 8
 """Number of factors that are shown."""

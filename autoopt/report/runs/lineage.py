@@ -9,8 +9,8 @@ from autoopt.errors import one_line
 from autoopt.metrics import is_ratio_metric
 from autoopt.report.elements.table import Table, write_lines
 from autoopt.report.runs.run_facts import ModelContent
-from autoopt.report.words.figures import is_quality
 from autoopt.report.words.formatting import FIRST_MEASUREMENT, bytes_text, metric_text, settings_text, short, value_text
+from autoopt.results.figures import is_quality
 
 
 def write_lineage(document: Mapping[str, Any], stream: TextIO) -> None:

@@ -10,12 +10,12 @@ from typing import Final
 from autoopt.json_codec import JsonValue
 from autoopt.report.runs.measurement import disturbance
 from autoopt.report.words.change import change_text
-from autoopt.report.words.figures import is_quality, metrics_of
 from autoopt.report.words.formatting import constraint_text, percent, plural, short, value_text
 from autoopt.report.words.limits import figure_text
 from autoopt.report.words.markup import markdown_code, markdown_text, shell_word
 from autoopt.report.words.verdict import gains
 from autoopt.results import ModelResult, RunResult
+from autoopt.results.figures import is_quality, metrics_of
 
 USE: Final = """\
 With autoopt installed, `session = autoopt.load("FOLDER")` opens the model as it was measured. Without it:

@@ -11,7 +11,7 @@ from autoopt.metrics import is_ratio_metric
 from autoopt.report.elements.table import Column, Table, table_of, write_lines, write_table
 from autoopt.report.runs.measurement import measured_lines, measured_tables
 from autoopt.report.words.change import ratio_change
-from autoopt.report.words.figures import kind, metrics_of, shared_flags
+from autoopt.report.words.figures import shared_flags
 from autoopt.report.words.formatting import (
     ALL_MEASUREMENTS,
     counts_text,
@@ -25,6 +25,7 @@ from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import verdict, verdict_lines
 from autoopt.results import ModelResult, RunResult, TargetResult
+from autoopt.results.figures import kind, metrics_of
 
 REUSED = "answered from the store: an identical run has finished, so nothing was executed"
 CHANGE = "change"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from autoopt.report.elements.table import Table
 from autoopt.report.words.change import change_text
-from autoopt.report.words.figures import first_objective
 from autoopt.report.words.formatting import counts_text, day_text, short
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import answer
 from autoopt.results import ModelResult, RunResult
+from autoopt.results.figures import first_objective
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,6 @@ from autoopt.report.runs.run import caveats, run_table, single_verdict, target_t
 from autoopt.report.runs.run_facts import ModelContent, RunFacts
 from autoopt.report.words.change import estimate_text, ratio_change
 from autoopt.report.words.failures import failure_groups, outcome_text, plain_reason
-from autoopt.report.words.figures import (
-    first_objective,
-    is_quality,
-    metrics_of,
-    trial_estimate,
-)
 from autoopt.report.words.formatting import (
     ALL_MEASUREMENTS,
     FIRST_MEASUREMENT,
@@ -51,6 +45,7 @@ from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.markup import shell_word
 from autoopt.report.words.verdict import lossy_steps, verdict, verdict_lines
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial
+from autoopt.results.figures import first_objective, is_quality, metrics_of, trial_estimate
 from autoopt.results.operator_times import OperatorTimes
 
 MOST_TILES = 4

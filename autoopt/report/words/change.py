@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Constraint, Estimate, is_ratio_metric
-from autoopt.report.words.figures import is_quality, kind
 from autoopt.report.words.limits import figure_text, limits_of, trial_limits
 from autoopt.results import ModelResult, TrialResult
+from autoopt.results.figures import improvement, is_quality, kind
 
 MANY, SEVERAL = 10.0, 1.2
 """Factors from which no decimals, or one, are enough."""
@@ -65,11 +65,6 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
     if better.high > NOTICED or better.low < 1 / NOTICED:
         return f"{words.noun} undecided ({better.low:.2f}x to {better.high:.2f}x)"
     return f"same {words.noun} ({better.low:.2f}x to {better.high:.2f}x)"
-
-
-def improvement(metric: str, ratio: Estimate) -> Estimate:
-    """The factor by which a candidate is better than the source: 2 for twice as fast, or half the size."""
-    return ratio if words_of(metric) in (THROUGHPUT, TOKENS) else ratio.inverse()
 
 
 def quality_change(metric: str, before: float | None, after: float, limits: Iterable[float] = ()) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from autoopt.metrics import Constraint, known_metric, significant
-from autoopt.report.words.figures import is_quality
 from autoopt.report.words.formatting import metric_text
 from autoopt.results import TrialResult
+from autoopt.results.figures import is_quality
 
 MOST_DECIMALS, MOST_DIGITS = 5, 9
 """Digits at which two values that look alike count as equal: decimals of percent, and significant digits of others."""

@@ -7,17 +7,14 @@ from typing import Final, Literal, TypeAlias
 from autoopt.errors import one_line
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, is_ratio_metric
 from autoopt.report.words.change import change_text, words_of
-from autoopt.report.words.figures import first_objective, is_quality, metrics_of
 from autoopt.report.words.formatting import percent, plural, short
-from autoopt.results import ModelResult, RunResult
+from autoopt.results import NO_DATA, ModelResult, RunResult
+from autoopt.results.figures import first_objective, is_quality, metrics_of
 
 Answer: TypeAlias = Literal["better", "not better", "undecided", "none"]
 """`none`: no model meets the constraints."""
 UNSURE: Final = "is not certain"
 """Part of the caveat of a constraint that the data neither confirm nor refute."""
-
-NO_DATA: Final = "no data: "
-"""Start of the note on how lossy models are judged without data."""
 
 
 def answer(result: RunResult) -> Answer:

@@ -1,0 +1,269 @@
+"""Earlier sweeps of the same zoo: their good entries, models that vanished, the sweep to resume."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import dropwhile, islice
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from autoopt.engine.work.environment import environment
+from autoopt.errors import InputError
+from autoopt.owner import is_known_alive
+from autoopt.results import SweepEntry, SweepResult
+from autoopt.results.sweep import MISSING
+from autoopt.spec.zoo import ZooSpec
+from autoopt.store import Store, SweepRecord
+from autoopt.zoo.releases import release_histories
+from autoopt.zoo.sweep_comparison import NIGHTS, EarlierEntry
+from autoopt.zoo.sweep_request import SweepRequest
+from autoopt.zoo.zoo_models import ZooItem, free_name, listed
+
+NEWEST: Final = 10
+"""Sweeps among which one in progress is looked for."""
+POLL_SECONDS: Final = 2.0
+"""Interval of looks at a sweep that another process executes."""
+Key: TypeAlias = tuple[str, str]
+"""Line of the zoo file and name below it; for a line that is no longer in the file, `""` and the name in the sweep.
+
+The name in the sweep depends on the other models, so it serves only as a fallback.
+"""
+
+
+class NightInProgress(InputError):
+    """A night came due while the one before was in progress."""
+
+
+class SweepHistory:
+    """The sweeps of one zoo in the store, newest first.
+
+    The zoo is known by its name, so that a file that was moved or checked out elsewhere keeps its history.
+    """
+
+    def __init__(self, zoo: ZooSpec, store: Store) -> None:
+        self._zoo, self._store = zoo, store
+        self._results: dict[str, SweepResult] = {}
+
+    def interrupted(self, request: SweepRequest) -> SweepRecord | None:
+        """Return the sweep to resume; None to start a new one.
+
+        Raises:
+            InputError: there is no interrupted sweep.
+        """
+        if not request.resume:
+            return None
+        records = list(self._records())
+        if request.flow_run:
+            records = [record for record in records if record.settings.get("flow_run") == request.flow_run]
+        if not records or records[0].status == "finished":
+            if request.or_begin:
+                return None
+            raise InputError(f"no sweep of {self._zoo.name} was interrupted", where=self._zoo.source.file)
+        return records[0]
+
+    def claimed(self, record: SweepRecord, *, wait: bool) -> SweepRecord:
+        """Claim a new or interrupted sweep for this process.
+
+        With `wait`, wait while another process executes it, such as that of a flow run that is still running
+        although it was reported as crashed. Then the returned sweep may have finished.
+
+        Raises:
+            InputError: Another process is executing it.
+        """
+        while record.status != "finished":
+            owner = record.owner or ""
+            if record.status != "running" or not is_known_alive(owner):
+                claim = self._store.claims.acquire("sweep", record.id, redo=record.status != "running")
+                if claim:
+                    return record
+                owner = str(claim.owner)
+            if not wait:
+                host, _, _, process = [*owner.split("/"), "", "", ""][:4]
+                reason = f"sweep {record.id} of {self._zoo.name} is running (process {process} on {host})"
+                raise InputError(reason, where=self._zoo.source.file, remedy="wait until it has ended, or end it first")
+            time.sleep(POLL_SECONDS)
+            record = self._store.sweeps.get(record.id)
+        return record
+
+    def refuse_beside_another_night(self, record: SweepRecord) -> None:
+        """Cancel a night if an older one with the same tag is in progress. Both are sweeps of flow runs.
+
+        Raises:
+            NightInProgress: One is.
+        """
+        # The newest come first: those from this one on are older.
+        records = dropwhile(lambda other: other.id != record.id, islice(self._records(), NEWEST))
+        for other in records:
+            same_kind = other.settings.get("flow_run") and other.settings.get("only") == record.settings.get("only")
+            if other.id != record.id and same_kind and other.status == "running" and self._is_held(other):
+                self._store.sweeps.finish(record.id, "cancelled")
+                raise NightInProgress(f"sweep {other.id} is in progress", where=self._zoo.name)
+
+    def _is_held(self, record: SweepRecord) -> bool:
+        """True if a process is executing the sweep."""
+        if self._store.claims.acquire("sweep", record.id):
+            self._store.claims.release("sweep", record.id)
+            return False
+        return True
+
+    def references(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
+        """The entries to compare with by the model's name: the release, if there is one, then the latest good sweeps.
+
+        A sweep that was accepted after the release takes its place.
+        """
+        good = self._good_entries(sweep, models)
+        releases = release_histories(self._store, self._zoo.name)
+        in_use = {name: history for name, history in releases.items() if history.current is not None and name in good}
+        accepted = self._accepted(sweep, min((history.since for history in in_use.values()), default=math.inf))
+        for name, history in in_use.items():
+            release = history.current
+            if release is not None and history.since > accepted.get(name, 0.0):
+                good[name].insert(0, EarlierEntry(release.sweep, release.entry, release.number))
+        return good
+
+    def _accepted(self, sweep: str, since: float) -> dict[str, float]:
+        """The time of the newest sweep after `since` that was accepted as a baseline, by the names of its models."""
+        accepted: dict[str, float] = {}
+        for record in self._finished(sweep):
+            if record.created <= since:
+                break
+            if record.settings.get("accept"):
+                for entry in self._result(record).models:
+                    accepted.setdefault(entry.name, record.created)
+        return accepted
+
+    def _good_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
+        """The latest good entries of earlier sweeps by the model's name, newest first; at most `NIGHTS` of each."""
+        good: dict[Key, list[EarlierEntry]] = {}
+        latest: dict[str, list[EarlierEntry]] = {model.name: [] for model in models}
+        for record in self._finished(sweep):
+            for entry in self._result(record).models:
+                if record.settings.get("accept") or not entry.compared.regressed:
+                    good.setdefault(self._key(entry), []).append(EarlierEntry(record.id, entry))
+            for model in models:
+                entries = good.get((model.listed, model.called)) or good.get(("", model.name), [])
+                latest[model.name] = entries[:NIGHTS]
+            if all(len(entries) == NIGHTS for entries in latest.values()):
+                break
+        return latest
+
+    def _key(self, entry: SweepEntry) -> Key:
+        """The line of the zoo that listed a model, and its name there; only its name if the line is gone."""
+        if entry.listed in self._lines:
+            return entry.listed, entry.called
+        return "", entry.name
+
+    def missing_models(self, sweep: str, only: str | None, items: Sequence[ZooItem]) -> list[SweepEntry]:
+        """Entries for models of the last finished sweep with the same tag that their line no longer yields.
+
+        Models that this sweep had no time for are looked up in those before it.
+        They are listed until the sweep that lists them is accepted, or the line is removed.
+        """
+        lines = {listed(model) for _, model in self._zoo.lines(only)}
+        reasons = {item.listed: item.reason for item in items if item.reason}
+        names = {item.name for item in items}
+        vanished: dict[Key, SweepEntry] = {}
+        for record in self._until_all_ran(sweep, only):
+            for entry in self._vanished(record, items):
+                if entry.listed in lines:
+                    vanished.setdefault((entry.listed, entry.called), entry)
+        return [_missing(entry, reasons, names) for entry in vanished.values()]
+
+    def _until_all_ran(self, sweep: str, only: str | None) -> Iterator[SweepRecord]:
+        """The last sweep with the tag, and those before it back to an accepted one, or until all its models ran."""
+        left_out: set[str] | None = None
+        for record in self._with_tag(sweep, only):
+            result = self._result(record)
+            if left_out is None:
+                left_out = set(result.not_run)
+            else:
+                left_out = left_out.difference(entry.name for entry in result.models)
+            yield record
+            if record.settings.get("accept") or not left_out:
+                return
+
+    def nights_left_out(self, sweep: str, only: str | None) -> Counter[str]:
+        """The number of newest sweeps with this tag, one after the other, that had no time for a model, by its name."""
+        counts: Counter[str] = Counter()
+        left_out: set[str] | None = None
+        for record in self._with_tag(sweep, only):
+            names = set(self._result(record).not_run)
+            left_out = names if left_out is None else left_out & names
+            if not left_out:
+                break
+            counts.update(left_out)
+        return counts
+
+    def newest_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, SweepEntry]:
+        """The entry of each model in the newest other sweep that has it, whatever its status, by the model's name."""
+        keys = {(model.listed, model.called): model.name for model in models}
+        names = {("", model.name): model.name for model in models}
+        newest: dict[str, SweepEntry] = {}
+        for record in self._records():
+            if len(newest) == len(models):
+                break
+            if record.id == sweep or not record.result:
+                continue
+            for entry in self._result(record).models:
+                key = self._key(entry)
+                name = keys.get(key) or names.get(key)
+                if name is not None:
+                    newest.setdefault(name, entry)
+        return newest
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """The place of the zoo file, for people."""
+        return {"zoo": str(Path(self._zoo.source.folder, Path(self._zoo.source.file).name))}
+
+    def _records(self) -> Iterator[SweepRecord]:
+        yield from self._store.sweeps.all(self._zoo.name)
+
+    def _finished(self, sweep: str) -> Iterator[SweepRecord]:
+        """The finished sweeps other than `sweep`, newest first."""
+        for record in self._records():
+            if record.id != sweep and record.status == "finished" and record.result:
+                yield record
+
+    def _with_tag(self, sweep: str, only: str | None) -> Iterator[SweepRecord]:
+        """The finished sweeps other than `sweep` that were restricted to this tag, newest first."""
+        for record in self._finished(sweep):
+            if record.settings.get("only") == only:
+                yield record
+
+    def _vanished(self, record: SweepRecord, items: Sequence[ZooItem]) -> Iterator[SweepEntry]:
+        """The entries of an earlier sweep whose models are no longer among the items."""
+        lines_and_names = {(item.listed, item.called) for item in items}
+        paths = {item.shown_path for item in items if not item.reason}
+        for entry in self._result(record).models:
+            accepted = entry.status == MISSING and record.settings.get("accept")
+            present = (entry.listed, entry.called) in lines_and_names or entry.path in paths
+            if entry.found and not accepted and not present:
+                yield entry
+
+    def _result(self, record: SweepRecord) -> SweepResult:
+        if record.id not in self._results:
+            self._results[record.id] = SweepResult.from_json(record.result)
+        return self._results[record.id]
+
+    @cached_property
+    def _lines(self) -> Collection[str]:
+        return set(map(listed, self._zoo.models))
+
+
+def _missing(entry: SweepEntry, reasons: Mapping[str, str], names: set[str]) -> SweepEntry:
+    """The entry of a model that is missing now; its name is added to `names`."""
+    return SweepEntry(
+        name=free_name(entry.name, names),
+        status=MISSING,
+        path=entry.path,
+        tags=entry.tags,
+        listed=entry.listed,
+        called=entry.called,
+        reason=reasons.get(entry.listed) or f"no longer in {entry.listed}",
+        environment=environment(),
+    )

@@ -1,0 +1,307 @@
+"""The history of a zoo: each model over the nights, lasting changes, and models that work only on some nights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from statistics import geometric_mean, median
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from autoopt.metrics import Direction, Estimate, is_ratio_metric
+from autoopt.results import SweepEntry, SweepResult
+from autoopt.results.figures import first_objective, improvement, is_quality
+from autoopt.results.sweep import OK, REGRESSIONS
+from autoopt.zoo.change_points import change_points
+from autoopt.zoo.sweep_comparison import gain_of, ratio_of
+
+RELEVANT: Final = 0.02
+"""Smallest lasting change that is reported, as a share of the level."""
+MIN_SWITCHES: Final = 2
+"""A model that stops and starts working so often is flaky."""
+
+
+@dataclass(frozen=True)
+class StoredNight:
+    """A finished sweep with the time of its beginning."""
+
+    time: float
+    """Seconds since 1970."""
+    result: SweepResult
+
+
+Dated: TypeAlias = tuple[StoredNight, SweepEntry]
+"""A model's entry, and the night that it is of."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """One night of a zoo, over all its models."""
+
+    sweep: str
+    time: float
+    host: str
+    models: int
+    ok: int
+    regressions: tuple[str, ...]
+    improvements: tuple[str, ...]
+    busy: int
+    """Number of models that were measured while the machine was busy or unsteady."""
+    gain: float | None
+    """Geometric mean of the factors by which best models are better than their sources; None if no model has one."""
+    changes: tuple[str, ...]
+    """Versions and other facts of the environment that changed since the night before."""
+    accepted: bool = False
+    left_out: int = 0
+    """Number of models for which there was no time."""
+
+
+@dataclass(frozen=True)
+class ModelNight:
+    """One model in one night; figures that were not measured are None."""
+
+    sweep: str
+    time: float
+    run: str
+    status: str
+    verdict: str
+    """The comparison with the last good sweep."""
+    ratio: Estimate | None = None
+    """Best / source, for the first objective."""
+    gain: Estimate | None = None
+    """The factor by which the best model is better than the source."""
+    source: float | None = None
+    """The source's value of the first objective."""
+    best: float | None = None
+    size: float | None = None
+    quality: float | None = None
+    chain: str = ""
+
+
+@dataclass(frozen=True)
+class LastingChange:
+    """A change of level in the history of a model."""
+
+    what: str
+    """`gain`: best / source; `source`: the source's own value."""
+    sweep: str
+    """The first night of the new level."""
+    time: float
+    factor: float
+    """New level / old level."""
+    worse: bool
+
+
+@dataclass(frozen=True)
+class ReleaseMark:
+    """A promotion or a rollback of a model."""
+
+    time: float
+    number: int
+    """Number of the release that is in use from then on."""
+    rolled_back: bool
+    by: str
+    """User and host."""
+
+
+@dataclass(frozen=True)
+class ModelHistory:
+    """One model over the nights, oldest first."""
+
+    model: str
+    metric: str
+    """The first objective."""
+    quality_metric: str
+    nights: tuple[ModelNight, ...]
+    changes: tuple[LastingChange, ...] = ()
+    flaky: str = ""
+    """The reason why the model counts as flaky; empty if it does not."""
+    tags: tuple[str, ...] = ()
+    """Its tags on the newest night."""
+    releases: tuple[ReleaseMark, ...] = ()
+    """Its promotions and rollbacks, oldest first."""
+
+    @property
+    def is_worse(self) -> bool:
+        """True if it regressed on the last night, has a lasting change for the worse, or is flaky."""
+        regressed = self.nights[-1].verdict in REGRESSIONS
+        return regressed or bool(self.flaky) or any(change.worse for change in self.changes)
+
+
+@dataclass(frozen=True)
+class ZooHistory:
+    """The nights of a zoo and its models, oldest first."""
+
+    zoo: str
+    nights: tuple[Night, ...]
+    models: tuple[ModelHistory, ...]
+
+
+@dataclass(frozen=True)
+class NightFilter:
+    """The models to look at."""
+
+    models: tuple[str, ...] = ()
+    """Names or patterns such as `bert*`; empty for all."""
+    tag: str | None = None
+    worse: bool = False
+    """Only models that became worse or are flaky."""
+
+    def selects(self, entry: SweepEntry) -> bool:
+        """True if name and tags of an entry fit."""
+        if self.tag is not None and self.tag not in entry.tags:
+            return False
+        return not self.models or any(fnmatchcase(entry.name, pattern) for pattern in self.models)
+
+    def nights(self, stored: Sequence[StoredNight]) -> list[StoredNight]:
+        """The nights with the models whose name and tags fit, without those that have none."""
+        restricted = [replace(night, result=self.restricted(night.result)) for night in stored]
+        return [night for night in restricted if night.result.models]
+
+    def restricted(self, result: SweepResult) -> SweepResult:
+        """The sweep with the models whose name and tags fit."""
+        entries = tuple(filter(self.selects, result.models))
+        names = {entry.name for entry in entries}
+        return replace(
+            result,
+            models=entries,
+            regressions=tuple(name for name in result.regressions if name in names),
+            improvements=tuple(name for name in result.improvements if name in names),
+        )
+
+
+def history_of(
+    zoo: str,
+    stored: Sequence[StoredNight],
+    releases: Mapping[str, Sequence[ReleaseMark]] = MappingProxyType({}),
+    only: NightFilter | None = None,
+) -> ZooHistory:
+    """Summarise the nights of a zoo, which are in order, the oldest first; so are the releases of each model.
+
+    `only` chooses models. Nights without any of them are left out.
+    """
+    if only is not None:
+        stored = only.nights(stored)
+    entries = entries_by_model(stored)
+    histories = [_model_history(name, dated, releases.get(name, ())) for name, dated in entries.items()]
+    if only is not None and only.worse:
+        histories = [past for past in histories if past.is_worse]
+    return ZooHistory(zoo, tuple(map(_night, stored)), tuple(histories))
+
+
+def entries_by_model(stored: Sequence[StoredNight]) -> dict[str, list[Dated]]:
+    """The entries of each model in the order of the nights, by its name."""
+    entries: dict[str, list[Dated]] = {}
+    for night in stored:
+        for entry in night.result.models:
+            entries.setdefault(entry.name, []).append((night, entry))
+    return entries
+
+
+def _night(stored: StoredNight) -> Night:
+    result = stored.result
+    hosts = [str(entry.environment["host"]) for entry in result.models if entry.environment.get("host")]
+    return Night(
+        sweep=result.sweep,
+        time=stored.time,
+        host=hosts[0] if hosts else "",
+        models=len(result.models),
+        ok=sum(entry.status == OK for entry in result.models),
+        regressions=result.regressions,
+        improvements=result.improvements,
+        busy=sum(entry.best is not None and entry.best.measured.busy for entry in result.models),
+        gain=_mean_gain(result.models),
+        changes=result.environment_changes,
+        accepted=result.accepted,
+        left_out=len(result.not_run),
+    )
+
+
+def _mean_gain(entries: Sequence[SweepEntry]) -> float | None:
+    """The geometric mean of the models' gains; None if no model has one."""
+    gains = [gain.value for gain in map(gain_of, entries) if gain is not None]
+    return geometric_mean(gains) if gains else None
+
+
+def _model_history(name: str, entries: Sequence[Dated], releases: Sequence[ReleaseMark]) -> ModelHistory:
+    """The history of a model from its entries, oldest first."""
+    metric, goal, quality = _metrics([entry for _, entry in entries])
+    nights = [_model_night(night, entry, metric, quality) for night, entry in entries]
+    changes = [*_changes("gain", nights, goal), *_changes("source", nights, goal)]
+    changes.sort(key=lambda change: change.time)
+    return ModelHistory(
+        model=name,
+        metric=metric,
+        quality_metric=quality,
+        nights=tuple(nights),
+        changes=tuple(changes),
+        flaky=_flaky_reason(nights),
+        tags=entries[-1][1].tags,
+        releases=tuple(releases),
+    )
+
+
+def _metrics(entries: Sequence[SweepEntry]) -> tuple[str, Direction, str]:
+    """The first objective, its goal, and the first quality metric, of the newest night that has them."""
+    for entry in reversed(entries):
+        if entry.result is not None and entry.best is not None:
+            objective = first_objective(entry.result)
+            quality = next(filter(is_quality, entry.best.metrics), "")
+            return objective.metric, objective.goal, quality
+    return "", "minimize", ""
+
+
+def _model_night(night: StoredNight, entry: SweepEntry, metric: str, quality: str) -> ModelNight:
+    identity = (night.result.sweep, night.time, entry.run, entry.status, entry.compared.verdict)
+    if entry.result is None or entry.best is None:
+        return ModelNight(*identity)
+    ratio = ratio_of(entry, metric) if is_ratio_metric(metric) else None
+    return ModelNight(
+        *identity,
+        ratio=ratio,
+        gain=None if ratio is None else improvement(metric, ratio),
+        source=entry.result.baseline.metrics.get(metric),
+        best=entry.best.metrics.get(metric),
+        size=entry.best.metrics.get("size"),
+        quality=entry.best.metrics.get(quality),
+        chain=entry.best.chain,
+    )
+
+
+def _changes(what: str, nights: Sequence[ModelNight], goal: Direction) -> list[LastingChange]:
+    """The lasting changes of the ratio or of the source's own value."""
+    measured: list[tuple[ModelNight, float]] = []
+    for night in nights:
+        value = night.source
+        if what == "gain":
+            value = None if night.ratio is None else night.ratio.value
+        if value is not None and value > 0:
+            measured.append((night, value))
+    changes = []
+    for point in change_points([value for _, value in measured]):
+        night = measured[point.index][0]
+        worse = (point.factor > 1) == (goal == "minimize")
+        if abs(math.log(point.factor)) >= math.log1p(RELEVANT):
+            changes.append(LastingChange(what, night.sweep, night.time, point.factor, worse))
+    return changes
+
+
+def _flaky_reason(nights: Sequence[ModelNight]) -> str:
+    """The reason why a model is flaky: it works on some nights and fails on others, more than once."""
+    works = [night.status == OK for night in nights]
+    switches = sum(before != after for before, after in pairwise(works))
+    if switches < MIN_SWITCHES:
+        return ""
+    return f"failed on {works.count(False)} of {len(works)} nights, in between it worked"
+
+
+def relative_values(past: ModelHistory) -> dict[str, float]:
+    """The ratio of each night, relative to the median of the model's nights, by the sweep's id."""
+    ratios = {night.sweep: night.ratio.value for night in past.nights if night.ratio is not None}
+    if not ratios:
+        return {}
+    middle = median(ratios.values())
+    return {sweep: value / middle for sweep, value in ratios.items()}

@@ -1,0 +1,280 @@
+"""Releases: promote a model of a zoo, roll back, and look up what is released.
+
+Each promotion and each rollback is an event in the store, of kind `RELEASE_EVENT`: a promotion holds the release, a
+rollback the number to go back to. The last one of a model says what is released.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from autoopt.engine.run.package import Package
+from autoopt.engine.tools.measured_model import package_of
+from autoopt.errors import InputError
+from autoopt.results import SweepEntry
+from autoopt.results.release import Release
+from autoopt.results.sweep import OK
+from autoopt.store import EventRecord, RunRecord, Store
+from autoopt.store.records import RELEASE_EVENT
+from autoopt.zoo.night_history import ReleaseMark
+from autoopt.zoo.release_places import absolute, publish
+from autoopt.zoo.release_text import ReleaseRow
+from autoopt.zoo.release_turns import release_turn
+from autoopt.zoo.stored_nights import newest_entries
+
+
+@dataclass(frozen=True)
+class ReleaseStep:
+    """A promotion, or a rollback to an earlier release."""
+
+    release: Release
+    rolled_back: bool
+    by: str
+    time: float
+
+
+@dataclass(frozen=True)
+class ReleaseHistory:
+    """The promotions and rollbacks of one model, oldest first."""
+
+    steps: tuple[ReleaseStep, ...] = ()
+
+    @property
+    def current(self) -> Release | None:
+        """The release in use."""
+        return self.steps[-1].release if self.steps else None
+
+    @property
+    def since(self) -> float:
+        """The time from which the current release is in use."""
+        return self.steps[-1].time
+
+    @property
+    def promoted(self) -> Mapping[int, Release]:
+        """All releases by number."""
+        return {step.release.number: step.release for step in self.steps if not step.rolled_back}
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """The model to promote, as the command line names it."""
+
+    what: str
+    """Name of a model in the newest sweep of its zoo, or the id of a run."""
+    trial: int | None = None
+    target: str | None = None
+    zoo: str | None = None
+    name: str | None = None
+    """Name of the model within the zoo, for a run that no sweep made."""
+    places: tuple[str, ...] = ()
+    """Places to publish at; see `release_places`. Empty: those of its last release."""
+
+
+def release_histories(store: Store, zoo: str) -> dict[str, ReleaseHistory]:
+    """The releases of a zoo by the model's name."""
+    steps: dict[str, list[ReleaseStep]] = {}
+    for event in store.events.all(kind=RELEASE_EVENT, under=zoo):
+        earlier = steps.setdefault(event.subject.partition("/")[2], [])
+        earlier.append(_step(event, earlier))
+    return {name: ReleaseHistory(tuple(of_model)) for name, of_model in steps.items()}
+
+
+def _step(event: EventRecord, earlier: Sequence[ReleaseStep]) -> ReleaseStep:
+    by = str(event.data.get("by", ""))
+    if "back_to" not in event.data:
+        release = replace(Release.from_json(event.data), time=event.time)
+        return ReleaseStep(release, rolled_back=False, by=by, time=event.time)
+    release = ReleaseHistory(tuple(earlier)).promoted[event.data["back_to"]]
+    release = replace(release, places=earlier[-1].release.places)
+    return ReleaseStep(release, rolled_back=True, by=by, time=event.time)
+
+
+def promote(store: Store, promotion: Promotion) -> Release:
+    """Release a model: publish its package and record it.
+
+    Raises:
+        InputError: there is no such model or run, it is released already, it failed or regressed in the newest sweep,
+            a place cannot be written, or another process is releasing this model.
+    """
+    release, run = _chosen(store, promotion)
+    package = package_of(store, run, promotion.trial, promotion.target)
+    release = replace(release, entry=_with_model(release.entry, package, promotion))
+    subject = f"{release.zoo}/{release.entry.name}"
+    with release_turn(store, subject, _user()):
+        history = release_histories(store, release.zoo).get(release.entry.name, ReleaseHistory())
+        before = history.current
+        places = tuple(map(absolute, promotion.places))
+        if before is not None:
+            places = places or before.places
+            if before.model.candidate.key == package.model.candidate.key and set(places) <= set(before.places):
+                raise InputError("is released already", where=before.name)
+        release = replace(
+            release,
+            number=len(history.promoted) + 1,
+            trial=promotion.trial,
+            target=promotion.target,
+            places=places,
+            replaced=0 if before is None else before.number,
+            by=_user(),
+        )
+        publish(store, package, release, places)
+        store.events.add(EventRecord(kind=RELEASE_EVENT, run=run.id, subject=subject, data=release.to_json()))
+        return release
+
+
+def roll_back(store: Store, name: str, zoo: str | None = None) -> tuple[Release, Release]:
+    """Release again what was released before; it is published at the places of the current release.
+
+    Returns:
+        The release that was taken back, and the one that is in use now.
+
+    Raises:
+        InputError: the model has no release, or no earlier one, or another process is releasing it.
+    """
+    zoo, name, _ = find_releases(store, name, zoo)
+    with release_turn(store, f"{zoo}/{name}", _user()):
+        history = release_histories(store, zoo)[name]
+        current = history.current
+        assert current is not None, "a history has a step"
+        before = history.promoted.get(current.replaced)
+        if before is None:
+            raise InputError(f"release {current.name} is the first one", where=name, remedy="promote another model")
+        before = replace(before, places=current.places)
+        run = store.runs.get(before.entry.run)
+        package = package_of(store, run, before.trial, before.target)
+        publish(store, package, before, current.places)
+        data = {"back_to": before.number, "from": current.number, "by": _user()}
+        store.events.add(EventRecord(kind=RELEASE_EVENT, run=run.id, subject=f"{zoo}/{name}", data=data))
+        return current, before
+
+
+def find_releases(store: Store, name: str, zoo: str | None = None) -> tuple[str, str, ReleaseHistory]:
+    """Find the releases of a model: the zoo, the model's name and its history.
+
+    `name` is `MODEL` or `ZOO/MODEL`. Without a `zoo`, it is the only one that has released such a model.
+
+    Raises:
+        InputError: no zoo has released it, or several have.
+    """
+    name, zoo = _split_name(name, zoo)
+    matches = []
+    for candidate in _zoos(store):
+        history = release_histories(store, candidate).get(name)
+        if history is not None and zoo in (None, candidate):
+            matches.append((candidate, name, history))
+    if not matches:
+        raise InputError(f"no release of a model {name!r}", where="MODEL", remedy="see 'autoopt releases'")
+    if len(matches) > 1:
+        zoos = ", ".join(match[0] for match in matches)
+        raise InputError(f"several zoos have released {name!r}: {zoos}", where="MODEL", remedy="add --zoo")
+    return matches[0]
+
+
+def release_rows(store: Store, zoo: str | None = None) -> list[ReleaseRow]:
+    """List all releases, or those of a zoo: models together, the newest release of each first."""
+    rows: list[ReleaseRow] = []
+    for title in _zoos(store):
+        if zoo not in (None, title):
+            continue
+        for history in release_histories(store, title).values():
+            rows += _rows_of(history)
+    return rows
+
+
+def _rows_of(history: ReleaseHistory) -> Iterator[ReleaseRow]:
+    """The releases of one model, newest first."""
+    taken_back: dict[int, str] = {}
+    for before, step in pairwise(history.steps):
+        if step.rolled_back:
+            taken_back[before.release.number] = step.by
+    for number, release in sorted(history.promoted.items(), reverse=True):
+        current = history.current
+        if current is not None and current.number == number:
+            yield ReleaseRow(current, True, taken_back.get(number, ""))  # a rollback may have changed its places
+        else:
+            yield ReleaseRow(release, False, taken_back.get(number, ""))
+
+
+def release_marks(store: Store, zoo: str) -> dict[str, list[ReleaseMark]]:
+    """The promotions and rollbacks of a zoo by the model's name, oldest first."""
+    marks = {}
+    for name, history in release_histories(store, zoo).items():
+        steps = history.steps
+        marks[name] = [ReleaseMark(step.time, step.release.number, step.rolled_back, step.by) for step in steps]
+    return marks
+
+
+def _split_name(name: str, zoo: str | None) -> tuple[str, str | None]:
+    """The model's name, and the zoo that is given or stands before it: `ZOO/MODEL`."""
+    if zoo is None and "/" in name:
+        zoo, _, name = name.partition("/")
+    return name, zoo
+
+
+def _zoos(store: Store) -> list[str]:
+    """The zoos with releases."""
+    return sorted({event.subject.partition("/")[0] for event in store.events.all(kind=RELEASE_EVENT)})
+
+
+def _chosen(store: Store, promotion: Promotion) -> tuple[Release, RunRecord]:
+    """The entry to release without the fields that every release gets, and the run that made the model."""
+    name, zoo = _split_name(promotion.what, promotion.zoo)
+    release = _of_newest_sweep(store, name, zoo)
+    if release is not None:
+        return release, store.runs.get(release.entry.run)
+    if not store.runs.exists(name):
+        remedy = "name a model as 'autoopt nights' lists it, or a run as 'autoopt runs' does"
+        raise InputError(f"no model or run {name!r}", where="MODEL", remedy=remedy)
+    run = store.runs.get(name)
+    return _of_run(store, run, promotion), run
+
+
+def _of_newest_sweep(store: Store, name: str, zoo: str | None) -> Release | None:
+    """The model in the newest finished sweep that has it."""
+    entries = newest_entries(store, name, zoo)
+    matches = [Release(title, 0, entry, sweep) for title, (sweep, entry) in entries.items()]
+    if len(matches) > 1:
+        zoos = ", ".join(match.zoo for match in matches)
+        raise InputError(f"several zoos have a model {name!r}: {zoos}", where="MODEL", remedy="add --zoo")
+    for match in matches:
+        entry = match.entry
+        if entry.status != OK or entry.compared.regressed:
+            outcome = entry.compared.verdict if entry.status == OK else entry.status
+            reason = f"{name} is {outcome!r} in the newest sweep ({match.sweep}), so it is not released"
+            raise InputError(reason, where="MODEL", remedy="name a run instead, see 'autoopt runs'")
+        return match
+    return None
+
+
+def _of_run(store: Store, run: RunRecord, promotion: Promotion) -> Release:
+    """A run as a release: its entry in the newest sweep that has it, or a new one."""
+    for record in store.sweeps.all(promotion.zoo):
+        for document in record.result.get("models", ()):
+            if document.get("run") == run.id:
+                return Release(record.name, 0, SweepEntry.from_json(document), record.id)
+    if promotion.zoo is None or promotion.name is None:
+        remedy = "add --zoo and --name: of which model of which zoo it is a release"
+        raise InputError(f"run {run.id} belongs to no sweep", where="RUN", remedy=remedy)
+    return Release(promotion.zoo, 0, SweepEntry(promotion.name, OK))
+
+
+def _with_model(entry: SweepEntry, package: Package, promotion: Promotion) -> SweepEntry:
+    """The entry with the model to release as its best; that of a sweep keeps the figures of its night."""
+    if promotion.name is not None:
+        entry = replace(entry, name=promotion.name)
+    if entry.best is not None and entry.best.candidate.key == package.model.candidate.key:
+        return replace(entry, last_best=None)
+    result = replace(package.result, best=package.model, front=(), targets=(), best_single=None)
+    return replace(entry, status=OK, reason="", result=result, last_best=None)
+
+
+def _user() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,303 @@
+"""A sweep: one run for each model of a zoo, each compared with the last good sweep.
+
+Unchanged models are answered from the store. A nightly sweep also measures every source model and every last best model
+again, so that nights can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from autoopt.engine.run.session import search_inline
+from autoopt.errors import SystemFailure, one_line, writing
+from autoopt.json_codec import read_object
+from autoopt.report.elements.html import check_page, write_page
+from autoopt.results import SweepEntry, SweepResult
+from autoopt.settings import root_of_data, settings
+from autoopt.spec import DagSpec
+from autoopt.spec.zoo import ZooSpec, load_zoo
+from autoopt.store import EventRecord, Store, SweepRecord, open_store
+from autoopt.store.leases import renewed_claim
+from autoopt.store.records import RunStatus
+from autoopt.working_folder import check_own
+from autoopt.zoo.earlier_sweeps import SweepHistory
+from autoopt.zoo.lasting import lasting_regression
+from autoopt.zoo.night_history import entries_by_model
+from autoopt.zoo.run_pages import sweep_facts, write_run_pages
+from autoopt.zoo.stored_nights import DEFAULT_NIGHTS, stored_nights
+from autoopt.zoo.sweep_comparison import EarlierEntry, compare_entry, differences
+from autoopt.zoo.sweep_entry import EntryRunner
+from autoopt.zoo.sweep_page import SweepFacts, sweep_html
+from autoopt.zoo.sweep_request import SearchWith, SweepRequest
+from autoopt.zoo.zoo_models import BareModel, ZooItem, check_data, check_metrics, dag_of, items
+
+REPORT, PAGE = "sweep.json", "sweep.html"
+MODEL_EVENT = "sweep model"
+"""Kind of the events that hold the entries of finished models, for a resumed sweep."""
+
+
+def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> SweepResult:
+    """Execute a sweep and store its result.
+
+    Raises:
+        InputError: the zoo file or a DAG is wrong, there is nothing to resume, another process executes the sweep, or
+            it is that of a flow run while an earlier night is in progress.
+            A model that does not exist or cannot be read is listed, not raised.
+    """
+    began = time.monotonic()
+    zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
+    check_data(zoo)
+    if request.out is not None:
+        check_report(request.out)
+    home = request.home or settings().home
+    with open_store(request.db_url, home) as store:
+        history = SweepHistory(zoo, store)
+        record = history.interrupted(request)
+        if record is not None:
+            request = request.resuming(record)
+        models = items(zoo, home, request.only)
+        dags = {item.name: dag_of(zoo, item, request.dag) for item in models}
+        check_metrics(zoo, [(item.entry.spec, dags[item.name]) for item in models])
+        for spec in dags.values():
+            if isinstance(spec, DagSpec):
+                spec.check_files(model=False)
+        if record is None:
+            asked = {"of": history.identity, **request.settings(), "flow_run": request.flow_run}
+            record = store.sweeps.create(SweepRecord(id="", name=zoo.name, settings=asked, owner=store.owner))
+        else:
+            record = history.claimed(record, wait=bool(request.flow_run))
+        if record.status == "finished":
+            return SweepResult.from_json(record.result)
+        if request.flow_run:
+            history.refuse_beside_another_night(record)
+        if request.nightly:
+            request = _with_limits(request, zoo, began)
+        with renewed_claim(store, "sweep", record.id):
+            return Sweep(request, store, history, record, search).run(models, dags)
+
+
+def _with_limits(request: SweepRequest, zoo: ZooSpec, began: float) -> SweepRequest:
+    """The request for a night that began then, with the limits that the zoo file sets."""
+    if zoo.night is not None:
+        request = replace(request, until=began + zoo.night.minutes * 60)
+    return request
+
+
+class Sweep:
+    """A sweep in progress."""
+
+    def __init__(
+        self, request: SweepRequest, store: Store, history: SweepHistory, record: SweepRecord, search: SearchWith
+    ) -> None:
+        self._request, self._store, self._history = request, store, history
+        self._id, self._name = record.id, record.name
+        self._runner = EntryRunner(request, search, record.id, f"sweep {record.id}")
+        self._began = time.monotonic()
+
+    def run(self, models: list[ZooItem], dags: Mapping[str, DagSpec | BareModel]) -> SweepResult:
+        """Run the models, one after the other, until the time is up.
+
+        Those that the interrupted sweep had finished are not run again.
+        """
+        observer = self._request.observer
+        finished = self._finished_entries()
+        missing = self._history.missing_models(self._id, self._request.only, models)
+        all_models: list[ZooItem | SweepEntry] = [*models, *missing]
+        earlier = self._history.references(self._id, all_models)
+        newest = self._history.newest_entries(self._id, all_models)
+        entries: list[SweepEntry] = []
+        observer.on_sweep_start([model.name for model in all_models])
+        note = replaced_report_note(self._request.out, self._name)
+        if note:
+            observer.on_note(note)
+        try:
+            for item in self._ordered(models):
+                entry = finished.get(item.name)
+                if entry is None and time.monotonic() < self._request.until:
+                    entry = self._run_model(self._runner, item, dags[item.name], earlier[item.name])
+                if entry is not None:
+                    entries.append(entry)
+                    observer.on_model_end(entry)
+            entries = self._without_disturbed(entries, models, dags, earlier)
+            if self._request.nightly:
+                entries = self._with_lasting_changes(entries)
+            entries += self._compared(missing, earlier)
+        except BaseException as error:
+            result = self._finish("cancelled", entries, all_models, newest)
+            if isinstance(error, KeyboardInterrupt):
+                observer.on_note("sweep cancelled; resume it with --resume")
+                if entries:
+                    self._write_pages(result, earlier)
+            raise
+        result = self._finish("finished", entries, all_models, newest)
+        self._write_pages(result, earlier)
+        return result
+
+    def _compared(
+        self, missing: Sequence[SweepEntry], earlier: Mapping[str, Sequence[EarlierEntry]]
+    ) -> Iterator[SweepEntry]:
+        """Yield the entries of models that are missing, compared with earlier ones, and report them."""
+        for entry in missing:
+            compared = replace(entry, compared=compare_entry(entry, earlier[entry.name]))
+            self._request.observer.on_note(f"{entry.name}: {entry.reason}")
+            self._request.observer.on_model_end(compared)
+            yield compared
+
+    def _finished_entries(self) -> dict[str, SweepEntry]:
+        """The entries that an interrupted attempt at this sweep has finished, by the model's name."""
+        entries: dict[str, SweepEntry] = {}
+        for event in self._store.events.all(kind=MODEL_EVENT, under=self._id):
+            entries[event.subject.partition("/")[2]] = SweepEntry.from_json(event.data)
+        return entries
+
+    def _ordered(self, models: list[ZooItem]) -> list[ZooItem]:
+        """The models in the order in which they run: that of the zoo file.
+
+        In a night that may end before all had their turn, those that the last nights left out come first.
+        """
+        if self._request.until == math.inf:
+            return models
+        left_out = self._history.nights_left_out(self._id, self._request.only)
+        return sorted(models, key=lambda item: -left_out[item.name])
+
+    def _without_disturbed(
+        self,
+        entries: list[SweepEntry],
+        models: Sequence[ZooItem],
+        dags: Mapping[str, DagSpec | BareModel],
+        earlier: Mapping[str, Sequence[EarlierEntry]],
+    ) -> list[SweepEntry]:
+        """Measure models again whose machine was busy, while the night has time left; regressions first."""
+        if self._request.until == math.inf:
+            return entries
+        items = {item.name: item for item in models}
+        runner = replace(self._runner, occasion=f"{self._runner.occasion}, repeated")
+        repeated: dict[str, SweepEntry] = {}
+        for entry in sorted(entries, key=lambda entry: not entry.compared.regressed):
+            busy = entry.best is not None and entry.best.measured.busy
+            if busy and time.monotonic() + entry.seconds < self._request.until:
+                self._request.observer.on_note(f"{entry.name}: measured again, because the machine was busy")
+                again = self._run_model(runner, items[entry.name], dags[entry.name], earlier[entry.name])
+                repeated[entry.name] = replace(again, seconds=entry.seconds + again.seconds)
+                self._request.observer.on_model_end(repeated[entry.name])
+        return [repeated.get(entry.name, entry) for entry in entries]
+
+    def _with_lasting_changes(self, entries: Sequence[SweepEntry]) -> list[SweepEntry]:
+        """Judge models as worse whose history has a lasting change for the worse that no night has told of."""
+        past = entries_by_model(stored_nights(self._store, self._name, DEFAULT_NIGHTS))
+        judged = []
+        for entry in entries:
+            comparison = lasting_regression(past.get(entry.name, ()), entry)
+            if comparison is None:
+                judged.append(entry)
+            else:
+                judged.append(replace(entry, compared=comparison))
+                self._request.observer.on_model_end(judged[-1])
+        return judged
+
+    def _finish(
+        self,
+        status: RunStatus,
+        entries: list[SweepEntry],
+        models: Sequence[ZooItem | SweepEntry],
+        newest: Mapping[str, SweepEntry],
+    ) -> SweepResult:
+        """Store the end of the sweep, with the entries in the order of `models`; those without one were not reached."""
+        by_name = {entry.name: entry for entry in entries}
+        names = [model.name for model in models]
+        result = self._result([by_name[name] for name in names if name in by_name], newest)
+        result = replace(result, not_run=tuple(name for name in names if name not in by_name))
+        self._store.sweeps.finish(self._id, status, result.to_json())
+        return result
+
+    def _write_pages(self, result: SweepResult, earlier: Mapping[str, Sequence[EarlierEntry]]) -> None:
+        """Write the report and the pages of its runs, if a folder is given."""
+        if self._request.out is None:
+            return
+        facts = sweep_facts(self._store, self._id, result.models, earlier)
+        pages = write_run_pages(self._store, result.models, self._request.out)
+        write_report(result, self._request.out, replace(facts, pages=pages))
+
+    def _run_model(
+        self, runner: EntryRunner, item: ZooItem, spec: DagSpec | BareModel, earlier: Sequence[EarlierEntry]
+    ) -> SweepEntry:
+        """Run a model and record its entry.
+
+        Raises:
+            SystemFailure: another process has continued the sweep, because this one did not renew its lease in time.
+        """
+        if not self._store.claims.renew("sweep", self._id):
+            raise SystemFailure(f"sweep {self._id} was continued by another process", where=self._name)
+        observer = self._request.observer
+        observer.on_phase(f"model {item.name}")
+        observer.on_model_start(item.name)
+        entry = runner.run(item, spec, earlier)
+        observer.on_note(f"{item.name}: {entry.status}, {entry.compared.verdict}")
+        event = EventRecord(kind=MODEL_EVENT, subject=f"{self._id}/{item.name}", data=entry.to_json())
+        self._store.events.add(event)
+        return entry
+
+    def _result(self, entries: list[SweepEntry], newest: Mapping[str, SweepEntry]) -> SweepResult:
+        changes: list[str] = []
+        for entry in entries:
+            changes += _environment_changes(newest.get(entry.name), entry)
+            changes += entry.compared.causes
+        return SweepResult(
+            sweep=self._id,
+            name=self._name,
+            zoo=self._history.identity["zoo"],
+            nightly=self._request.nightly,
+            accepted=self._request.accept,
+            models=tuple(entries),
+            regressions=tuple(entry.name for entry in entries if entry.compared.regressed),
+            improvements=tuple(entry.name for entry in entries if entry.compared.improved),
+            environment_changes=tuple(dict.fromkeys(changes)),
+            seconds=round(time.monotonic() - self._began, 3),
+        )
+
+
+def _environment_changes(before: SweepEntry | None, after: SweepEntry) -> list[str]:
+    """Changes of the machine since the model's newest sweep, without hosts that only some models use."""
+    if before is None or not before.environment:
+        return []
+    return [change for change in differences(before.environment, after.environment) if not change.startswith("hosts.")]
+
+
+def replaced_report_note(out: Path | None, name: str) -> str:
+    """Say that the report of a zoo will replace that of another one in `out`; empty if it will not."""
+    if out is None:
+        return ""
+    other = read_object(out / REPORT).get("name")
+    if not isinstance(other, str) or other == name:
+        return ""
+    replaced = f"that of the zoo {one_line(other)!r} in {out}/"
+    return f"the report of this sweep will replace {replaced}; --out names another folder"
+
+
+def check_report(out: Path) -> None:
+    """Check before a long sweep that its report may be written to a folder.
+
+    Raises:
+        InputError: A file of that name is there that autoopt did not write.
+    """
+    with writing(out, "cannot write the report"):
+        check_own(out / REPORT, ',\n  "sweep": "')  # its second field
+        check_page(out / PAGE)
+
+
+def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None) -> None:
+    """Write the document and the page of a sweep, which shows `facts` too, into `out`, each atomically.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    files = {REPORT: json.dumps(result.to_json(), indent=2) + "\n", PAGE: sweep_html(result, facts)}
+    with writing(out, "cannot write the report"):
+        out.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            write_page(out / name, text)

@@ -1,0 +1,279 @@
+"""Earlier sweeps of a zoo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import mlp, write
+from store_owners import by
+
+from autoopt.errors import InputError
+from autoopt.results import EntryComparison, SweepEntry, SweepResult
+from autoopt.results.release import Release
+from autoopt.spec.zoo import ZooSpec, load_zoo
+from autoopt.store import EventRecord, SweepRecord
+from autoopt.store.memory import MemoryStore
+from autoopt.store.records import RELEASE_EVENT
+from autoopt.zoo import earlier_sweeps
+from autoopt.zoo.earlier_sweeps import NightInProgress, SweepHistory
+from autoopt.zoo.sweep_comparison import NIGHTS
+from autoopt.zoo.sweep_request import SweepRequest
+from autoopt.zoo.zoo_models import items
+
+ZOO = "name: z\ndag: dag.yaml\nmodels:\n  - {path: one, tags: [a]}\n  - {path: two}\n"
+
+
+class Night:
+    """A zoo with its store; `add` is an earlier sweep."""
+
+    def __init__(self, folder: Path) -> None:
+        for name in ("one", "two"):
+            write(mlp(), folder / name)
+        (folder / "zoo.yaml").write_text(ZOO)
+        self.folder = folder
+        self.store = MemoryStore(folder / "home")
+
+    @property
+    def zoo(self) -> ZooSpec:
+        return load_zoo(self.folder / "zoo.yaml")
+
+    @property
+    def history(self) -> SweepHistory:
+        return SweepHistory(self.zoo, self.store)
+
+    def add(
+        self, *entries: SweepEntry, status: Any = "finished", not_run: tuple[str, ...] = (), **settings: Any
+    ) -> str:
+        settings = {"of": self.history.identity, "only": None, **settings}
+        record = self.store.sweeps.create(SweepRecord(id="", name="z", settings=settings))
+        self.store.sweeps.finish(
+            record.id, status, SweepResult(record.id, "z", models=entries, not_run=not_run).to_json()
+        )
+        return record.id
+
+    def entry(self, name: str, verdict: str = "same", **fields: Any) -> SweepEntry:
+        path = str(self.folder / name / "model.onnx")
+        compared = EntryComparison(verdict)
+        return SweepEntry(name, "ok", path=path, listed=name, called=name, compared=compared, **fields)
+
+    def good(self, name: str = "one", sweep: str = "now") -> list[tuple[str, str]]:
+        model = SweepEntry(name, "ok", listed=name, called=name)
+        found = self.history.references(sweep, [model])[name]
+        return [(one.sweep, one.entry.name) for one in found]
+
+    def missing(self, sweep: str = "now", only: str | None = None) -> list[SweepEntry]:
+        return self.history.missing_models(sweep, only, items(self.zoo, self.folder, only))
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Night:
+    return Night(tmp_path)
+
+
+def test_good_entries_come_newest_first(night: Night) -> None:
+    first, second = night.add(night.entry("one")), night.add(night.entry("one"))
+    assert night.good() == [(second, "one"), (first, "one")]
+
+
+def test_a_model_is_known_however_many_sweeps_went_without_it(night: Night) -> None:
+    sweep = night.add(night.entry("one"))
+    for _ in range(40):
+        night.add(night.entry("two"))
+    assert night.good() == [(sweep, "one")]
+
+
+def test_regressions_are_not_good_unless_the_sweep_was_accepted(night: Night) -> None:
+    night.add(night.entry("one", "worse"))
+    assert night.good() == []
+    accepted = night.add(night.entry("one", "worse"), accept=True)
+    assert night.good() == [(accepted, "one")]
+
+
+def test_no_more_nights_than_needed_are_read(night: Night) -> None:
+    for _ in range(NIGHTS + 3):
+        night.add(night.entry("one"))
+    assert len(night.good()) == NIGHTS
+
+
+def test_the_current_and_unfinished_sweeps_are_not_earlier_ones(night: Night) -> None:
+    current = night.add(night.entry("one"))
+    night.add(night.entry("one"), status="cancelled")
+    assert night.good(sweep=current) == []
+
+
+def test_a_model_is_recognized_by_its_line_not_by_its_name(night: Night) -> None:
+    sweep = night.add(replace(night.entry("one"), name="one-2"))
+    assert night.good() == [(sweep, "one-2")]
+
+
+def test_a_model_whose_line_changed_is_recognized_by_its_name(night: Night) -> None:
+    sweep = night.add(replace(night.entry("one"), listed="elsewhere"))
+    assert night.good() == [(sweep, "one")]
+
+
+def test_a_model_that_its_line_no_longer_yields_is_missing(night: Night) -> None:
+    night.add(night.entry("one"), replace(night.entry("gone"), listed="one"))
+    (entry,) = night.missing()
+    assert (entry.name, entry.status, entry.reason) == ("gone", "missing", "no longer in one")
+
+
+def test_nothing_is_missing_if_the_line_was_removed(night: Night) -> None:
+    night.add(night.entry("one"), night.entry("removed"))
+    assert night.missing() == []
+
+
+def test_a_missing_model_is_listed_until_that_is_accepted(night: Night) -> None:
+    gone = replace(night.entry("gone"), listed="one", status="missing")
+    night.add(gone)
+    assert [entry.name for entry in night.missing()] == ["gone"]
+    night.add(gone, accept=True)
+    assert night.missing() == []
+
+
+def test_only_sweeps_with_the_same_tag_are_compared(night: Night) -> None:
+    night.add(replace(night.entry("gone"), listed="one"), only="a")
+    assert night.missing() == []
+    assert [entry.name for entry in night.missing(only="a")] == ["gone"]
+
+
+def test_models_that_a_night_left_out_are_missing_since_the_night_that_had_them(night: Night) -> None:
+    night.add(night.entry("one"), replace(night.entry("gone"), listed="one"))
+    night.add(night.entry("one"), not_run=("gone",))
+    assert [entry.name for entry in night.missing()] == ["gone"]
+    night.add(night.entry("one"), night.entry("two"), accept=True)
+    assert night.missing() == []
+
+
+def test_nights_that_left_a_model_out_are_counted_up_to_the_one_that_ran_it(night: Night) -> None:
+    night.add(not_run=("one", "two"))
+    night.add(night.entry("one"), not_run=("two",))
+    night.add(not_run=("one", "two"))
+    night.add(not_run=("one",), only="a")
+    assert night.history.nights_left_out("now", None) == {"one": 1, "two": 3}
+    assert night.history.nights_left_out("now", "a") == {"one": 1}
+    night.add(night.entry("one"), night.entry("two"))
+    assert night.history.nights_left_out("now", None) == {}
+
+
+def test_the_newest_entry_of_a_model_counts_whatever_came_of_it(night: Night) -> None:
+    night.add(night.entry("one", reason="first"), night.entry("two", reason="first"))
+    night.add(night.entry("one", "worse", reason="second"), only="a")
+    models = [SweepEntry(name, "ok", listed=name, called=name) for name in ("one", "two", "three")]
+    newest = night.history.newest_entries("now", models)
+    assert {name: entry.reason for name, entry in newest.items()} == {"one": "second", "two": "first"}
+
+
+def resumed(night: Night, **options: Any) -> SweepRecord | None:
+    request = SweepRequest(zoo=night.zoo, resume=True, **options)
+    record = night.history.interrupted(request)
+    return None if record is None else night.history.claimed(record, wait=bool(request.flow_run))
+
+
+def test_the_last_unfinished_sweep_is_resumed(night: Night) -> None:
+    sweep = night.add(status="cancelled")
+    record = resumed(night)
+    assert record is not None
+    assert record.id == sweep
+
+
+def test_without_an_interrupted_sweep_there_is_nothing_to_resume(night: Night) -> None:
+    with pytest.raises(InputError, match="no sweep of z was interrupted"):
+        resumed(night)
+    night.add()
+    assert resumed(night, or_begin=True) is None
+    assert night.history.interrupted(SweepRequest(zoo=night.zoo)) is None
+
+
+def test_a_flow_run_resumes_only_its_own_sweep(night: Night) -> None:
+    night.add(status="cancelled", flow_run="first")
+    assert resumed(night, flow_run="second", or_begin=True) is None
+    assert resumed(night, flow_run="first") is not None
+
+
+def test_a_sweep_that_another_process_executes_is_not_resumed(night: Night) -> None:
+    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
+    assert night.store.claims.acquire("sweep", record.id)
+    with pytest.raises(InputError, match=f"sweep {record.id} of z is running .* wait until it has ended"):
+        resumed(night)
+
+
+def test_a_sweep_of_a_dead_process_is_resumed(night: Night) -> None:
+    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
+    dead = night.store.owner.rpartition("/")[0] + "/1"  # as this process, but started with the machine
+    assert by(night.store, dead).claims.acquire("sweep", record.id)
+    assert resumed(night) is not None
+
+
+def test_a_sweep_of_another_machine_is_resumed_once_its_lease_has_ended(night: Night) -> None:
+    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
+    assert by(night.store, "far/1-2/3/4/5").claims.acquire("sweep", record.id)
+    with pytest.raises(InputError, match=r"is running \(process 4 on far\)"):
+        resumed(night)
+    assert by(night.store, "far/1-2/3/4/5").claims.renew("sweep", record.id, seconds=-1.0)
+    assert resumed(night) is not None
+    assert not by(night.store, "far/1-2/3/4/5").claims.renew("sweep", record.id)
+
+
+def test_a_flow_run_waits_for_the_process_that_executes_its_sweep(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"of": night.history.identity, "flow_run": "f"}
+    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings=settings))
+    other = by(night.store, "far/1-2/3/4/5")
+    assert other.claims.acquire("sweep", record.id)
+    monkeypatch.setattr(
+        earlier_sweeps.time, "sleep", lambda _: other.sweeps.finish(record.id, "finished", {"models": []})
+    )
+    resumed_record = resumed(night, flow_run="f", or_begin=True)
+    assert resumed_record is not None
+    assert (resumed_record.id, resumed_record.status) == (record.id, "finished")
+
+
+def test_a_night_is_cancelled_while_an_older_one_is_in_progress(night: Night) -> None:
+    def begun(by_whom: str, only: str | None = None) -> SweepRecord:
+        settings = {"of": night.history.identity, "flow_run": by_whom, "only": only}
+        return night.store.sweeps.create(SweepRecord("", "z", settings=settings, owner=f"far/1-2/3/{by_whom}/5"))
+
+    first, other_tag = begun("4"), begun("6", "a")
+    second = begun("5")
+    with pytest.raises(NightInProgress, match=f"z: sweep {first.id} is in progress"):
+        SweepHistory(night.zoo, by(night.store, str(second.owner))).refuse_beside_another_night(second)
+    assert night.store.sweeps.get(second.id).status == "cancelled"
+    night.history.refuse_beside_another_night(first)
+    night.history.refuse_beside_another_night(other_tag)
+    assert by(night.store, str(first.owner)).claims.renew("sweep", first.id, seconds=-1.0)
+    third = begun("7")
+    night.history.refuse_beside_another_night(third)
+
+
+def test_a_zoo_file_that_was_moved_keeps_its_history(night: Night) -> None:
+    sweep = night.add(night.entry("one"), of={"zoo": "/elsewhere/zoo.yaml"})
+    assert night.good() == [(sweep, "one")]
+
+
+def test_a_model_of_a_moved_zoo_with_absolute_paths_is_recognized_by_its_name(night: Night) -> None:
+    entry = replace(night.entry("one"), listed="/elsewhere/one/model.onnx", path="/elsewhere/one/model.onnx")
+    sweep = night.add(entry, of={"zoo": "/elsewhere/zoo.yaml"})
+    assert night.good() == [(sweep, "one")]
+    assert night.missing() == []
+
+
+def test_a_zoo_of_another_name_has_another_history(night: Night) -> None:
+    night.add(night.entry("one"))
+    (night.folder / "zoo.yaml").write_text(ZOO.replace("name: z", "name: other"))
+    assert night.good() == []
+
+
+def test_a_release_comes_before_good_sweeps_until_a_later_one_is_accepted(night: Night) -> None:
+    first = night.add(night.entry("one"))
+    release = Release("z", 1, night.entry("one"), first)
+    event = EventRecord(kind=RELEASE_EVENT, subject="z/one", data=release.to_json())
+    night.store.events.add(event)
+    second = night.add(night.entry("one"))
+    assert [sweep for sweep, _ in night.good()] == [first, second, first]
+    assert night.good("two") == []
+    accepted = night.add(night.entry("one"), accept=True)
+    assert [sweep for sweep, _ in night.good()] == [accepted, second, first]

@@ -1,0 +1,93 @@
+"""The history of a zoo: nights, courses, lasting changes, flaky models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from nights_cases import DAY, FIRST, entry, nights_of, noisy
+
+from autoopt.json_codec import to_json
+from autoopt.results import SweepResult
+from autoopt.zoo.night_history import NightFilter, ReleaseMark, StoredNight, history_of, relative_values
+
+
+def test_a_night_counts_its_models_and_averages_their_ratios() -> None:
+    [night] = history_of("production", nights_of({"cnn": [0.25], "mlp": [1.0], "bad": [None]})).nights
+    assert (night.models, night.ok, night.host, night.time) == (3, 2, "forge", FIRST)
+    assert night.gain == pytest.approx(2.0)
+
+
+def test_a_course_holds_the_figures_of_each_night() -> None:
+    [course] = history_of("production", nights_of({"cnn": [0.5, None, 0.6]})).models
+    assert (course.metric, course.quality_metric) == ("latency_p50", "accuracy")
+    assert [night.status for night in course.nights] == ["ok", "failed", "ok"]
+    last = course.nights[-1]
+    assert (last.source, last.best, last.size, last.quality) == (2.0, 1.2, 1000.0, 0.9)
+    assert relative_values(course) == {
+        "000000000000": pytest.approx(0.909, abs=1e-3),
+        "000000000002": pytest.approx(1.09, abs=1e-3),
+    }
+    assert to_json(course)
+
+
+def test_a_lasting_loss_is_named_with_its_first_night() -> None:
+    [course] = history_of("production", nights_of({"cnn": [*noisy(0.5, 12), *noisy(0.6, 6, seed=1)]})).models
+    [change] = course.changes
+    assert (change.what, change.worse) == ("gain", True)
+    assert change.time == FIRST + 12 * DAY
+    assert change.factor == pytest.approx(1.2, rel=0.03)
+
+
+def test_a_change_of_the_source_is_told_apart() -> None:
+    nights = []
+    for number in range(16):
+        source = 2.0 if number < 10 else 1.5
+        result = SweepResult(sweep=f"{number:012d}", models=(entry("cnn", noisy(0.5, 16)[number], source=source),))
+        nights.append(StoredNight(FIRST + number * DAY, result))
+    [change] = history_of("production", nights).models[0].changes
+    assert (change.what, change.worse, change.sweep) == ("source", False, "000000000010")
+
+
+def test_a_model_that_fails_now_and_then_is_flaky() -> None:
+    series = {"cnn": [0.5, None, 0.5, 0.5, None, 0.5], "gone": [0.5, 0.5, 0.5, 0.5, None, None]}
+    cnn, gone = history_of("production", nights_of(series)).models
+    assert cnn.flaky == "failed on 2 of 6 nights, in between it worked"
+    assert not gone.flaky
+
+
+def test_a_model_without_a_result_has_no_metric() -> None:
+    nights = nights_of({"bad": [None, None]})
+    nights[1] = replace(nights[1], result=replace(nights[1].result, regressions=("bad",)))
+    history = history_of("production", nights)
+    assert history.nights[1].regressions == ("bad",)
+    assert (history.models[0].metric, history.nights[0].gain) == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("only", "models"),
+    [
+        (NightFilter(), ["cnn", "cnn-2", "mlp"]),
+        (NightFilter(models=("cnn*",)), ["cnn", "cnn-2"]),
+        (NightFilter(models=("mlp", "gru")), ["mlp"]),
+        (NightFilter(tag="vision"), ["cnn"]),
+        (NightFilter(worse=True), ["cnn-2", "mlp"]),
+        (NightFilter(models=("gru",)), []),
+    ],
+)
+def test_models_are_chosen_by_name_tag_and_worse(only: NightFilter, models: list[str]) -> None:
+    nights = nights_of({"cnn": [0.5] * 6, "cnn-2": [0.5, None] * 3, "mlp": [*[0.5] * 5, None]})
+    tagged = []
+    for night in nights:
+        entries = tuple(replace(one, tags=("vision",) if one.name == "cnn" else ()) for one in night.result.models)
+        tagged.append(replace(night, result=replace(night.result, models=entries, regressions=("mlp",))))
+    history = history_of("production", tagged, only=only)
+    assert [course.model for course in history.models] == models
+    assert all(set(night.regressions) <= {"mlp"} & {*models, "mlp"} for night in history.nights)
+    assert bool(history.nights) == bool(models)
+
+
+def test_a_course_has_the_releases_of_its_model() -> None:
+    marks = [ReleaseMark(FIRST, 1, rolled_back=False, by="ann@forge")]
+    cnn, mlp = history_of("production", nights_of({"cnn": [0.5], "mlp": [0.5]}), {"cnn": marks}).models
+    assert (cnn.releases, mlp.releases) == (tuple(marks), ())

@@ -1,0 +1,145 @@
+"""A sweep as text, HTML and Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.results import EntryComparison, MetricChange, ModelResult, RunResult, SweepEntry, SweepResult
+from autoopt.zoo.sweep_page import sweep_html
+from autoopt.zoo.sweep_text import changes_table, message, models_table, summary, sweep_markdown, write_sweep
+
+CHANGE = MetricChange("best model", "latency_p50", Estimate(0.5, 0.48, 0.52), Estimate(0.6, 0.58, 0.62), True, "worse")
+NEW_RUNTIME = "libraries.onnxruntime 1.30 -> 1.31"
+WORSE = EntryComparison("worse", "s1", changes=(CHANGE,), causes=(NEW_RUNTIME,), other_inputs=("DAG b1 -> b2",))
+BEST = ModelResult(
+    artifact="b" * 64,
+    chain="tidy -> quant",
+    metrics={"latency_p50": 0.6, "throughput": 50.0, "size": 1000.0, "accuracy": 0.9},
+    ratios={name: Estimate.exact(ratio) for name, ratio in (("latency_p50", 0.6), ("throughput", 1.5), ("size", 0.25))},
+    flags=("accuracy is not certain",),
+)
+ENTRY = SweepEntry(
+    name="<b>|", status="ok", tags=("cnn",), result=RunResult("r", "finished", best=BEST, reused=True), compared=WORSE
+)
+SWEEP = SweepResult(
+    sweep="0123456789abcdef",
+    name="zoo",
+    models=(ENTRY,),
+    regressions=("<b>|",),
+    environment_changes=(NEW_RUNTIME,),
+)
+
+
+def test_text_html_and_markdown_show_the_same() -> None:
+    stream = StringIO()
+    write_sweep(SWEEP, stream)
+    text, html, markdown = stream.getvalue(), sweep_html(SWEEP), sweep_markdown(SWEEP)
+    for shown in (text, html, markdown):
+        assert "1.7x faster (1.6 to 1.7)" in shown
+        assert "2.0x faster (1.9 to 2.1)" in shown
+        assert "regressions: " in shown.lower()
+    assert "<b>" not in html.replace("&lt;b&gt;", "")
+    assert r"\<b\>\|" in markdown
+    assert "<b>" not in markdown
+    assert "| 0.6000 ms |" in markdown
+    calm = sweep_markdown(replace(SWEEP, models=(replace(ENTRY, compared=EntryComparison("same")),), regressions=()))
+    assert calm.lower().count("no regression") == 1
+
+
+def test_a_row_shows_the_status_and_the_best_model() -> None:
+    table = models_table(SWEEP)
+    assert table.title == "sweep zoo 0123456789ab"
+    assert table.columns == (
+        "model", "tags", "status", "best model", "latency_p50", "size", "accuracy", "since last good",
+    )  # fmt: skip
+    assert table.rows[0] == (
+        "<b>|", "cnn", "ok (unchanged)", "tidy -> quant *", "1.7x faster", "4.0x smaller", "90.00 %", "worse",
+    )  # fmt: skip
+
+
+def test_the_columns_are_the_objectives_and_constraints_of_the_models() -> None:
+    goal = {"objectives": (Objective("throughput", "maximize"),), "constraints": (Constraint("accuracy", min=0.8),)}
+    assert ENTRY.result is not None
+    fast = replace(ENTRY, result=replace(ENTRY.result, **goal))
+    table = models_table(replace(SWEEP, models=(fast,)))
+    assert table.columns[4:7] == ("throughput", "accuracy", "size")
+    assert table.rows[0][4:7] == ("1.5x higher throughput", "90.00 %", "4.0x smaller")
+
+
+def test_a_model_without_a_result_shows_the_reason() -> None:
+    refused = SweepEntry(name="bad", status="refused", reason="not an ONNX model")
+    assert models_table(replace(SWEEP, models=(refused,))).rows[0] == (
+        "bad", "", "refused", "not an ONNX model", "-", "new",
+    )  # fmt: skip
+
+
+def test_changes_of_values_have_their_intervals() -> None:
+    exact = MetricChange("source model", "latency_p50", None, Estimate.exact(2.0), False, "worse")
+    moved = replace(exact, before=Estimate(1.0, 0.9, 1.1), after=Estimate(2.0, 1.9, 2.1))
+    entry = replace(ENTRY, compared=EntryComparison("worse", changes=(exact, moved)))
+    rows = changes_table(replace(SWEEP, models=(entry,))).rows
+    assert rows[0][3:] == ("-", "2.00 ms", "worse")
+    assert rows[1][3:] == ("1.00 ms (0.9000 ms..1.10 ms)", "2.00 ms (1.90 ms..2.10 ms)", "worse")
+    wide = replace(moved, after=Estimate(2.0, 1.2, 4.1))
+    entry = replace(ENTRY, compared=EntryComparison("worse", changes=(wide,)))
+    assert changes_table(replace(SWEEP, models=(entry,))).rows[0][4] == "undecided"
+
+
+def test_the_summary_names_regressions_and_possible_causes() -> None:
+    assert summary(SWEEP) == [
+        "1 model: 1 ok",
+        "regressions: <b>|",
+        "possible cause, the environment changed: libraries.onnxruntime 1.30 -> 1.31",
+        "possible cause, <b>| has other inputs: DAG b1 -> b2",
+        "* <b>|: accuracy is not certain",
+    ]
+
+
+def test_a_change_that_a_model_has_not_seen_is_no_cause_of_its_regression() -> None:
+    unaffected = replace(ENTRY, name="other", compared=replace(WORSE, causes=()))
+    line = f"possible cause, the environment changed: {NEW_RUNTIME}"
+    assert f"{line} (<b>|)" in summary(replace(SWEEP, models=(ENTRY, unaffected)))
+    alone = replace(SWEEP, models=(unaffected,), regressions=("other",))
+    lines = summary(alone)
+    assert f"the environment changed since the last sweep: {NEW_RUNTIME}" in lines
+    assert line not in lines
+    assert "Changed since" not in message(alone)
+
+
+def test_models_with_the_same_caveat_share_a_line() -> None:
+    lines = summary(replace(SWEEP, models=(ENTRY, replace(ENTRY, name="other"))))
+    assert lines[-1] == "* <b>|, other: accuracy is not certain"
+
+
+def test_the_summary_of_an_accepted_sweep_says_so() -> None:
+    last = summary(replace(SWEEP, accepted=True))[-1]
+    assert last == "accepted: this sweep is the new baseline, regressions included"
+
+
+def test_the_summary_of_a_sweep_without_results_says_so() -> None:
+    empty = SweepResult("s", "zoo", improvements=("m",))
+    assert summary(empty) == ["0 models: none", "improvements: m", "no regression", "no model has a result"]
+
+
+def test_a_message_names_models_that_have_no_result() -> None:
+    refused = [SweepEntry(f"mlp{i}", "refused", reason="no data") for i in range(2)]
+    assert message(replace(SWEEP, models=(ENTRY, *refused), regressions=(), improvements=("<b>|",))).startswith(
+        "No regression in 3 models; without a result: mlp0, mlp1; better: <b>|."
+    )
+    assert message(replace(SWEEP, models=(*refused,), regressions=(), improvements=())) == "No model has a result."
+
+
+def test_a_message_has_a_line_for_each_regression_and_what_changed() -> None:
+    slow = SweepEntry("cnn", "ok", compared=WORSE)
+    broken = [SweepEntry(f"mlp{i}", "failed", reason="it crashed", compared=EntryComparison("fails")) for i in range(6)]
+    entries = (slow, *broken)
+    names = tuple(entry.name for entry in entries)
+    result = SweepResult(models=entries, regressions=names)
+    lines = message(result).split("\n")
+    assert lines[0] == "7 of 7 models regressed: cnn, mlp0, mlp1, mlp2, mlp3 and 2 more."
+    assert lines[1].startswith("cnn: latency_p50 of the best model 2.0x faster (1.9 to 2.1)")
+    assert lines[1].endswith(". Its inputs changed: DAG b1 -> b2.")
+    assert lines[2] == "mlp0 fails: it crashed"
+    assert lines[-2:] == ["... and 2 more.", f"Changed since: {NEW_RUNTIME}."]
