@@ -1,12 +1,12 @@
 """The public names of autoopt for type checkers and editors; `__init__.py` imports them at first use."""
 
 from autoopt.api import resume, run
-from autoopt.engine.planning.plan import make_plan as plan
 from autoopt.engine.tools.apply import get_pass, get_registered_passes
 from autoopt.measure.quality.custom import register_metric
 from autoopt.model.session_file import load
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.composed.sequence import Repeat, Sequence
+from autoopt.problem.plan_request import make_plan as plan
 from autoopt.registry import Minimum, Param, Unit, register
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault, Float, Integer
 from autoopt.spec.builder import Dag

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from autoopt.data.in_memory import Data, data_file
-from autoopt.engine.inputs.request import Remeasure, RunRequest
-from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.engine.work.problem import Limits
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue
 from autoopt.model.in_memory import Model, Serializable, model_file
 from autoopt.observer import SILENT, CallbackObserver, Observer
+from autoopt.problem.goal import GoalOptions
+from autoopt.problem.problem import Limits
+from autoopt.problem.run_request import Remeasure, RunRequest
 from autoopt.report.progress.progress import Progress, in_notebook
 from autoopt.results import RunResult
 from autoopt.settings import settings

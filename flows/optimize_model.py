@@ -15,7 +15,6 @@ from prefect.runtime import flow_run
 from prefect.states import Failed
 from pydantic import Field
 
-from autoopt.engine.inputs.request import Remeasure, RunRequest
 from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.session import Session
@@ -27,6 +26,7 @@ from autoopt.orchestrate.connection import without_userinfo
 from autoopt.orchestrate.deployed_chains import DeployedExecutor
 from autoopt.orchestrate.executor import FlowExecutor, call_flow, final_state
 from autoopt.orchestrate.names import model_run_name, run_name, tags_of
+from autoopt.problem.run_request import Remeasure, RunRequest
 from autoopt.results import RunResult
 from autoopt.script import only_allowed_scripts
 

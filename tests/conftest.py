@@ -191,7 +191,7 @@ def report_cpu() -> Iterator[Callable[[str], None]]:
 
     `tests/as_cpu.sh` does the same for whole processes.
     """
-    from autoopt.engine.work import environment
+    from autoopt.problem import environment
 
     def report(name: str) -> None:
         patch.setattr(environment, "CPUINFO", Path(__file__).parent / "cpus" / f"{name}.txt")

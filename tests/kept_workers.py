@@ -8,7 +8,7 @@ import pytest
 
 from autoopt.engine.run import package_inputs
 from autoopt.engine.tools import apply, maintenance
-from autoopt.engine.work import resources
+from autoopt.problem import resources
 from autoopt.workers import WorkerPool
 
 USERS: tuple[ModuleType, ...] = (apply, package_inputs, maintenance, resources)

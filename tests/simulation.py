@@ -17,18 +17,11 @@ from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.compiler.chain import Chain
 from autoopt.data.description import DataDescription
 from autoopt.data.digest import digest
-from autoopt.engine.inputs import sources
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import ResolvedInputs
-from autoopt.engine.planning.goal import GoalRequest, make_goal
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.package_inputs import STORE_INPUTS
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.attempt import Attempt
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.hosts import Hosts
-from autoopt.engine.work.problem import DataSets, DataSource, Goal, Problem
-from autoopt.engine.work.resources import Resources
 from autoopt.json_codec import from_json, to_json
 from autoopt.measure.meters import EXECUTED_GRAPH_METER
 from autoopt.measure.request import EXECUTED_GRAPH, SOURCE_GRAPH, WORK
@@ -39,6 +32,13 @@ from autoopt.model.files import digest_folder
 from autoopt.model.inspection import Inspection
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassReply, PassRequest, StepReply
+from autoopt.problem import named_sources as sources
+from autoopt.problem.goal import GoalRequest, make_goal
+from autoopt.problem.problem import DataSets, DataSource, Goal, Problem
+from autoopt.problem.resolve import ResolvedInputs
+from autoopt.problem.resources import Resources
+from autoopt.problem.run_hosts import Hosts
+from autoopt.problem.run_request import RunRequest
 from autoopt.spec import load_dag
 from autoopt.spec.search import SearchConfig
 from autoopt.spec.targets import HostSpec

@@ -14,9 +14,9 @@ from builders import mlp, write
 
 import autoopt
 from autoopt import api
-from autoopt.engine.inputs.request import RunRequest
 from autoopt.errors import InputError
 from autoopt.observer import Observer
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.store import open_store

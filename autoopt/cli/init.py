@@ -57,9 +57,9 @@ def init(  # noqa: PLR0913  options of the command
     For several models, it is proposed for the largest of them.
     """
     from autoopt.dag.proposal.dag_yaml import yaml_text
-    from autoopt.engine.planning.plan import PlanRequest, largest_part, make_proposal, propose_for_set
-    from autoopt.engine.work.model_folders import read_models
     from autoopt.model.archive import is_archive
+    from autoopt.problem.model_folders import read_models
+    from autoopt.problem.plan_request import PlanRequest, largest_part, make_proposal, propose_for_set
     from autoopt.settings import settings
 
     if examples:

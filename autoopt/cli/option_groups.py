@@ -14,7 +14,7 @@ from autoopt.cli.completion import complete_metric
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
-    from autoopt.engine.planning.goal import GoalOptions
+    from autoopt.problem.goal import GoalOptions
     from autoopt.spec.proposal_options import ProposalOptions
     from autoopt.target import Accelerator
 
@@ -47,7 +47,7 @@ def accelerator_of(device: str | None, execution_provider: str | None) -> Accele
     Raises:
         InputError: one of them is unknown.
     """
-    from autoopt.engine.work.environment import cpu
+    from autoopt.problem.environment import cpu
     from autoopt.spec.proposal_options import ProposalOptions
 
     target = ProposalOptions(device=device, execution_provider=execution_provider).target()
@@ -190,6 +190,6 @@ class GoalFlags:
     def options(self) -> GoalOptions:
         """The options as the engine takes them."""
         # Imported only now: it loads the search, which --help does not need.
-        from autoopt.engine.planning.goal import GoalOptions
+        from autoopt.problem.goal import GoalOptions
 
         return GoalOptions(self.minimize, self.metric, self.max_drop)

@@ -51,8 +51,8 @@ def plan(  # noqa: PLR0913  options of the command
     plan each.
     """
     from autoopt.dag.compiler.rendering import mermaid, tree_text
-    from autoopt.engine.planning.plan import PlanRequest, make_plans
-    from autoopt.engine.work.model_folders import read_models
+    from autoopt.problem.model_folders import read_models
+    from autoopt.problem.plan_request import PlanRequest, make_plans
     from autoopt.settings import settings
 
     first, parts = read_models(dag, settings().home)

@@ -14,7 +14,7 @@ from autoopt.cli.store_access import existing_store
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
-    from autoopt.engine.work.quarantine import Quarantined
+    from autoopt.problem.stored_quarantine import Quarantined
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
 
@@ -22,7 +22,7 @@ app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
 @app.command("list", epilog=example_text("autoopt store quarantine list"))
 def list_(as_json: AsJson = False) -> None:
     """List work that is not run again because it killed two workers."""
-    from autoopt.engine.work.quarantine import quarantined
+    from autoopt.problem.stored_quarantine import quarantined
 
     with existing_store() as store:
         items = quarantined(store)
@@ -41,7 +41,7 @@ def lift(
     as_json: AsJson = False,
 ) -> None:
     """Lift the quarantine of work, so that it is tried again."""
-    from autoopt.engine.work.quarantine import lift as lift_quarantine
+    from autoopt.problem.stored_quarantine import lift as lift_quarantine
 
     if bool(ids) == everything:
         remedy = "give ids from 'autoopt store quarantine list', or --all"

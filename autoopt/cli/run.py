@@ -20,8 +20,8 @@ from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
-    from autoopt.engine.inputs.request import RunRequest
     from autoopt.json_codec import JsonValue
+    from autoopt.problem.run_request import RunRequest
     from autoopt.results import RunResult
 
 Engine = Literal["inline", "prefect"]
@@ -197,8 +197,8 @@ def _request_for(dag: Sequence[str], data: str | None, calibration: str | None, 
     Raises:
         InputError: there are no such models, or an option is malformed or does not apply.
     """
-    from autoopt.engine.inputs.request import RunRequest
-    from autoopt.engine.work.model_folders import read_models
+    from autoopt.problem.model_folders import read_models
+    from autoopt.problem.run_request import RunRequest
     from autoopt.settings import settings
     from autoopt.spec.proposal_options import names_model
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from autoopt.dag import check_dag
 from autoopt.dag.compiler.chain import Chain
 from autoopt.data.config import check_exists
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
 from autoopt.engine.run.early_warnings import script_warnings, source_warnings
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
-from autoopt.engine.work.resources import Resources, closed_on_error
 from autoopt.errors import SystemFailure, TimeUp, reading
+from autoopt.problem.resolve import resolve_inputs, spec_of
+from autoopt.problem.resources import Resources, closed_on_error
+from autoopt.problem.run_request import RunRequest
 from autoopt.settings import root_of_data
 from autoopt.spec import DagSpec
 from autoopt.workers import Gate

@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from autoopt.engine.planning.proposal import model_name
 from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError
+from autoopt.problem.proposal_facts import model_name
 from autoopt.spec.zoo import load_zoo
 
 TAG: Final = "autoopt"

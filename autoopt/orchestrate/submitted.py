@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from autoopt.data.config import map_texts
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import spec_of
 from autoopt.errors import InputError, SystemFailure
 from autoopt.observer import Observer
 from autoopt.orchestrate.connection import Serving, without_userinfo
 from autoopt.orchestrate.place import Place
+from autoopt.problem.resolve import spec_of
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult, Trial
 from autoopt.script import is_below
 from autoopt.settings import settings

@@ -11,9 +11,9 @@ from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from autoopt.engine.work.environment import environment
 from autoopt.errors import InputError
 from autoopt.owner import is_known_alive
+from autoopt.problem.environment import environment
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import MISSING
 from autoopt.spec.zoo import ZooSpec

@@ -10,9 +10,9 @@ from pathlib import Path
 from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.candidate import digest_json
+from autoopt.problem.environment import environment
 from autoopt.results import SweepEntry
 from autoopt.results.sweep import OK
 from autoopt.spec import DagSpec

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.session import Session
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.observer import SILENT, Observer
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model

@@ -39,7 +39,7 @@ from typing import Any
 import known_ratios
 
 from autoopt.api import execute
-from autoopt.engine.inputs.request import RunRequest
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 from autoopt.store import open_store
 

@@ -27,12 +27,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from autoopt.engine.planning.goal import DEFAULT_QUALITY
 from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass
 from autoopt.json_codec import JsonValue, from_json
 from autoopt.measure import worker
 from autoopt.measure.request import MeasureReply
 from autoopt.metrics import get_metric
+from autoopt.problem.goal import DEFAULT_QUALITY
 from autoopt.target import Accelerator
 
 HERE = Path(__file__).parent

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from autoopt.engine.work.environment import environment
 from autoopt.metrics import Estimate, Objective
+from autoopt.problem.environment import environment
 from autoopt.results import Baseline, EntryComparison, ModelResult, RunResult, SweepEntry, SweepResult
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.maintenance.gc import collect

@@ -18,7 +18,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from autoopt.api import execute
-from autoopt.engine.inputs.request import RunRequest
+from autoopt.problem.run_request import RunRequest
 
 CHAINS = 4
 SCRIPT = '''\

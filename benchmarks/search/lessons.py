@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
-from autoopt.engine.planning.best_candidate import Machine, RunGoal
-from autoopt.engine.planning.first_points import SILENT
-from autoopt.engine.planning.lessons import BUILT_IN, MAX_CONFIGURATIONS, Configuration, Lesson, Tried
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.inspection import Inspection
+from autoopt.problem.best_candidate import Machine, RunGoal
+from autoopt.problem.first_points import SILENT
+from autoopt.problem.lessons import BUILT_IN, MAX_CONFIGURATIONS, Configuration, Lesson, Tried
 from autoopt.search import ChainSpace
 from autoopt.space import Point
 from benchmarks.search.table import Row, Table

@@ -18,12 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from autoopt.dag.compiler.chain import Chain
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.planning.lessons import instruction_sets
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.environment import cpu, library_version
 from autoopt.engine.work.equal_graphs import METERS as GRAPH_METERS
 from autoopt.engine.work.equal_graphs import TWIN
 from autoopt.engine.work.evaluations import evaluate
@@ -35,6 +32,9 @@ from autoopt.measure.meters import LATENCY
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
 from autoopt.metrics import MEDIAN_LATENCY, headline_metrics
 from autoopt.model.candidate import Candidate
+from autoopt.problem.environment import cpu, library_version
+from autoopt.problem.lessons import instruction_sets
+from autoopt.problem.run_request import RunRequest
 from autoopt.search import ChainSpace
 from autoopt.search.transitions import FAILED
 from autoopt.spec.proposal_options import ProposalOptions, names_model

@@ -11,9 +11,9 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from autoopt.dag.proposal.first_points import LEFT_OUT, LITTLE
 from autoopt.dag.proposal.propose import first_values_for, late_nodes
-from autoopt.engine.planning.best_candidate import Machine
-from autoopt.engine.planning.first_points import MAX_LEARNED, Question, sources_for
 from autoopt.model.similarity import features
+from autoopt.problem.best_candidate import Machine
+from autoopt.problem.first_points import MAX_LEARNED, Question, sources_for
 from autoopt.search import ChainSpace, Proposal, SearchConfig, Trial, create_study
 from autoopt.search.samplers.initial_points import initial_points
 from autoopt.search.surrogates.multitask import MultitaskProcess

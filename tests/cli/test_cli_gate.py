@@ -15,8 +15,8 @@ from children import HANG_SECONDS
 from gated import Calls, until
 
 from autoopt.cli.app import main
-from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
+from autoopt.problem.run_request import RunRequest
 from autoopt.report.progress.progress import Progress
 from autoopt.workers import Gate, gate
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from autoopt.cli.app import main
-from autoopt.engine.work.quarantine import stored_quarantine
 from autoopt.outcome import Outcome
+from autoopt.problem.stored_quarantine import stored_quarantine
 from autoopt.settings import settings
 from autoopt.store import open_store
 from autoopt.workers import CallResult

@@ -12,7 +12,7 @@ from builders import cnn, mlp, write
 from gated import Calls, watched
 
 from autoopt.api import execute
-from autoopt.engine.inputs.request import RunRequest
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 
 SHORT = {"seconds": 0.05, "replicas": 1, "target_width": 1.0, "rounds": 0}

@@ -11,10 +11,10 @@ from simulation import Simulation, estimate, write_model, written_data
 from autoopt.engine.work.attempt import RetryPolicy
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.meter_runs import EvaluationOptions
-from autoopt.engine.work.problem import DataSets
 from autoopt.memory import usable_memory
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
+from autoopt.problem.problem import DataSets
 
 LATENCY = ("latency_p50", "latency_p90", "latency_p99", "latency_mean", "throughput")
 

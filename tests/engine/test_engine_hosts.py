@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import pytest
 
-from autoopt.engine.planning.plan import make_plan
 from autoopt.errors import ConfigError, InputError
+from autoopt.problem.plan_request import make_plan
 from autoopt.store import open_store
 
 SITE = Path(np.__file__).parent.parent

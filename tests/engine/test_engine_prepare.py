@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from simulation import SOURCE, ReadingPool, faster, write_model
 
-from autoopt.engine.inputs import request as request_module
-from autoopt.engine.inputs import sources
-from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.early_warnings import CHECK_SOURCE
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
+from autoopt.problem import named_sources as sources
+from autoopt.problem import run_request as request_module
+from autoopt.problem.run_request import RunRequest
 from autoopt.workers import CallResult
 
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}

@@ -19,7 +19,7 @@ from watching import all_gone
 
 from autoopt.api import execute
 from autoopt.cli.app import main
-from autoopt.engine.inputs.request import RunRequest
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.store import open_store

@@ -118,7 +118,7 @@ def test_a_bug_in_a_users_metric_ends_the_run_with_its_line(
 def test_source_model_that_kills_or_hangs_ends_the_run_with_one_line(
     go: Any, tmp_path: Path, made: Any, said: str
 ) -> None:
-    from autoopt.engine.work.problem import Limits
+    from autoopt.problem.problem import Limits
 
     path = write(made(), tmp_path / "killer")
     dag = {"passes": {"tidy": {"pass": "name_fix"}}, "chains": [["tidy"]], "constraints": []}

@@ -20,14 +20,14 @@ from onnx import helper
 
 import autoopt
 from autoopt.api import execute
-from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.model_sets.set_run import ModelSetRun
-from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import recipe_in
 from autoopt.engine.run.select import UNVERIFIED
 from autoopt.errors import InputError
 from autoopt.observer import Observer
+from autoopt.problem.goal import GoalOptions
+from autoopt.problem.run_request import RunRequest
 from autoopt.report.runs.run import run_tables, summary
 from autoopt.results import RunResult
 from autoopt.spec.proposal_options import ProposalOptions

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from simulation import INSPECTION, SOURCE, Model, Simulation, faster
 
-from autoopt.engine.planning.best_candidate import Machine
-from autoopt.engine.planning.examples import Case, taught_plan
 from autoopt.engine.run.session import search_inline
 from autoopt.metrics import Objective
+from autoopt.problem.best_candidate import Machine
+from autoopt.problem.earlier_examples import Case, taught_plan
 from autoopt.results import RunResult
 from autoopt.store import ModelRecord
 from autoopt.target import Target

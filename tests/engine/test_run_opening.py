@@ -11,7 +11,6 @@ from simulation import Simulation, failing, faster, killed
 from store_owners import by
 
 from autoopt.dag.compiler.plan import Learned
-from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.loop import TIME_SPENT
 from autoopt.engine.run.opening import (
     begin_run,
@@ -23,6 +22,7 @@ from autoopt.engine.run.opening import (
     with_recorded_points,
 )
 from autoopt.engine.run.session import search_inline
+from autoopt.problem.run_request import RunRequest
 from autoopt.store import EventRecord, RunRecord, SweepRecord
 
 TWO_CHAINS = {"passes": {"fold": "identity_elimination", "clean": "remove_unused"}, "chains": [["fold"], ["clean"]]}

@@ -17,7 +17,6 @@ from session_helpers import DAG, Notes, chain_in, finish, lucky_once, simulate
 from simulation import Simulation, crashing, failing, faster, unchanged
 from store_owners import by
 
-from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.join import JoinedRun
 from autoopt.engine.run.opening import is_complete, open_session
 from autoopt.engine.run.select import UNVERIFIED
@@ -27,6 +26,7 @@ from autoopt.errors import InputError
 from autoopt.metrics import Constraint
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
+from autoopt.problem.run_request import RunRequest
 from autoopt.report.words.verdict import verdict
 from autoopt.results import RunResult
 from autoopt.store import TrialRecord

@@ -18,12 +18,12 @@ from children import HANG_SECONDS
 
 from autoopt.api import execute, resume
 from autoopt.cli.app import main
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.planning.plan import PlanRequest, make_plans
 from autoopt.engine.run.join import join
 from autoopt.engine.targets.single_best import mean
 from autoopt.errors import ConfigError, InputError
 from autoopt.metrics import Estimate
+from autoopt.problem.plan_request import PlanRequest, make_plans
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult, WorkCounts
 from autoopt.settings import settings
 from autoopt.spec import load_dag
@@ -44,7 +44,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from autoopt.api import execute
-from autoopt.engine.inputs.request import RunRequest
+from autoopt.problem.run_request import RunRequest
 execute(RunRequest(dag=json.loads(sys.argv[1]), model=sys.argv[2], home=Path(sys.argv[3])))
 """
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulation import Simulation
 
-from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.session import search_inline
 from autoopt.engine.targets.part import TargetPart
 from autoopt.engine.targets.single_best import HOW, find_contenders, join_targets, mean
 from autoopt.metrics import Constraint, Estimate
+from autoopt.problem.run_request import RunRequest
 
 DAG = {
     "passes": {"fold": "identity_elimination", "clean": "remove_unused"},

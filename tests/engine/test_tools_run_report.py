@@ -9,10 +9,10 @@ import pytest
 from builders import mlp, write
 
 from autoopt.engine.tools.run_report import profiled_operators, run_facts, run_report
-from autoopt.engine.work.environment import environment
 from autoopt.metrics import Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
+from autoopt.problem.environment import environment
 from autoopt.report.runs.run_facts import PairedMeasurement
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import EvaluationRecord, ModelRecord, RunRecord, Store

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from simulation import SimulatedPool, Simulation
 
-from autoopt.engine.work.calls import CallTerms, first_call, guarded_call, run_pass
+from autoopt.engine.work.calls import CallTerms, guarded_call, run_pass
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.measure.meters import METERS
@@ -20,6 +20,7 @@ from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest, PassStep, StepReply
+from autoopt.problem.first_call import first_call
 from autoopt.registry import DescribeReply
 from autoopt.target import Accelerator
 from autoopt.workers import CallResult, Gate

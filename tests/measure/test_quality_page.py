@@ -13,11 +13,11 @@ import yaml
 from onnx import TensorProto, helper
 
 from autoopt.data import DataConfig
-from autoopt.engine.planning.goal import DEFAULT_QUALITY
 from autoopt.measure import worker
 from autoopt.measure.meters import meters_for
 from autoopt.metrics import METRICS
 from autoopt.model import io
+from autoopt.problem.goal import DEFAULT_QUALITY
 from autoopt.spec import load_dag
 
 PAGE = (Path(__file__).parents[2] / "docs" / "quality.md").read_text()

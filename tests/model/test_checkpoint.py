@@ -11,9 +11,9 @@ import pytest
 from builders import mlp, write
 from interpreters import interpreter
 
-from autoopt.engine.work.model_folders import read_models
 from autoopt.errors import InputError
 from autoopt.model.checkpoint import export, is_checkpoint, task_of
+from autoopt.problem.model_folders import read_models
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
 MAKE = """
@@ -103,7 +103,7 @@ def test_a_folder_is_exported_once_and_planned_under_its_name(tmp_path: Path) ->
         [
             python,
             "-c",
-            "from autoopt.engine.work.model_folders import models_of;"
+            "from autoopt.problem.model_folders import models_of;"
             " import pathlib, sys; print(*models_of('t5', pathlib.Path(sys.argv[1])))",
             tmp_path / "home",
         ],

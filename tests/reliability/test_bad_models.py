@@ -7,11 +7,11 @@ from pathlib import Path
 import builders
 import pytest
 
-from autoopt.engine.inputs import sources
-from autoopt.engine.work.hosts import Hosts
-from autoopt.engine.work.quarantine import stored_quarantine
-from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
+from autoopt.problem import named_sources as sources
+from autoopt.problem.resources import Resources
+from autoopt.problem.run_hosts import Hosts
+from autoopt.problem.stored_quarantine import stored_quarantine
 from autoopt.store import open_store
 from autoopt.workers import Gate, WorkerPool
 

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from autoopt.data.worker import describe
-from autoopt.engine.planning.plan import PlanRequest, make_plans
-from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import AutooptError
 from autoopt.model.session_file import read_session, session_document
+from autoopt.problem.plan_request import PlanRequest, make_plans
+from autoopt.problem.spec_checks import check_supported
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import load_zoo
 

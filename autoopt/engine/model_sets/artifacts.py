@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from autoopt.engine.work.resources import Resources
 from autoopt.model.candidate import Candidate
 from autoopt.model.model_set import ModelSet, Part
+from autoopt.problem.resources import Resources
 from autoopt.results import ModelResult
 from autoopt.store.contracts import ArtifactStore
 

@@ -7,23 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import ResolvedInputs, resolve_inputs, spec_of
-from autoopt.engine.inputs.sources import data_source, describe_data
 from autoopt.engine.model_sets.part import SetPart
 from autoopt.engine.model_sets.set_run import ModelSetRun
 from autoopt.engine.model_sets.sources import RecordedInputs, SetSources, record_inputs
-from autoopt.engine.planning.goal import MINIMIZED, GoalOptions, GoalRequest, make_goal
-from autoopt.engine.planning.plan import plans_json
 from autoopt.engine.run.opening import make_attempt, settings_of
 from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.keys import run_identity
-from autoopt.engine.work.problem import DataSets, DataSource
-from autoopt.engine.work.resources import Resources
 from autoopt.measure.recording import SET
 from autoopt.metrics import AGREEMENT, GENERATION
 from autoopt.model.model_set import ModelSet
+from autoopt.problem.content_keys import run_identity
+from autoopt.problem.goal import MINIMIZED, GoalOptions, GoalRequest, make_goal
+from autoopt.problem.named_sources import data_source, describe_data
+from autoopt.problem.plan_request import plans_json
+from autoopt.problem.problem import DataSets, DataSource
+from autoopt.problem.resolve import ResolvedInputs, resolve_inputs, spec_of
+from autoopt.problem.resources import Resources
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import NO_DATA
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json

@@ -11,14 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.data.digest import GENERATED, InputChanged
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.sources import admit, data_source, describe_data
 from autoopt.engine.model_sets.artifacts import store_set
 from autoopt.engine.model_sets.connections import connect
-from autoopt.engine.work.environment import library_version
-from autoopt.engine.work.problem import DataSource
-from autoopt.engine.work.reading import ask_worker
-from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, read_object, to_json
 from autoopt.measure.recording import Recording, RecordRequest
@@ -28,6 +22,12 @@ from autoopt.model.fetch import fetch
 from autoopt.model.files import digest_file
 from autoopt.model.inspection import Inspection
 from autoopt.model.model_set import ModelSet, Part, Pipeline
+from autoopt.problem.environment import library_version
+from autoopt.problem.named_sources import admit, data_source, describe_data
+from autoopt.problem.problem import DataSource
+from autoopt.problem.reading import ask_worker
+from autoopt.problem.resources import Resources
+from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.spec.source import FieldError

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from autoopt.engine.inputs.request import Remeasure
 from autoopt.engine.run.race import FEWEST_ROUNDS, MOST_RIVALS, SECONDS_SHARE, Race
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.problem import Problem
+from autoopt.problem.problem import Problem
+from autoopt.problem.run_request import Remeasure
 
 LARGEST_SHARE = 0.25
 """Largest share of the run's time that is set aside before the first race."""

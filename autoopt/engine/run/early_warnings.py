@@ -8,16 +8,16 @@ from typing import Any, Final
 from autoopt.dag.compiler.chain import Chain
 from autoopt.data.config import DataConfig
 from autoopt.engine.run.trial import nodes_up_to
-from autoopt.engine.work.calls import first_call
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.environment import versions
 from autoopt.engine.work.pass_runs import run_chain
-from autoopt.engine.work.problem import Problem
-from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.json_codec import JsonObject
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
+from autoopt.problem.environment import versions
+from autoopt.problem.first_call import first_call
+from autoopt.problem.problem import Problem
+from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.report.words.failures import plain_reason
 from autoopt.results.run import WARNING
 

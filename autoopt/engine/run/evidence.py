@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from autoopt.engine.work.equal_graphs import SHARED
 from autoopt.engine.work.measurements import Measurements
-from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
 from autoopt.measure.contention import DETAIL as CONTENTION
@@ -28,6 +27,7 @@ from autoopt.metrics import (
     Objective,
 )
 from autoopt.model.candidate import Candidate
+from autoopt.problem.problem import Goal
 from autoopt.store import EvaluationRecord
 
 if TYPE_CHECKING:

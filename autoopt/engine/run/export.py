@@ -26,12 +26,12 @@ from autoopt.engine.run.output_folder import (
 from autoopt.engine.run.package import Package, SetPackage
 from autoopt.engine.run.package_inputs import has_generated_inputs, store_inputs
 from autoopt.engine.run.recipe_file import figures_of, narrowed_inputs, recipe_of, steps_of, with_digest
-from autoopt.engine.work.environment import environment
 from autoopt.errors import InputError, writing
 from autoopt.model.files import digest_file, files_in
 from autoopt.model.model_set import MODEL_SET
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS
 from autoopt.observer import Observer
+from autoopt.problem.environment import environment
 from autoopt.report.runs.model_card import Card, model_card, set_card
 from autoopt.results import RunResult
 from autoopt.store import RunRecord, Store

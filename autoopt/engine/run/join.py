@@ -8,14 +8,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
 from autoopt.engine.run.loop import time_spent
 from autoopt.engine.run.opening import make_attempt, make_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import execute_trial
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
+from autoopt.problem.resolve import resolve_inputs, spec_of
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 from autoopt.store import EventRecord, RunRecord, Store, TrialRecord, open_store
 from autoopt.store.leases import renewed_claim

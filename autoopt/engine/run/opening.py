@@ -10,19 +10,19 @@ from typing import Any
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned, Plan
-from autoopt.engine.inputs.request import RunRequest, without_secrets
-from autoopt.engine.inputs.resolve import ResolvedInputs
-from autoopt.engine.planning.proposal import model_name
 from autoopt.engine.run.loop import time_spent
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.attempt import GRACE_SECONDS, Attempt, RetryPolicy
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.pass_runs import ChainProgress, stored_pass_run
-from autoopt.engine.work.resources import Resources
 from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.memory import usable_memory
+from autoopt.problem.proposal_facts import model_name
+from autoopt.problem.resolve import ResolvedInputs
+from autoopt.problem.resources import Resources
+from autoopt.problem.run_request import RunRequest, without_secrets
 from autoopt.report.words.formatting import plural
 from autoopt.results import RunResult
 from autoopt.results.run import RUN_LIMIT, SWEEP_LIMIT

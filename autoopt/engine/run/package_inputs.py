@@ -12,12 +12,12 @@ from typing import Any, Final
 from autoopt.data import DataConfig
 from autoopt.engine.run.output_folder import INPUTS
 from autoopt.engine.run.package import Package
-from autoopt.engine.work.environment import versions
-from autoopt.engine.work.reading import value_of
-from autoopt.engine.work.readings import is_read_from_files, read_once
 from autoopt.errors import AutooptError
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
+from autoopt.problem.environment import versions
+from autoopt.problem.reading import value_of
+from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.store import Store
 from autoopt.workers import WorkerPool, gated_call
 

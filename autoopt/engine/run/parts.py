@@ -11,13 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import ResolvedInputs
 from autoopt.engine.run.loop import time_spent
 from autoopt.engine.run.opening import begin_run, is_complete, open_session, stored_answer
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.resources import Resources
+from autoopt.problem.resolve import ResolvedInputs
+from autoopt.problem.resources import Resources
+from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 from autoopt.store import RunRecord, Store
 from autoopt.store.leases import finish_run, run_lease

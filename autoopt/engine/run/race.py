@@ -14,7 +14,6 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
-from autoopt.engine.inputs.request import Remeasure
 from autoopt.engine.run.evidence import GAIN_SHARE, Evidence, judge_again
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible
@@ -23,12 +22,13 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.meter_runs import EvaluationOptions
-from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp
 from autoopt.measure.meters import SCREENING_WIDTH
 from autoopt.metrics import STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate
+from autoopt.problem.problem import Goal
+from autoopt.problem.run_request import Remeasure
 from autoopt.report.words.formatting import ALL_MEASUREMENTS, FIRST_MEASUREMENT, plural
 
 WORTHWHILE = 0.01

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from autoopt.engine.run.package import Package
-from autoopt.engine.work.environment import environment
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file
 from autoopt.model.storage import graph_digest
 from autoopt.passes.request import PassStep
+from autoopt.problem.environment import environment
 from autoopt.results import ModelResult
 from autoopt.store import PassRunRecord, Store
 from autoopt.store.records import IMPLEMENTATION

@@ -13,7 +13,6 @@ from typing import Any
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.proposal.narrowing import Narrowing
-from autoopt.engine.inputs.request import Remeasure
 from autoopt.engine.run.decision import Decision, search_deadline
 from autoopt.engine.run.early_warnings import script_bug, source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
@@ -43,6 +42,7 @@ from autoopt.errors import InputError, SystemFailure
 from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
+from autoopt.problem.run_request import Remeasure
 from autoopt.report.words.formatting import plural
 from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.search.chain_studies import ChainStudies

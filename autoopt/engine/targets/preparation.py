@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import resolve_inputs
-from autoopt.engine.planning.plan import plans_json
-from autoopt.engine.planning.proposal import model_name
 from autoopt.engine.run.opening import settings_of
 from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.targets.part import TargetPart
-from autoopt.engine.work.keys import run_identity
-from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
+from autoopt.problem.content_keys import run_identity
+from autoopt.problem.plan_request import plans_json
+from autoopt.problem.proposal_facts import model_name
+from autoopt.problem.resolve import resolve_inputs
+from autoopt.problem.resources import Resources
+from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
 from autoopt.store import RunRecord
 

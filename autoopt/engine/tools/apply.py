@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from autoopt.dag.compiler.pruning import Facts, check_model
 from autoopt.dag.compiler.requirements import Requirements, pass_infos
-from autoopt.engine.work.environment import local_accelerator
-from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, INSPECT, LOAD, NAME_DATA, ask_worker
 from autoopt.errors import InputError, writing
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.model.fetch import fetch
@@ -24,6 +22,8 @@ from autoopt.passes.base import Refused
 from autoopt.passes.base.config import full_config
 from autoopt.passes.composed.sequence import PassCall
 from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep, StepReply
+from autoopt.problem.environment import local_accelerator
+from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, INSPECT, LOAD, NAME_DATA, ask_worker
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo, registry
 from autoopt.settings import root_of_data, settings
 from autoopt.target import ALL_THREADS, DEFAULT_EP, Accelerator

@@ -15,10 +15,10 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import Final, Literal
 
-from autoopt.engine.work.environment import cpu
-from autoopt.engine.work.reading import RUNTIME
 from autoopt.errors import AutooptError, one_line
 from autoopt.measure.latency.precedence import can_have_precedence
+from autoopt.problem.environment import cpu
+from autoopt.problem.reading import RUNTIME
 from autoopt.report.words.formatting import plural
 from autoopt.settings import Settings, without_password
 from autoopt.store import open_store, store_exists

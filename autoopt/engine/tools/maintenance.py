@@ -15,14 +15,14 @@ from autoopt.engine.run.output_folder import MODEL_DIGEST, MODEL_FILES, RECIPE_F
 from autoopt.engine.run.recipe_file import narrowed_inputs, with_digest
 from autoopt.engine.tools.apply import script_passes
 from autoopt.engine.tools.recipe import Recipe, RecipeStep, read_recipe
-from autoopt.engine.work.environment import environment
-from autoopt.engine.work.keys import Implementation
-from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, admission_seconds, ask_worker
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, restorer
 from autoopt.errors import InputError, writing
 from autoopt.model.files import digest_file, digest_folder, files_in, model_in
 from autoopt.model.session_file import SESSION_FILE
 from autoopt.passes.base.config import full_config
+from autoopt.problem.content_keys import Implementation
+from autoopt.problem.environment import environment
+from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, admission_seconds, ask_worker
 from autoopt.registry import registry
 from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from autoopt.data import DataConfig
 from autoopt.engine.run.recipe_file import RECIPE, with_digest
-from autoopt.engine.work.keys import Implementation
 from autoopt.errors import AutooptError, InputError, one_line
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
 from autoopt.model.session_file import session_document
 from autoopt.passes.request import PassStep
+from autoopt.problem.content_keys import Implementation
 from autoopt.spec.json_reader import read_json
 from autoopt.target import Accelerator, Target
 

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from autoopt.engine.planning.best_candidate import Machine
-from autoopt.engine.planning.probe import Probe
-from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, TimeUp
 from autoopt.json_codec import from_json
 from autoopt.measure.request import MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
 from autoopt.model.model_file import ModelFile
+from autoopt.problem.best_candidate import Machine
+from autoopt.problem.environment import environment
+from autoopt.problem.probe import Probe
 from autoopt.report.runs.run_facts import ModelContent, PairedMeasurement, RunFacts
 from autoopt.report.runs.run_page import html_report
 from autoopt.results import RunResult

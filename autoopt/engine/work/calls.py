@@ -8,24 +8,18 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
 
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.resources import Resources
-from autoopt.errors import SystemFailure, TimeUp
+from autoopt.errors import TimeUp
 from autoopt.outcome import Outcome
 from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest
-from autoopt.workers import CallResult, Gate, gated_call, repeated_call
+from autoopt.problem.first_call import raise_if_disk_full
+from autoopt.workers import CallResult, Gate
 from autoopt.workers.hosts import CallLimits, Host, HostReply, Reply
-from autoopt.workers.pool import READING
 from autoopt.workers.quarantine import Subject
 
 WAITING = "waiting"
 """Phase in which calls wait for other runs on this machine."""
-NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
-"""Texts of the system's errors for a full disk, as libraries pass them on."""
-_ERROR_NAME = re.compile(r"^OSError: \[Errno \d+\] ")
-"""The prefix of such an error."""
 _SETUP_ERRORS = re.compile(
     r"\b(ModuleNotFoundError|ImportError|PermissionError|ConnectionError|ConnectionRefusedError|ConnectionResetError)\b"
     r"|Too many open files"
@@ -48,36 +42,6 @@ class CallTerms:
     """The call needs a worker that has served no other."""
 
 
-def first_call(
-    resources: Resources,
-    function: str,
-    payload: dict[str, Any],
-    *,
-    subject: Callable[[], str],
-    limit: float,
-    alone: bool = True,
-) -> CallResult:
-    """Call a worker function `module:function` with a model before there is a run.
-
-    `subject` computes the digest of what the worker reads, and is called only if any worker has died before. `limit` is
-    in seconds. `alone`: call again, with nothing else running, if other work may have caused the failure.
-    """
-    quarantine = resources.quarantine
-    if quarantine.any:
-        reason = quarantine.reason(Subject.model(subject()))
-        if reason is not None:
-            return CallResult(Outcome.CRASHED, message=reason, transient=True)
-    resources.pool.warm(READING, workers=1)
-    call = repeated_call if alone else gated_call
-    result = call(resources.pool, function, payload, limit)
-    _raise_if_disk_full(result.message)
-    for step in (result.value or {}).get("steps", ()):
-        _raise_if_disk_full(step["message"])
-    if result.died:
-        quarantine.note(Subject.model(subject()), result)
-    return result
-
-
 def run_pass(ctx: RunContext, host: Host, request: PassRequest, terms: CallTerms) -> HostReply[PassReply]:
     """Run passes on a host; raises like `guarded_call`."""
 
@@ -89,7 +53,7 @@ def run_pass(ctx: RunContext, host: Host, request: PassRequest, terms: CallTerms
 
     reply = guarded_call(ctx, host, terms, work)
     for step in reply.reply.steps if reply.reply else ():
-        _raise_if_disk_full(step.message)
+        raise_if_disk_full(step.message)
     return reply
 
 
@@ -153,14 +117,7 @@ def _gated_call(
         if terms.exclusive and passage.passed_over:
             # This process was suspended, and others worked meanwhile.
             reply = replace(reply, result=replace(reply.result, transient=True))
-    _raise_if_disk_full(reply.result.message)
+    raise_if_disk_full(reply.result.message)
     if reply.result.outcome is Outcome.TIMEOUT and (seconds < terms.limit or ended >= latest):
         raise TimeUp
     return reply
-
-
-def _raise_if_disk_full(message: str) -> None:
-    """Raise for a full disk, which says nothing about the model and must not be stored as its failure."""
-    if any(text in message for text in NO_SPACE):
-        remedy = "free some space ('autoopt store gc' may), or move AUTOOPT_HOME or TMPDIR"
-        raise SystemFailure(_ERROR_NAME.sub("", message), remedy=remedy)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from autoopt.engine.work.attempt import Attempt
-from autoopt.engine.work.problem import Problem
-from autoopt.engine.work.resources import Resources
 from autoopt.model.candidate import Candidate
+from autoopt.problem.problem import Problem
+from autoopt.problem.resources import Resources
 from autoopt.store import Store
 
 GRACE_SHARE = 0.25

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from autoopt.engine.work.problem import Goal
 from autoopt.errors import one_line
 from autoopt.json_codec import from_json
 from autoopt.measure.constraints import Observation, Verdict, judge
 from autoopt.measure.request import MeasureReply
 from autoopt.metrics import Estimate, Metric, significant
 from autoopt.outcome import Outcome
+from autoopt.problem.problem import Goal
 from autoopt.store import EvaluationRecord
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from autoopt.data import DataConfig
 from autoopt.engine.work.calls import CallTerms, guarded_call, is_setup_failure
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.environment import environment
 from autoopt.engine.work.meter_runs import MeterRun, measuring_runtime
 from autoopt.measure.meters import CUSTOM
 from autoopt.measure.request import MeasureReply, MeasureRequest
@@ -19,6 +18,7 @@ from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
 from autoopt.model.model_set import MODEL_SET
 from autoopt.outcome import Outcome
+from autoopt.problem.environment import environment
 from autoopt.store import EvaluationRecord
 from autoopt.store.records import MEMORY, TRANSIENT
 from autoopt.workers import CallResult

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Final
 
-from autoopt.engine.work.problem import Goal
 from autoopt.metrics import Estimate, latency_objective
+from autoopt.problem.problem import Goal
 
 TOO_SLOW: Final = 1.5
 """Latency ratio from which a candidate is not worth more measurements where the latency is the only objective: being

@@ -8,11 +8,11 @@ from functools import partial
 
 from autoopt.data.digest import GENERATED
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.keys import EvaluationInput, evaluation_key
-from autoopt.engine.work.problem import DataSource
 from autoopt.json_codec import JsonValue
 from autoopt.measure.meters import SCREENING_REPLICAS, Meter, meters_for
 from autoopt.model.candidate import Candidate
+from autoopt.problem.content_keys import EvaluationInput, evaluation_key
+from autoopt.problem.problem import DataSource
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from autoopt.data.digest import InputChanged, digest_path
 from autoopt.engine.work.calls import CallTerms, is_setup_failure, run_pass
 from autoopt.engine.work.claims import claim_or_wait, released_on_error
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.environment import environment
-from autoopt.engine.work.keys import Implementation, PassRunInput, pass_run_key
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.memory import usable_memory
@@ -24,6 +22,8 @@ from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.model_file import ModelFile
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassRequest, PassStep, StepReply
+from autoopt.problem.content_keys import Implementation, PassRunInput, pass_run_key
+from autoopt.problem.environment import environment
 from autoopt.registry import PassInfo
 from autoopt.search.transitions import FAILED
 from autoopt.store import PassRunRecord

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from autoopt.engine.work.problem import Limits
 from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import digest_file
 from autoopt.model.model_file import ModelFile
 from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest, PassStep
+from autoopt.problem.problem import Limits
 from autoopt.settings import root_of_data
 from autoopt.store import Restorer, Store
 from autoopt.store.files.artifacts import ArtifactLost

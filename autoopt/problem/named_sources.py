@@ -1,0 +1,220 @@
+"""Read the sources that a request names: model, data and script. Only workers parse them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autoopt.data import DataConfig
+from autoopt.data.description import VERSION, DataDescription
+from autoopt.data.digest import digest as digest_data
+from autoopt.errors import InputError, SystemFailure
+from autoopt.json_codec import from_json, to_json
+from autoopt.model.candidate import Candidate
+from autoopt.model.fetch import cached, is_url, localized, shown_source, url_name
+from autoopt.model.files import digest_file, is_convertible, split_source
+from autoopt.model.inspection import Inspection
+from autoopt.model.mlflow import is_packaged
+from autoopt.problem.environment import versions
+from autoopt.problem.first_call import first_call
+from autoopt.problem.problem import DataSource
+from autoopt.problem.reading import (
+    ADMIT,
+    DESCRIBE_DATA,
+    INSPECT,
+    LAYER_WORK,
+    LOCATE,
+    READ_SECONDS,
+    RUNTIME,
+    admission_seconds,
+    ask_worker,
+    value_of,
+)
+from autoopt.problem.readings import is_read_from_files, read_once
+from autoopt.problem.resources import Resources
+from autoopt.problem.run_hosts import Runtime
+from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
+from autoopt.spec.targets import TargetSpec
+from autoopt.store import ModelRecord
+from autoopt.target import DEFAULT_EP, Accelerator
+from autoopt.workers import Gate, WorkerPool, gated_call
+from autoopt.workers.gate import report_waiting
+
+
+def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspection]:
+    """Copy a model into the store and inspect it, once for each content.
+
+    `model` is a path or an fsspec URL. A PyTorch model is converted first, see `conversion`.
+
+    Raises:
+        InputError: There is no such file, or the model cannot be read or converted; one line.
+    """
+    store = resources.store
+    name = str(model)
+    where = shown_source(name)
+    source = _located(resources, name, where)
+    repairs: tuple[str, ...] = ()
+    if is_convertible(source):
+        # Imported late: it needs the modules of passes, and few models are converted.
+        from autoopt.problem.torch_conversion import convert
+
+        digest = convert(resources, where, Path(source))
+    else:
+        digest = _known(resources, source)
+        if not digest:
+            digest, repairs = _copy(resources, source, where)
+    record = store.models.get(digest)
+    if record is None:
+        payload = {"path": str(store.artifacts.readable(digest))}
+        result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=READ_SECONDS)
+        model_name = url_name(name) if is_url(name) else Path(name).name
+        inspection = value_of(result, where)
+        if inspection.get("layer_parameters"):
+            inspection |= _layer_work(resources, payload)
+        record = ModelRecord(artifact=digest, name=model_name, inspection=inspection)
+        store.models.add(record)
+    return Candidate(digest), replace(Inspection.from_json(record.inspection), repairs=repairs)
+
+
+def _layer_work(resources: Resources, payload: dict[str, str]) -> dict[str, Any]:
+    """The part of an inspection that needs shape inference; empty if that fails, which says nothing against a model."""
+    return gated_call(resources.pool, LAYER_WORK, payload, READ_SECONDS).value or {}
+
+
+def _located(resources: Resources, name: str, where: str) -> str:
+    """The absolute path or the URL of a model; a package, and what is converted here, become a file of this machine."""
+    path = Path(split_source(name)[0])
+    is_remote = "://" in name
+    if not is_remote and not path.is_file() and not is_packaged(path):
+        raise InputError("no such model file", where=name)
+    source = name if is_remote else str(path.absolute())
+    if is_packaged(path) or (is_remote and is_convertible(name)):
+        payload = {"source": source, "cache": str(resources.store.home / "downloads")}
+        source = ask_worker(resources.pool, LOCATE, payload, where)["path"]
+    return source
+
+
+def _known(resources: Resources, source: str) -> str:
+    """The digest of a model in the store with the bytes of a local file; empty without one.
+
+    Such a model has no external data: else its digest would not be that of one file.
+    """
+    if "://" in source:
+        return ""
+    store = resources.store
+    # Digesting reads all of the file, which would disturb a measurement.
+    with Gate(waiting=report_waiting).working():
+        try:
+            digest = digest_file(source)
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror})", where=source) from error
+    if store.models.get(digest) is None:
+        return ""
+    try:
+        suffix = store.artifacts.readable(digest).suffix
+    except SystemFailure:  # its files are lost: admitting the model again restores them
+        return ""
+    is_ort = source.endswith(".ort")
+    return digest if is_ort == (suffix == ".ort") else ""
+
+
+def _copy(resources: Resources, source: str, name: str) -> tuple[str, tuple[str, ...]]:
+    """Copy the model at an absolute path or URL into the store; returns its digest, and words on mended faults."""
+    cache = resources.store.home / "downloads"
+    folder = Path(tempfile.mkdtemp(dir=resources.scratch))
+
+    def content() -> str:
+        file = cached(source, cache) if "://" in source else Path(source)
+        return digest_file(file) if file else name
+
+    try:
+        artifacts = resources.store.artifacts
+        payload = {"source": source, "dest": str(folder), "cache": str(cache)}
+        payload["split_folder"] = str(artifacts.split_folder.absolute())
+        limit = admission_seconds(source)
+        copy = value_of(first_call(resources, ADMIT, payload, subject=content, limit=limit), name, limit)
+        return artifacts.put(Path(copy["path"]), copy["digest"], consume=True), tuple(copy["repairs"])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def data_source(config: object, cache: Path) -> DataSource:
+    """Read the configuration of a data set and digest its content.
+
+    Relative paths start from the current folder; `cache` is the folder for downloads. No `config` means no data.
+
+    Raises:
+        InputError: A file does not exist, or the configuration is wrong.
+    """
+    if config is None:
+        return DataSource()
+    parsed = DataConfig.parse(localized(config, cache)).resolved(Path.cwd())
+    # Digesting reads all of the data, which would disturb a measurement.
+    with Gate(waiting=report_waiting).working():
+        return DataSource(parsed.to_json(), digest_data(parsed))
+
+
+def describe_data(resources: Resources, data: DataSource, model: Path, artifact: str = "") -> DataDescription | None:
+    """Describe a data set; None without data.
+
+    Args:
+        resources: Store and workers.
+        data: The data set.
+        model: The model's file in the store; an empty path without a model.
+        artifact: Its digest. With it, the description of data in files is looked up first.
+
+    Raises:
+        InputError: The data cannot be read, or changed meanwhile.
+    """
+    if data.config is None:
+        return None
+    payload = {"data": data.config, "model": str(model)}
+
+    def ask() -> dict[str, Any]:
+        reply = ask_worker(resources.pool, DESCRIBE_DATA, payload, data.place)
+        data.check_unchanged()
+        return reply
+
+    if artifact and is_read_from_files(data.config):
+        content = [DESCRIBE_DATA, VERSION, data.config, data.digest, artifact, versions()]
+        _, reply = read_once(resources.store.home, content, lambda _: ask())
+    else:
+        reply = ask()
+    return from_json(DataDescription, reply)
+
+
+def describe_script(pool: WorkerPool, script: Path | None, accelerator: Accelerator) -> DescribeReply:
+    """Describe the passes and metrics that a user script defines; nothing without a script.
+
+    Raises:
+        InputError: The script cannot be read or fails.
+    """
+    if script is None:
+        return DescribeReply(())
+    request = DescribeRequest(str(script), accelerator)
+    return DescribeReply.from_json(ask_worker(pool, DESCRIBE, to_json(request), str(script)))
+
+
+def execution_providers(pool: WorkerPool, target: TargetSpec, runtime: Runtime) -> tuple[str, ...]:
+    """List the execution providers of the runtime that measures.
+
+    `runtime` is that of the target's own host; empty for this interpreter. Every runtime has the CPU's provider.
+    """
+    provider = target.execution_provider
+    if provider == DEFAULT_EP["cpu"]:
+        return (provider,)
+    return tuple((runtime or ask_worker(pool, RUNTIME, {}, provider))["providers"])
+
+
+def digest_script(script: Path) -> str:
+    """Compute the sha256 of a user script.
+
+    Raises:
+        InputError: There is no such file.
+    """
+    if not script.is_file():
+        raise InputError("no such user script", where=str(script))
+    return digest_file(script)

@@ -1,0 +1,75 @@
+"""The resources of a run on this machine: store, workers, hosts, measurement gate, locks and a scratch folder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autoopt.problem.run_hosts import Hosts
+from autoopt.store import Store
+from autoopt.workers import Gate, WorkerPool
+from autoopt.workers.quarantine import Deaths
+from autoopt.working_folder import remove_working_folder
+
+
+class Locks:
+    """One lock per key, so that two threads of this process do not start the same work."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def holding(self, key: str) -> Iterator[None]:
+        """Hold the lock of a key during the block. Locks that nobody uses are removed."""
+        with self._guard:
+            lock, users = self._locks.get(key, (threading.Lock(), 0))
+            self._locks[key] = (lock, users + 1)
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, users = self._locks[key]
+                if users == 1:
+                    del self._locks[key]
+                else:
+                    self._locks[key] = (lock, users - 1)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Shared by all threads of a run, and by all targets of a run over several."""
+
+    store: Store
+    pool: WorkerPool
+    hosts: Hosts
+    gate: Gate
+    quarantine: Deaths
+    scratch: Path
+    """Folder for files on their way into the store, on its file system."""
+    locks: Locks = field(default_factory=Locks)
+
+    def stop(self) -> None:
+        """End all calls under way and refuse further ones."""
+        self.pool.close()
+        self.hosts.close()
+
+    def close(self) -> None:
+        """End the workers, remove the scratch folder and close the store's connections."""
+        self.stop()
+        remove_working_folder(self.scratch)
+        self.store.close()
+
+
+@contextmanager
+def closed_on_error(resources: Resources) -> Iterator[Resources]:
+    """Close the resources if the block fails."""
+    try:
+        yield resources
+    except BaseException:
+        resources.close()
+        raise

@@ -1,0 +1,224 @@
+"""The request for one run, as the command line, Python and deployed flows make it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from autoopt.dag import read_dag
+from autoopt.data import DataConfig
+from autoopt.data.config import map_texts
+from autoopt.json_codec import JsonValue, from_json, to_json, without_nulls
+from autoopt.model.fetch import cached, has_secret, shown_source
+from autoopt.observer import SILENT, Observer
+from autoopt.problem.goal import GoalOptions
+from autoopt.problem.model_folders import holds_models, read_models, with_models
+from autoopt.problem.problem import Limits
+from autoopt.problem.resources import Resources
+from autoopt.problem.run_hosts import Hosts
+from autoopt.problem.stored_quarantine import stored_quarantine
+from autoopt.settings import root_of_data, root_to_store, settings
+from autoopt.spec import DagSpec
+from autoopt.spec.document import Document
+from autoopt.spec.proposal_options import ProposalOptions, names_model
+from autoopt.spec.source import Source
+from autoopt.store import open_store
+from autoopt.workers import WorkerPool
+from autoopt.workers.gate import report_other_runs
+from autoopt.workers.pausing_gate import PausingGate
+from autoopt.working_folder import STORE_WORK, make_working_folder
+
+Remeasure: TypeAlias = Literal["undecided", "all"]
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One run of a DAG over a model."""
+
+    dag: Any
+    """Path of a dag.yaml, its content, a `DagSpec`, or the path of a bare model, for which a DAG is proposed."""
+    model: str | Path | None = None
+    """Overrides the DAG's model."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The models of a set by name, in the order in which they run; empty for one model or those of the DAG. Without a
+    DAG, `dag` is one of them."""
+    data: object = None
+    """Evaluation data, a path or a data configuration; overrides the DAG's."""
+    calibration: object = None
+    """Calibration data; overrides the DAG's."""
+    data_is_generated: bool = False
+    """True if `data` was recorded from generated inputs, as that of the models of a set without data."""
+    data_root: str | Path | None = None
+    """Folder that relative paths of data in the DAG start from; by default AUTOOPT_DATA_ROOT, else the DAG's folder."""
+    home: Path | None = None
+    db_url: str | None = None
+    workers: int = 2
+    """Trials that run in parallel."""
+    search: Mapping[str, Any] = field(default_factory=dict)
+    """Overrides single fields of the DAG's `search` section."""
+    limits: Limits = field(default_factory=Limits)
+    measurement: Mapping[str, JsonValue] = field(default_factory=dict)
+    retry_failed: bool = False
+    """Execute again what failed in earlier runs."""
+    again: bool = False
+    """Continue the identical run if it was cancelled, or execute its failed trials once more if it has finished."""
+    fresh: bool = False
+    """Search even if an identical run has finished; its work is still reused."""
+    remeasure: Remeasure | None = None
+    """Measure latencies once more: of candidates whose ratio is not known well (`undecided`), or of `all`."""
+    proposal_options: ProposalOptions = field(default_factory=ProposalOptions)
+    """Options of the DAG that is proposed for a bare model."""
+    goal: GoalOptions = field(default_factory=GoalOptions)
+    """Overrides of the DAG's objectives and constraints."""
+    name: str = ""
+    """Name of the model in lists, logs and flow runs; by default, the name of its file."""
+    sweep: str | None = None
+    """Id of the sweep that the run belongs to."""
+    until: float = math.inf
+    """End of the sweep on `time.monotonic`. A search that it cuts off continues with the next request for it."""
+    began: float | None = None
+    """Start of the command on `time.monotonic`, from which the minutes count; None for the start of `prepare`."""
+    ending: float = 0.0
+    """Seconds of the minutes that are left for writing the result and for the end of the process."""
+    resume: str | None = None
+    """Id of the interrupted run to continue."""
+    target: str | None = None
+    """Name of the only target of the DAG to run on."""
+    observer: Observer = SILENT
+    dag_file: str | None = None
+    """File that `dag` was read from."""
+    out: Path | None = None
+    """Folder for the package of the best model; None writes nothing."""
+
+    def read(self) -> RunRequest:
+        """Read the DAG, so that later changes of its file have no effect.
+
+        Raises:
+            ConfigError: The DAG is wrong.
+        """
+        home = self.home or settings().home
+        if names_model(self.dag):
+            return self
+        if isinstance(self.dag, str | Path) and holds_models(self.dag):
+            first, parts = read_models([str(self.dag)], home)
+            return replace(self, dag=first, parts=parts)
+        file = _absolute(self.dag) if isinstance(self.dag, str | Path) else self.dag_file
+        data = self.data is None and root_of_data(self.data_root) is None
+        dag = read_dag(self.dag, model=self.model is None, data=data)
+        if self.model is not None and not holds_models(self.model):
+            return replace(self, dag=dag, dag_file=file)
+        return replace(self, dag=with_models(dag, home, self.model), model=None, dag_file=file)
+
+    def open_resources(self, spec: DagSpec) -> Resources:
+        """Open what the run works with on this machine. The caller closes it."""
+        memory = self.limits.memory or spec.limits.memory
+        store = open_store(self.db_url, self.home)
+        pool = WorkerPool(max(1, self.workers), memory=memory)
+        return Resources(
+            store=store,
+            pool=pool,
+            hosts=Hosts(pool, memory=memory),
+            gate=PausingGate(waiting=report_other_runs(self.observer.on_note)),
+            quarantine=stored_quarantine(store, retry=self.retry_failed),
+            scratch=make_working_folder(store.home / STORE_WORK),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Write what a process in another folder needs to continue the run: the DAG as read, and absolute paths.
+
+        URLs with a password or a signature are replaced by the downloaded files in this machine's cache. The URL of
+        the model only loses its secret, because the model is in the store.
+        """
+        request = self.read()
+        cache = (self.home or settings().home) / "downloads"
+        dag, model = request.dag, self.model
+        if names_model(dag):
+            document: object = _shown(dag)
+            if not self.parts:
+                model = model or dag
+        else:
+            # A DAG as JSON. Its content is a text, because JSON columns of a database may reorder the fields.
+            assert isinstance(dag.document.value, dict), "a DAG is a mapping"
+            content = without_secrets(dag.document.value, cache)
+            document = {"content": json.dumps(content), "source": dag.document.source.to_json()}
+            model = model or dag.model_path
+        goal: dict[str, JsonValue] = to_json(self.goal)
+        return {
+            "dag": document,
+            "dag_file": request.dag_file,
+            "model": None if model is None else _shown(model),
+            "name": self.name,
+            "parts": {name: _shown(path) for name, path in self.parts.items()},
+            "data": _data_json(self.data, cache),
+            "calibration": _data_json(self.calibration, cache),
+            "data_is_generated": self.data_is_generated,
+            "data_root": root_to_store(root_of_data(self.data_root)),
+            "workers": self.workers,
+            "search": dict(self.search),
+            "limits": to_json(self.limits),
+            "measurement": dict(self.measurement),
+            "retry_failed": self.retry_failed,
+            "remeasure": self.remeasure,
+            "proposal_options": self.proposal_options.to_json(),
+            "target": self.target,
+            "goal": without_nulls(goal),
+            "out": None if self.out is None else str(self.out.absolute()),
+        }
+
+    @property
+    def accepts_answer(self) -> bool:
+        """True if the result of an identical finished run answers the request."""
+        return self.accepts_trials and not self.remeasure
+
+    @property
+    def accepts_trials(self) -> bool:
+        """True if the trials of an identical finished run need not be searched again."""
+        return not (self.fresh or self.retry_failed or self.resume)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any], *, reread: bool = False) -> RunRequest:
+        """Read a request.
+
+        With `reread`, the DAG is read again from its file, if the file still exists.
+        """
+        fields = dict(data)
+        file, dag = fields.get("dag_file"), fields["dag"]
+        if reread and file is not None and Path(file).is_file():
+            fields["dag"] = file
+        elif isinstance(dag, Mapping) and "content" in dag:
+            fields["dag"] = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
+        fields["limits"] = Limits(**fields["limits"])
+        fields["proposal_options"] = ProposalOptions.from_json(fields["proposal_options"])
+        fields["goal"] = from_json(GoalOptions, fields["goal"])
+        fields["out"] = None if fields["out"] is None else Path(fields["out"])
+        return RunRequest(**fields)
+
+
+def _absolute(path: str | Path) -> str:
+    """The absolute path of a file; URLs stay."""
+    if "://" in str(path):
+        return str(path)
+    return str(Path(path).absolute())
+
+
+def _shown(path: str | Path) -> str:
+    return shown_source(_absolute(path))
+
+
+def _data_json(config: object, cache: Path) -> object:
+    if config is None:
+        return None
+    return without_secrets(DataConfig.parse(config).resolved(Path.cwd()).to_json(), cache)
+
+
+def without_secrets(value: object, cache: Path) -> object:
+    """A JSON value with the files in `cache` in place of URLs with a password or a signature."""
+
+    def replaced(text: str) -> str:
+        return str(cached(text, cache) or shown_source(text)) if has_secret(text) else text
+
+    return map_texts(value, replaced)

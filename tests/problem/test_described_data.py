@@ -1,0 +1,95 @@
+"""Recurrent state that the evaluation data show is fed back, each model's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from simulation import SOURCE, ReadingPool, Simulation, write_model
+
+from autoopt.problem import named_sources as sources
+from autoopt.problem.resolve import ResolvedInputs, resolve_inputs, spec_of
+from autoopt.problem.run_request import RunRequest
+
+STATE = {"state_out": "state"}
+DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
+
+
+@pytest.fixture
+def simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    pool = ReadingPool()
+    pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "reset_every": 5}
+    monkeypatch.setattr("simulation.SimulatedPool", lambda: pool)
+    return Simulation(tmp_path)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return str(write_model({**SOURCE, "passes": ["mine"]}, tmp_path / "mine"))
+
+
+def resolve(simulation: Simulation, **options: Any) -> ResolvedInputs:
+    paths = {}
+    for name in ("evaluation", "calibration"):
+        paths[name] = str(simulation.folder / f"{name}.npz")
+        np.savez(paths[name], x=np.full((2, 3), len(name), np.float32))
+    for name, value in options.items():
+        options[name] = paths.get(value, value) if isinstance(value, str) else value
+    request = RunRequest(home=simulation.folder / "home", **options)
+    return resolve_inputs(request, spec_of(request), simulation.resources)
+
+
+def test_a_bare_model_is_measured_with_its_own_state(simulation: Simulation, model: str) -> None:
+    inputs = resolve(simulation, dag=model, data="evaluation")
+    sets = inputs.problem.data
+    assert sets.evaluation.config is not None
+    assert sets.evaluation.config["state"] == STATE
+    assert sets.evaluation.config["reset_every"] == 5
+    assert sets.calibration == sets.evaluation
+    assert any("own recurrent state (state_out -> state)" in note for note in inputs.notes)
+
+
+def test_other_calibration_data_stay_as_they_are(simulation: Simulation, model: str) -> None:
+    sets = resolve(simulation, dag=model, data="evaluation", calibration="calibration").problem.data
+    assert sets.calibration.config is not None
+    assert "state" not in sets.calibration.config
+
+
+@pytest.mark.parametrize("options", [{}, {"measurement": {"state": {"state_out": "state"}, "reset_every": 2}}])
+def test_a_dag_keeps_what_it_says(simulation: Simulation, model: str, options: dict[str, Any]) -> None:
+    inputs = resolve(simulation, dag=DAG, model=model, data="evaluation", **options)
+    assert inputs.problem.data.evaluation.config is not None
+    assert "state" not in inputs.problem.data.evaluation.config
+    advice = [note for note in inputs.notes if f"state: {json.dumps(STATE)}" in note]
+    assert bool(advice) is not bool(options)
+
+
+def test_data_are_described_once(simulation: Simulation, model: str) -> None:
+    resolve(simulation, dag=model, data="evaluation")
+    pool = simulation.resources.pool
+    assert isinstance(pool, ReadingPool)
+    assert pool.functions.count(sources.DESCRIBE_DATA) == 1
+
+
+def test_first_states_of_the_data_are_kept_where_sequences_start(simulation: Simulation, model: str) -> None:
+    pool = simulation.resources.pool
+    assert isinstance(pool, ReadingPool)
+    pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": [0, 7]}
+    inputs = resolve(simulation, dag=model, data="evaluation")
+    config = inputs.problem.data.evaluation.config
+    assert config is not None
+    assert config["starts"] == [0, 7]
+    assert any("sequences that start with the state in the data: 2" in note for note in inputs.notes)
+    advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
+    assert any('state: {"state_out": "state"}, starts: [0, 7] in the data' in note for note in advice)
+
+
+def test_many_sequences_are_left_to_init(simulation: Simulation, model: str) -> None:
+    pool = simulation.resources.pool
+    assert isinstance(pool, ReadingPool)
+    pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": list(range(0, 40, 4))}
+    advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
+    assert any("'autoopt init MODEL --data FILE' writes the fields" in note for note in advice)

@@ -1,0 +1,142 @@
+"""Examples are what finished runs measured, from the trial that measured it, on a case like the present one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulation import INSPECTION, Simulation, faster, unchanged, write_model
+
+from autoopt.engine.run.session import search_inline
+from autoopt.metrics import Objective
+from autoopt.model.inspection import Inspection
+from autoopt.problem.best_candidate import Machine
+from autoopt.problem.earlier_examples import Case, examples, taught_plan
+from autoopt.spec.search import SearchConfig
+from autoopt.store import ModelRecord
+from autoopt.target import Target
+
+DAG: dict[str, Any] = {
+    "passes": {"fold": "identity_elimination", "clean": "remove_unused", "shared": "common_subexpression_elimination"},
+    "chains": [["fold", "clean"], ["clean", "shared"]],
+}
+LATENCY = Objective("latency_p50", "minimize")
+HERE = Machine.of({})
+
+
+def case_of(simulation: Simulation, **changes: Any) -> Case:
+    inputs = simulation.inputs()
+    case = Case(INSPECTION, LATENCY, Target(), HERE, inputs.problem.goal.constraints, inputs.search)
+    return replace(case, **changes)
+
+
+@pytest.fixture(scope="module")
+def simulation(tmp_path_factory: pytest.TempPathFactory) -> Simulation:
+    """A finished run, in which `clean` changes nothing and `fold` halves the latency."""
+    simulation = Simulation(tmp_path_factory.mktemp("simulation"), dag=DAG)
+    simulation.pool.passes = {
+        "identity_elimination": faster(0.5),
+        "remove_unused": unchanged,
+        "common_subexpression_elimination": faster(0.9),
+    }
+    simulation.store.models.add(ModelRecord(simulation.candidate.artifact, "bert", INSPECTION.to_json()))
+    finish(simulation)
+    return simulation
+
+
+def finish(simulation: Simulation) -> Mapping[str, object]:
+    with simulation.session() as session:
+        return session.execute(search_inline).to_json()
+
+
+def test_an_example_is_the_best_candidate_with_the_passes_that_changed_it(simulation: Simulation) -> None:
+    (example,) = examples(simulation.store, simulation.plan, case_of(simulation))
+    assert example.passes == {"identity_elimination"}
+    assert example.ratio == pytest.approx(0.5, rel=0.05)
+    assert (example.metric, example.elsewhere) == ("latency_p50", "")
+
+
+def test_the_chain_that_was_measured_is_preferred(simulation: Simulation) -> None:
+    plan = taught_plan(simulation.store, simulation.plan, case_of(simulation))
+    known = plan.learned[0]
+    assert known.chain == ("fold", "clean")
+    assert known.evidence == "identity_elimination gave 0.50 of the source's latency_p50 on source.onnx (same graph)"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"objective": Objective("size", "minimize")},
+        {"objective": Objective("accuracy", "maximize")},
+        {"target": Target(device="gpu", execution_provider="CUDAExecutionProvider")},
+        {"inspection": replace(INSPECTION, op_counts={"Conv": 3})},
+    ],
+)
+def test_another_goal_target_or_model_teaches_nothing(simulation: Simulation, changes: dict[str, Any]) -> None:
+    assert examples(simulation.store, simulation.plan, case_of(simulation, **changes)) == []
+
+
+def test_throughput_learns_from_latency_with_its_own_ratio(simulation: Simulation) -> None:
+    (example,) = examples(
+        simulation.store, simulation.plan, case_of(simulation, objective=Objective("throughput", "maximize"))
+    )
+    assert example.metric == "throughput"
+    assert example.ratio == pytest.approx(0.5, rel=0.05)
+
+
+def test_another_machine_is_named(simulation: Simulation) -> None:
+    other = case_of(simulation, machine=Machine("Other CPU", "0.1"), target=Target(threads=0))
+    (example,) = examples(simulation.store, simulation.plan, other)
+    assert HERE.cpu in example.elsewhere
+    assert f"onnxruntime {HERE.runtime}" in example.elsewhere
+    assert "1 thread" in example.elsewhere
+
+
+def test_the_same_search_is_that_of_the_same_chains_and_settings(simulation: Simulation, tmp_path: Path) -> None:
+    case = case_of(simulation)
+    (same,) = examples(simulation.store, simulation.plan, case)
+    assert same.same_search
+    more_trials = replace(case, search=SearchConfig(trials=99))
+    assert (
+        examples(simulation.store, simulation.plan, replace(case, inspection=replace(INSPECTION, parameters=7))) == []
+    )
+    same_model = replace(case, artifact=simulation.candidate.artifact)
+    other_runtime = replace(case, machine=replace(HERE, runtime="0.1"))
+    for other in (
+        more_trials,
+        same_model,
+        other_runtime,
+        replace(case, search=None),
+        replace(case, constraints=()),
+    ):
+        (example,) = examples(simulation.store, simulation.plan, other)
+        assert not example.same_search
+    plan = Simulation(tmp_path / "narrow").plan
+    assert not examples(simulation.store, plan, case)[0].same_search
+
+
+def test_a_run_whose_best_is_the_source_teaches_nothing(simulation: Simulation, tmp_path: Path) -> None:
+    other = Simulation(tmp_path / "other", dag=DAG, source={"latency": 3.0, "size": 9.0, "accuracy": 0.9, "passes": []})
+    other.pool.passes = dict.fromkeys(simulation.pool.passes, unchanged)
+    other.store.models.add(ModelRecord(other.candidate.artifact, "flat", INSPECTION.to_json()))
+    finish(other)
+    assert examples(other.store, other.plan, case_of(other)) == []
+
+
+def test_the_newest_run_of_each_model_counts(simulation: Simulation, tmp_path: Path) -> None:
+    artifact = simulation.store.artifacts.put(write_model({"latency": 1.0, "passes": ["x"]}, tmp_path / "m").parent)
+    simulation.store.models.add(ModelRecord(artifact, "unused", Inspection.from_json(INSPECTION.to_json()).to_json()))
+    assert len(examples(simulation.store, simulation.plan, case_of(simulation))) == 1
+
+
+def test_a_plan_does_without_lessons_that_cannot_be_read(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path, dag=DAG)
+    simulation.pool.passes = dict.fromkeys(DAG["passes"].values(), faster(0.5))
+    simulation.store.models.add(ModelRecord(simulation.candidate.artifact, "bert", {"inputs": "nonsense"}))
+    finish(simulation)
+    plan = taught_plan(simulation.store, simulation.plan, case_of(simulation))
+    assert plan.learned == ()
+    assert plan.knowledge.startswith("lessons of earlier runs are left out")

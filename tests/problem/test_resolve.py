@@ -1,0 +1,148 @@
+"""Resolved inputs: what a request names, and the identity of its run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model
+
+from autoopt.errors import ConfigError, InputError
+from autoopt.model.inspection import ValueSpec
+from autoopt.problem import named_sources as sources
+from autoopt.problem.problem import Limits
+from autoopt.problem.resolve import ResolvedInputs, resolve_inputs, spec_of
+from autoopt.problem.run_request import RunRequest
+from autoopt.spec.proposal_options import ProposalOptions
+
+DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
+
+
+@pytest.fixture
+def simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    pool = ReadingPool()
+    pool.answers[sources.DESCRIBE_DATA] = {"labels": False, "columns": {}}
+    monkeypatch.setattr("simulation.SimulatedPool", lambda: pool)
+    return Simulation(tmp_path)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model({**SOURCE, "passes": ["mine"]}, tmp_path / "mine")
+
+
+def resolve(simulation: Simulation, model: Path, dag: object = None, **options: Any) -> ResolvedInputs:
+    request = RunRequest(dag=dag or DAG, model=model, home=simulation.folder / "home", **options)
+    return resolve_inputs(request, spec_of(request), simulation.resources)
+
+
+def data(simulation: Simulation, name: str) -> str:
+    path = simulation.folder / f"{name}.npz"
+    np.savez(path, x=np.full((2, 3), len(name), np.float32))
+    return str(path)
+
+
+def test_the_evaluation_data_also_calibrates(simulation: Simulation, model: Path) -> None:
+    sets = resolve(simulation, model, data=data(simulation, "a")).problem.data
+    assert sets.calibration == sets.evaluation
+    assert not sets.latency
+
+
+def test_data_of_the_request_overrides_that_of_the_dag(simulation: Simulation, model: Path) -> None:
+    dag = {**DAG, "data": {"evaluation": data(simulation, "a"), "calibration": data(simulation, "bb")}}
+    sets = resolve(simulation, model, dag, data=data(simulation, "ccc")).problem.data
+    assert sets.evaluation.config is not None
+    assert sets.calibration.config is not None
+    assert str(sets.evaluation.config["path"]).endswith("ccc.npz")
+    assert str(sets.calibration.config["path"]).endswith("bb.npz")
+
+
+def test_limits_of_the_request_override_those_of_the_dag(simulation: Simulation, model: Path) -> None:
+    dag = {**DAG, "limits": {"pass_seconds": 5}}
+    assert resolve(simulation, model, dag).problem.limits.pass_seconds == 5
+    limits = Limits(pass_seconds=9.0)
+    assert resolve(simulation, model, dag, limits=limits).problem.limits == limits
+
+
+def test_settings_of_the_request_override_those_of_the_dag(simulation: Simulation, model: Path) -> None:
+    dag = {**DAG, "measurement": {"seconds": 1, "seed": 3}, "search": {"trials": 5}}
+    inputs = resolve(simulation, model, dag, measurement={"seconds": 2}, search={"trials": 7})
+    assert inputs.problem.measurement == {"seconds": 2, "seed": 3}
+    assert inputs.search.trials == 7
+
+
+def test_a_wrong_setting_is_refused(simulation: Simulation, model: Path) -> None:
+    with pytest.raises(InputError, match="rounds"):
+        resolve(simulation, model, measurement={"rounds": -1})
+
+
+def test_the_same_request_has_the_same_identity(simulation: Simulation, model: Path) -> None:
+    assert resolve(simulation, model).identity == resolve(simulation, model).identity
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"measurement": {"seconds": 2}},
+        {"search": {"trials": 1}},
+        {"dag": {**DAG, "passes": {"clean": "name_fix"}}},
+        {"dag": {**DAG, "target": {"threads": 2}}},
+        {"dag": {**DAG, "constraints": []}},
+        {"dag": {**DAG, "objectives": [{"metric": "size"}]}},
+        {"dag": {**DAG, "evaluate": "intermediate"}},
+    ],
+)
+def test_an_identity_depends_on(simulation: Simulation, model: Path, change: dict[str, Any]) -> None:
+    assert resolve(simulation, model, **change).identity != resolve(simulation, model).identity
+
+
+def test_names_and_limits_are_no_part_of_the_identity(simulation: Simulation, model: Path) -> None:
+    first = resolve(simulation, model)
+    assert resolve(simulation, model, limits=Limits(pass_seconds=9.0)).identity == first.identity
+    assert replace(first, model="another name").identity == first.identity
+
+
+def test_another_runtime_on_a_host_is_another_run(simulation: Simulation, model: Path) -> None:
+    first = resolve(simulation, model)
+    runtimes = {"python_env /opt/python": {"onnxruntime": "1.0"}}
+    assert replace(first, runtimes=runtimes).identity != first.identity
+
+
+def test_only_the_asked_target_of_several_is_resolved(simulation: Simulation, model: Path) -> None:
+    targets = [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}]
+    inputs = resolve(simulation, model, {**DAG, "targets": targets}, target="two")
+    assert (inputs.problem.target.name, inputs.problem.target.threads) == ("two", 2)
+
+
+def test_a_bare_model_needs_a_proposal(simulation: Simulation, model: Path) -> None:
+    request = RunRequest(dag=str(model))
+    assert spec_of(request).name == "proposed"
+    with pytest.raises(InputError, match="no such model file"):
+        spec_of(RunRequest(dag=str(simulation.folder / "gone.onnx")))
+
+
+def test_sizes_of_generated_inputs_are_fixed_and_said(simulation: Simulation, model: Path) -> None:
+    inspection = replace(INSPECTION, inputs=(ValueSpec("x", "float32", ("n", 3, "h", "w")),))
+    column = {"dtype": "float32", "shape": [1, 3, 8, 9]}
+    pool = simulation.resources.pool
+    assert isinstance(pool, ReadingPool)
+    pool.answers[sources.INSPECT] = inspection.to_json()
+    pool.answers[sources.DESCRIBE_DATA] = {"columns": {"x": column}, "made_up": True, "assumed": ["images of 8x9"]}
+    inputs = resolve(simulation, model, str(model))
+    assert "generated inputs: images of 8x9; --image-size HxW or --data FILE changes this" in inputs.notes
+    config = inputs.problem.data.calibration.config
+    assert config is not None
+    assert config["load_dataset"]["params"]["shapes"] == {"x": [1, 3, 8, 9]}
+
+
+def test_options_of_a_proposal_do_not_go_with_a_dag() -> None:
+    with pytest.raises(InputError):
+        spec_of(RunRequest(dag=DAG, proposal_options=ProposalOptions(precision="int8")))
+
+
+def test_a_dag_that_cannot_be_run_here_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no such interpreter"):
+        spec_of(RunRequest(dag={**DAG, "target": {"python": "/no/such/python"}}))
