@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from autoopt.errors import InputError, writing
 from autoopt.metrics import Estimate
-from autoopt.report.elements.html import paragraphs, table_html
-from autoopt.report.elements.table import plain
-from autoopt.report.runs.charts import trade_off, trade_offs
-from autoopt.report.runs.run import labelled_models, run_tables
-from autoopt.report.runs.run_list import RunRow, runs_table
+from autoopt.report.charts import trade_off, trade_offs
+from autoopt.report.pages import render
+from autoopt.report.run_list import RunRow, runs_table
+from autoopt.report.run_view import RunView, labelled_models
+from autoopt.report.table import plain
 from autoopt.report.words.verdict import verdict
 from autoopt.results import RunResult, Trial, values_of
 from autoopt.results.figures import first_objective
@@ -106,7 +106,7 @@ class Run(RunResult):
             InputError: the file cannot be written, or has something that autoopt did not write.
         """
         from autoopt.engine.tools.run_report import run_report
-        from autoopt.report.elements.html import check_page
+        from autoopt.report.pages import check_page
 
         with writing(file, "cannot write the report"):
             check_page(Path(file))
@@ -128,7 +128,7 @@ class Run(RunResult):
 
     def _repr_html_(self) -> str:
         """The answer and the tables, for notebooks."""
-        return "\n".join([paragraphs([verdict(self)]), *map(table_html, run_tables(self))])
+        return render("tables.html", lines=[verdict(self)], tables=RunView(self).tables)
 
 
 class RunList(tuple[RunRow, ...]):
@@ -138,7 +138,7 @@ class RunList(tuple[RunRow, ...]):
         return plain(runs_table(self)) if self else "no runs"
 
     def _repr_html_(self) -> str:
-        return table_html(runs_table(self)) or "<p>no runs</p>"
+        return render("tables.html", lines=[] if self else ["no runs"], tables=[runs_table(self)])
 
 
 def runs(limit: int = 20, *, home: Path | None = None) -> RunList:

@@ -67,4 +67,4 @@ def test_a_model_that_is_not_on_this_machine_has_no_session() -> None:
 
 def test_no_runs_are_said() -> None:
     assert repr(RunList()) == "no runs"
-    assert RunList()._repr_html_() == "<p>no runs</p>"
+    assert RunList()._repr_html_() == "<p>no runs</p>\n"

@@ -74,8 +74,8 @@ def _is_file_name(name: str) -> bool:
 
 
 def _compare_runs(first: str, second: str, as_json: bool) -> int:
-    from autoopt.report.runs.compare import compare as compare_results
-    from autoopt.report.runs.compare import write_comparison
+    from autoopt.report.run_comparison import compare as compare_results
+    from autoopt.report.run_comparison import write_comparison
 
     with existing_store() as store:
         records = list(map(store.runs.get, (first, second)))

@@ -30,7 +30,7 @@ def lineage(
     A run (its id, or 'latest') stands for its best model; for a multi-target run, that is the best single model, or
     with --target the best for that target; for several models that belong together, it is each of them.
     """
-    from autoopt.report.runs.lineage import write_lineage
+    from autoopt.report.lineage import write_lineage
 
     with existing_store() as store:
         models = {name: _document(store, candidate) for name, candidate in models_of_set(store, what).items()}

@@ -43,7 +43,7 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
 
     'autoopt report --zoo NAME' writes the same as a page with plots.
     """
-    from autoopt.report.elements.table import write_table
+    from autoopt.report.table import write_table
     from autoopt.zoo.night_history import NightFilter, history_of
     from autoopt.zoo.nights_text import compare_nights, comparison_table, write_nights
     from autoopt.zoo.releases import release_marks

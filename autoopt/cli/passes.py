@@ -30,7 +30,7 @@ def list_passes(
 ) -> None:
     """List all passes by family; unavailable ones with the reason."""
     from autoopt.passes.catalogue.document import pass_entry
-    from autoopt.report.elements.table import Table, write_table
+    from autoopt.report.table import Table, write_table
 
     infos = _infos(user_script, device, ep)
     if as_json:
@@ -71,7 +71,7 @@ def compat(
 ) -> None:
     """Show the autoopt equivalent of an Olive or PopRT pass."""
     from autoopt.registry.compat import answer, answers
-    from autoopt.report.elements.table import Table, write_table
+    from autoopt.report.table import Table, write_table
 
     if name:
         entry = answer(name)
@@ -137,7 +137,7 @@ def _search_text(info: PassInfo) -> str:
 
 def _write_info(info: PassInfo) -> None:
     from autoopt.passes.catalogue.document import parameter_texts
-    from autoopt.report.elements.table import Table, write_table
+    from autoopt.report.table import Table, write_table
 
     print(f"{info.name} ({info.family}): {one_line(info.summary)}")
     if not info.available:

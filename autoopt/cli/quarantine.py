@@ -58,7 +58,7 @@ def lift(
 
 
 def _write_table(items: Sequence[Quarantined]) -> None:
-    from autoopt.report.elements.table import Table, write_table
+    from autoopt.report.table import Table, write_table
     from autoopt.workers.quarantine import SHORT
 
     rows: list[tuple[str, ...]] = []

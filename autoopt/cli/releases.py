@@ -81,7 +81,7 @@ def releases(
     as_json: AsJson = False,
 ) -> None:
     """List current and past releases."""
-    from autoopt.report.elements.table import write_table
+    from autoopt.report.table import write_table
     from autoopt.zoo.release_text import releases_table
     from autoopt.zoo.releases import release_rows
 

@@ -277,8 +277,7 @@ def _show_result(result: RunResult, out: Path | None, shown_notes: Sequence[str]
     Notes in `shown_notes` are left out: the progress has shown them.
     """
     from autoopt.cli.logs import is_verbose
-    from autoopt.report.runs.conclusion import write_conclusion
-    from autoopt.report.runs.run import write_run
+    from autoopt.report.run_text import write_conclusion, write_run
     from autoopt.report.words.markup import shell_word
     from autoopt.report.words.verdict import lossy_steps
 
@@ -313,8 +312,8 @@ def _only_candidate(*, show: bool) -> str | None:
 
     With `show`, several runs are listed on standard output.
     """
-    from autoopt.report.elements.table import write_table
-    from autoopt.report.runs.run_list import runs_table
+    from autoopt.report.run_list import runs_table
+    from autoopt.report.table import write_table
     from autoopt.store import open_store
     from autoopt.store.leases import resumable_runs
     from autoopt.stored_runs import run_row

@@ -23,8 +23,8 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
-    from autoopt.report.elements.table import write_table
-    from autoopt.report.runs.run_list import runs_table
+    from autoopt.report.run_list import runs_table
+    from autoopt.report.table import write_table
     from autoopt.stored_runs import run_row
 
     with existing_store() as store:
@@ -52,7 +52,7 @@ def best(
     Exit code 1 if no model meets the constraints.
     """
     from autoopt.cli.logs import is_verbose
-    from autoopt.report.runs.run import write_run
+    from autoopt.report.run_text import write_run
 
     with existing_store() as store:
         result = result_of(store.runs.get(run))
@@ -82,7 +82,7 @@ def report(
     On the machine that measured the run, the page also shows the time of each kind of operator before and after.
     """
     from autoopt.engine.tools.run_report import run_report
-    from autoopt.report.elements.html import check_page
+    from autoopt.report.pages import check_page
 
     with writing(out, "cannot write the report"):
         check_page(out)

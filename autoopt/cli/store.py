@@ -143,7 +143,7 @@ def _copied_line(verb: str, copied: CopyResult) -> str:
 @app.command(epilog=example_text("autoopt store stats"))
 def stats(as_json: AsJson = False) -> None:
     """Show the number of rows, outcomes and bytes."""
-    from autoopt.report.elements.table import Table, write_table
+    from autoopt.report.table import Table, write_table
     from autoopt.report.words.formatting import bytes_text, counts_text
     from autoopt.store.maintenance.stats import stats as count
 
@@ -165,6 +165,6 @@ def stats(as_json: AsJson = False) -> None:
 
 
 def _write(lines: Sequence[str]) -> None:
-    from autoopt.report.elements.table import write_lines
+    from autoopt.report.table import write_lines
 
     write_lines(lines, sys.stdout)

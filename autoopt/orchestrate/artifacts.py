@@ -32,10 +32,10 @@ from autoopt.metrics import Constraint, Objective, headline_metrics
 from autoopt.observer import Observer
 from autoopt.orchestrate.connection import without_userinfo
 from autoopt.orchestrate.names import artifact_key
-from autoopt.report.elements.drawing import can_draw, picture
-from autoopt.report.elements.table import markdown
-from autoopt.report.runs.charts import best_so_far, trade_offs
-from autoopt.report.runs.run import caveats, run_tables
+from autoopt.report.charts import best_so_far, trade_offs
+from autoopt.report.drawing import can_draw, picture
+from autoopt.report.run_view import RunView
+from autoopt.report.table import markdown
 from autoopt.report.words.change import metric_cells, value_text
 from autoopt.report.words.formatting import params_text, plural
 from autoopt.report.words.verdict import gains, verdict
@@ -238,12 +238,12 @@ def result_markdown(result: RunResult, page: str = "") -> str:
 
     `page` is the address of the flow run.
     """
-    parts = []
-    for table in run_tables(result):
+    parts, view = [], RunView(result)
+    for table in view.tables:
         if len(result.targets) > 1:
             parts.append(f"*{table.title}*")
         parts.append(markdown(table))
-    notes = map(in_form_words, (*caveats(result), *result.notes))
+    notes = map(in_form_words, (*view.caveats, *result.notes))
     parts.append("\n".join(f"- {one_line(note).removeprefix('* ')}" for note in notes))
     links = [f"`autoopt {command} {result.run}`" for command in ("best", "report", "lineage")]
     if page:

@@ -1,5 +1,5 @@
 """Results for people: tables and sentences for the terminal, progress, HTML pages, Markdown, comparisons.
 
-Everything here reads records of `autoopt.results` and returns text. Start with `runs`, the result of a run; `words`
-decides which metrics are shown and how a value is written, and `elements` holds the parts of tables, charts and pages.
+Everything here reads records of `autoopt.results` and returns text. Start with `run_view`, what is said of a run:
+`run_text` writes it on the screen, `run_page` and `model_card` fill `templates`. `words` says how a value is written.
 """

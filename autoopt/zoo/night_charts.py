@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from autoopt.metrics import Estimate
-from autoopt.report.elements.axes import metric_axis
-from autoopt.report.elements.drawing import BEST, FRONT, TEXT, require_altair
+from autoopt.report.drawing import BEST, FRONT, TEXT, falls, metric_axis, require_altair
 from autoopt.report.words.change import estimate_text
 from autoopt.report.words.formatting import day_text, number_text
 
@@ -21,13 +21,16 @@ DATES: Final = 8
 """Labels of an axis of nights."""
 
 
-def heat_table(head: str, rows: Sequence[str], note: str) -> str:
-    """A table of models with coloured cells, as HTML, below a note; `head` has the cells after the first one."""
-    body = "\n".join(rows)
-    return (
-        f'<p class="muted small">{note}</p><div class="scroll"><table class="heat"><thead><tr><th>model</th>{head}</tr>'
-        f"</thead><tbody>\n{body}\n</tbody></table></div>"
-    )
+@dataclass(frozen=True)
+class HeatCell:
+    """A cell of a coloured table; `night` compares it with another night by the bounds of its gain."""
+
+    text: str
+    style: str = ""
+    title: str = ""
+    low: str | None = None
+    high: str | None = None
+    night: str = ""
 
 
 def heat_style(ratio: float, saturated: float) -> str:
@@ -39,25 +42,27 @@ def heat_style(ratio: float, saturated: float) -> str:
 
 def chart_over_nights(
     values: Sequence[tuple[float, Estimate]],
+    metric: str,
     changes: Sequence[float] = (),
     releases: Sequence[float] = (),
-    metric: str = "",
+    *,
+    as_ratio: bool = True,
 ) -> alt.LayerChart:
-    """Chart one figure over the nights, with intervals, lasting changes (dashed) and releases (dotted).
+    """Chart one figure over the nights, with intervals, lasting changes (dashed) and releases (dotted); faster is up.
 
-    `values` are times in seconds since 1970 with their figures, oldest first: ratios of `metric`, or values if it is
-    empty.
+    `values` are times in seconds since 1970 with their figures, oldest first: ratios of `metric`, or its values.
     """
     require_altair()
     import altair as alt
 
     rows = []
     for seconds, value in values:
-        text = f"{day_text(seconds)}: {_figure_text(metric, value)}"
+        text = f"{day_text(seconds)}: {estimate_text(metric, value) if as_ratio else number_text(value.value)}"
         rows.append({"night": 1000 * seconds, "text": text, **vars(value)})
-    scale = alt.Scale(zero=False)
+    scale = alt.Scale(zero=False, reverse=falls(metric))
     base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:T", title=None, axis=_night_axis(values)))
-    axis = metric_axis(metric, min(value.low for _, value in values), max(value.high for _, value in values), TICKS)
+    low, high = min(value.low for _, value in values), max(value.high for _, value in values)
+    axis = metric_axis(metric if as_ratio else "", low, high, TICKS)
     y = alt.Y("value:Q", title=None, scale=scale, axis=axis)
     layers = [
         base.mark_rule(color=TEXT, opacity=0.5).encode(
@@ -84,9 +89,3 @@ def _night_axis(values: Sequence[tuple[float, Estimate]]) -> alt.Axis:
         times, text = sorted(first_of_minute.values()), "%H:%M"
     step = math.ceil(len(times) / DATES)
     return alt.Axis(values=times[::-step], format=text, labelOverlap=True)
-
-
-def _figure_text(metric: str, value: Estimate) -> str:
-    if metric:
-        return estimate_text(metric, value)
-    return number_text(value.value)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from autoopt.metrics import Estimate
-from autoopt.report.elements.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
+from autoopt.report.pages import Chart, Figure, figures, render
 from autoopt.report.words.change import estimate_text
 from autoopt.report.words.formatting import day_text, first_names, plural, short
 from autoopt.report.words.limits import figure_text
 from autoopt.results.sweep import OK
-from autoopt.zoo.night_charts import chart_over_nights, heat_style, heat_table
+from autoopt.zoo.night_charts import HeatCell, chart_over_nights, heat_style
 from autoopt.zoo.night_history import ModelHistory, ModelNight, Night, ZooHistory, relative_values
 from autoopt.zoo.nights_text import change_text, models_table, nights_table, notable, releases_of
 
@@ -24,29 +25,75 @@ SATURATED: Final = 1.3
 """Deviation that has the strongest colour."""
 HEIGHT: Final = 130
 """Height of a plot, in pixels."""
-CHANGE: Final = "change"
-"""Name of the figure that is the change from the source to the best model."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """One figure of a model over the nights, with the times of its lasting changes and of releases."""
+
+    metric: str
+    """Empty if it was never measured."""
+    caption: str
+    value_of: Callable[[ModelNight], Estimate | None]
+    changes: Sequence[float] = ()
+    releases: Sequence[float] = ()
+    as_ratio: bool = False
+    """True for the ratio to the source."""
+
+    def values(self, past: ModelHistory) -> list[tuple[float, Estimate]]:
+        """The nights on which it was measured, as seconds since 1970, and its values."""
+        return [(night.time, value) for night in past.nights if (value := self.value_of(night)) is not None]
+
+    def last(self, past: ModelHistory) -> str:
+        """The newest value in words."""
+        value = self.values(past)[-1][1].value
+        return estimate_text(self.metric, Estimate.exact(value)) if self.as_ratio else figure_text(self.metric, value)
+
+    def chart(self, past: ModelHistory) -> Chart:
+        """The chart, its caption and its height."""
+        chart = chart_over_nights(self.values(past), self.metric, self.changes, self.releases, as_ratio=self.as_ratio)
+        return chart, f"{self.caption}, {self.last(past)} last night", HEIGHT
+
+
+@dataclass(frozen=True)
+class Plots:
+    """The plots of one model, lines on its changes, and the figures that never changed."""
+
+    model: str
+    lines: list[str]
+    figures: list[Figure] | None
+    constant: list[str]
 
 
 def nights_html(history: ZooHistory) -> str:
     """Render the page of a zoo's history. It draws the first models, those with lasting changes before all."""
-    last = history.nights[-1]
-    row_ids = [f"model-{past.model}" for past in history.models]
-    plotted = _plotted(history.models)
-    places = {past.model: f"#plots-{past.model}" for past in plotted}
-    models = table_html(models_table(history), identity="models", style="sortable", row_ids=row_ids, links=places)
-    parts = [
-        f"<h1>zoo {text_html(history.zoo)}</h1>",
-        f'<p class="headline">{text_html(_headline(last))}</p>',
-        paragraphs(_last_night(last)),
-        section("Over the nights", paragraphs(notable(history))),
-        _controls(history),
-        section("Models and nights", _heat_map(history, places)),
-        section("Models", models),
-        section("Plots", _plots(plotted, len(history.models))),
-        section("Nights", table_html(nights_table(history), identity="nights", style="sortable")),
-    ]
-    return page(f"zoo {history.zoo}", parts)
+    last, shown = history.nights[-1], history.nights[-MOST_COLUMNS:][::-1]  # the newest ones are in view
+    drawable = [past for past in history.models if len(past.nights) > 1]
+    plotted = sorted(drawable, key=lambda past: not (past.changes or past.flaky))[:MOST_PLOTS]
+    tags = sorted({tag for past in history.models for tag in past.tags})
+    more = len(history.models) > MOST_PLOTS and bool(plotted)
+    return render(
+        "nights.html",
+        package="autoopt.zoo",
+        title=f"zoo {history.zoo}",
+        headline=_headline(last),
+        last_night=_last_night(last),
+        notable=notable(history),
+        tags=[(tag, tag) for tag in tags],
+        nights=[(night.sweep, f"{day_text(night.time)} {short(night.sweep)}") for night in shown],
+        heads=_column_heads(shown),
+        heat_rows=[(past, _heat_cells(past, shown)) for past in history.models],
+        heat_note=(
+            "How many times better than the source the best model was each night: 2x is twice as fast, or half the "
+            "size, by the goal. Compared with the model's median, green is better, red is worse."
+        ),
+        places={past.model: f"#plots-{past.model}" for past in plotted},
+        models=models_table(history),
+        row_ids=[f"model-{past.model}" for past in history.models],
+        plots=list(map(_plots, plotted)),
+        more_models=[f"{MOST_PLOTS} of {len(history.models)} models."] if more else [],
+        nights_table=nights_table(history),
+    )
 
 
 def _headline(night: Night) -> str:
@@ -70,30 +117,6 @@ def _last_night(night: Night) -> list[str]:
     return lines
 
 
-def _controls(history: ZooHistory) -> str:
-    """Fields that choose the models of map, table and plots, and two nights to compare."""
-    tags = sorted({tag for past in history.models for tag in past.tags})
-    nights = [(night.sweep, f"{day_text(night.time)} {short(night.sweep)}") for night in reversed(_shown(history))]
-    fields = [
-        '<input type="search" id="only-model" aria-label="Filter models" placeholder="Filter models">',
-        _choice("only-tag", "Tag", [("", "all tags"), *((tag, tag) for tag in tags)]),
-        '<label><input type="checkbox" id="only-worse"> worse or flaky only</label>',
-        "<br>" + _choice("night-before", "Compare", [("", "compare"), *nights]),
-        _choice("night-after", "with", [("", "with"), *nights]),
-    ]
-    return f'<p class="screen" id="choose-models">{" ".join(fields)}</p><div id="compared"></div>'
-
-
-def _choice(identity: str, label: str, options: Sequence[tuple[str, str]]) -> str:
-    parts = [f'<option value="{text_html(value)}">{text_html(text)}</option>' for value, text in options]
-    return f'<select id="{identity}" aria-label="{label}">{"".join(parts)}</select>'
-
-
-def _shown(history: ZooHistory) -> Sequence[Night]:
-    """The nights of the heat map, oldest first."""
-    return history.nights[-MOST_COLUMNS:]
-
-
 def _column_heads(nights: Sequence[Night]) -> list[tuple[str, str]]:
     """The time of each night, and its text above the column: the day, and the hour where a day has several."""
     times = [day_text(night.time) for night in nights]
@@ -106,105 +129,49 @@ def _column_heads(nights: Sequence[Night]) -> list[tuple[str, str]]:
     return heads
 
 
-def _heat_map(history: ZooHistory, places: Mapping[str, str]) -> str:
-    """A table of models and nights, coloured by the deviation of the ratio from the model's median.
-
-    `places` are addresses by the model's name.
-    """
-    nights = _shown(history)[::-1]  # the newest ones are in view
-    head = "".join(f'<th title="{when}">{text}</th>' for when, text in _column_heads(nights))
-    rows = []
-    for past in history.models:
-        relative = relative_values(past)
-        entries = {night.sweep: night for night in past.nights}
-        of_nights = [(entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
-        cells = [_heat_cell(past.metric, entry, value) for entry, value in of_nights]
-        link = text_html(past.model)
-        if past.model in places:
-            link = f'<a href="{text_html(places[past.model])}">{link}</a>'
-        facts = f'data-model="{text_html(past.model)}" data-tags="{text_html(" ".join(past.tags))}"'
-        if past.is_worse:
-            facts += " data-worse"
-        rows.append(f"<tr {facts}><th>{link}</th>{''.join(cells)}</tr>")
-    note = (
-        "How many times better than the source the best model was each night: 2x is twice as fast, or half the size, "
-        "by the goal. Compared with the model's median, green is better, red is worse."
-    )
-    return heat_table(head, rows, note)
+def _heat_cells(past: ModelHistory, nights: Sequence[Night]) -> list[HeatCell]:
+    """The gain of a model in each night, coloured by the deviation of the ratio from the model's median."""
+    relative = relative_values(past)
+    entries = {night.sweep: night for night in past.nights}
+    cells = []
+    for one in nights:
+        night, deviation = entries.get(one.sweep), relative.get(one.sweep)
+        if night is None:
+            cells.append(HeatCell(""))
+        elif night.status != OK:
+            cells.append(HeatCell(night.status, "background: var(--bad)", night.status))
+        elif deviation is None or night.ratio is None or night.gain is None:
+            cells.append(HeatCell("ok"))
+        else:
+            gain = night.gain
+            text = f"{gain.value:.2f}x" if gain.decided else "undecided"
+            title = f"{estimate_text(past.metric, night.ratio)}, {night.verdict}, run {night.run[:12]}"
+            style, bounds = heat_style(deviation, SATURATED), (f"{gain.low:.6g}", f"{gain.high:.6g}")
+            cells.append(HeatCell(text, style, title, *bounds, night.sweep))
+    return cells
 
 
-def _heat_cell(metric: str, night: ModelNight | None, relative: float | None) -> str:
-    if night is None:
-        return "<td></td>"
-    if night.status != OK:
-        return f'<td style="background: var(--bad)" title="{text_html(night.status)}">{text_html(night.status)}</td>'
-    if relative is None or night.ratio is None or night.gain is None:
-        return "<td>ok</td>"
-    style = heat_style(relative, SATURATED)
-    title = f"{estimate_text(metric, night.ratio)}, {night.verdict}, run {night.run[:12]}"
-    gain = night.gain
-    bounds = f'data-low="{gain.low:.6g}" data-high="{gain.high:.6g}" data-night="{text_html(night.sweep)}"'
-    text = f"{gain.value:.2f}x" if gain.decided else "undecided"
-    return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{text}</td>'
-
-
-def _plotted(histories: Sequence[ModelHistory]) -> list[ModelHistory]:
-    """The models whose figures are drawn; those with lasting changes come first."""
-    drawable = [past for past in histories if len(past.nights) > 1]
-    return sorted(drawable, key=lambda past: not (past.changes or past.flaky))[:MOST_PLOTS]
-
-
-def _plots(histories: Sequence[ModelHistory], models: int) -> str:
-    """Small plots of each model, and a line if there are more models."""
-    parts = charts(lambda: list(map(_model_plots, histories)))
-    if parts and models > MOST_PLOTS:
-        parts += paragraphs([f"{MOST_PLOTS} of {models} models."], "small")
-    return parts
-
-
-def _model_plots(past: ModelHistory) -> str:
+def _plots(past: ModelHistory) -> Plots:
+    """The change, the source's own value, the size and the quality of a model over the nights."""
     lines = [change_text(past, change) for change in past.changes]
     if past.flaky:
         lines.append(f"Flaky: {past.flaky}.")
-    lines += releases_of(past)
     gains = [change.time for change in past.changes if change.what == "gain"]
-    releases = [mark.time for mark in past.releases]
     sources = [change.time for change in past.changes if change.what == "source"]
-    quality = past.quality_metric
-    figures = [
-        _figure(past, CHANGE, f"{past.metric} of the best model", lambda night: night.ratio, gains, releases),
-        _figure(past, past.metric, f"{past.metric} of the source", lambda night: _exact(night.source), sources),
-        _figure(past, "size", "size of the best model", lambda night: _exact(night.size), []),
-        _figure(past, quality, f"{quality} of the best model", lambda night: _exact(night.quality), []),
+    releases = [mark.time for mark in past.releases]
+    metric, quality = past.metric, past.quality_metric
+    courses = [
+        Course(metric, f"{metric} of the best model", lambda night: night.ratio, gains, releases, as_ratio=True),
+        Course(metric, f"{metric} of the source", lambda night: _exact(night.source), sources),
+        Course("size", "size of the best model", lambda night: _exact(night.size)),
+        Course(quality, f"{quality} of the best model", lambda night: _exact(night.quality)),
     ]
-    body = subsection(past.model, paragraphs(lines) + "".join(figures))
-    return f'<div id="plots-{text_html(past.model)}">{body}</div>'
+    measured = [course for course in courses if course.metric and len(course.values(past)) > 1]
+    constant = [course for course in measured if len({value.value for _, value in course.values(past)}) == 1]
+    drawn = figures(course.chart(past) for course in measured if course not in constant)
+    texts = [f"{course.caption}: {course.last(past)} on all nights" for course in constant]
+    return Plots(past.model, [*lines, *releases_of(past)], drawn, texts)
 
 
 def _exact(value: float | None) -> Estimate | None:
-    if value is None:
-        return None
-    return Estimate.exact(value)
-
-
-def _figure(
-    past: ModelHistory,
-    metric: str,
-    caption: str,
-    value_of: Callable[[ModelNight], Estimate | None],
-    changes: Sequence[float],
-    releases: Sequence[float] = (),
-) -> str:
-    """The plot of one figure, with its caption; a line if it never changed, nothing if it was measured only once."""
-    values = [(night.time, value) for night in past.nights if (value := value_of(night)) is not None]
-    if len(values) < 2 or not metric:
-        return ""
-    last = values[-1][1].value
-    text = figure_text(metric, last)
-    labelled = ""
-    if metric == CHANGE:
-        labelled = past.metric
-        text = estimate_text(past.metric, Estimate.exact(last))
-    if len({value.value for _, value in values}) == 1:
-        return paragraphs([f"{caption}: {text} on all nights"], "small")
-    return figure(chart_over_nights(values, changes, releases, labelled), f"{caption}, {text} last night", HEIGHT)
+    return None if value is None else Estimate.exact(value)

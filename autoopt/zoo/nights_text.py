@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from autoopt.metrics import Estimate
-from autoopt.report.elements.table import Table, write_lines, write_table
+from autoopt.report.table import Table, write_lines, write_table
 from autoopt.report.words.change import ratio_change
 from autoopt.report.words.formatting import day_text, metric_text, plural, short
 from autoopt.results import EntryComparison, SweepResult

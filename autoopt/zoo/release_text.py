@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoopt.report.elements.table import Table
+from autoopt.report.table import Table
 from autoopt.report.words.figures import chain_text
 from autoopt.report.words.formatting import day_text, short
 from autoopt.report.words.verdict import gains

@@ -11,7 +11,7 @@ from typing import Final
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import writing
 from autoopt.metrics import Estimate, is_ratio_metric
-from autoopt.report.elements.html import write_page
+from autoopt.report.pages import write_page
 from autoopt.results import RunResult, SweepEntry, Trial
 from autoopt.results.figures import first_objective
 from autoopt.store import Store

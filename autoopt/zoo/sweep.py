@@ -16,7 +16,7 @@ from pathlib import Path
 from autoopt.engine.run.session import search_inline
 from autoopt.errors import SystemFailure, one_line, writing
 from autoopt.json_codec import read_object
-from autoopt.report.elements.html import check_page, write_page
+from autoopt.report.pages import check_page, write_page
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec

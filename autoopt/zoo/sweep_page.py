@@ -6,15 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
-from autoopt.report.elements.html import charts, code, figure, page, paragraphs, section, table_html, text_html
-from autoopt.report.elements.table import Table
+from autoopt.report.pages import Chart, figures, render
+from autoopt.report.table import Table
 from autoopt.report.words.formatting import day_text, plural, short
 from autoopt.report.words.markup import shell_word
-from autoopt.results import SweepEntry, SweepResult
-from autoopt.zoo.night_charts import chart_over_nights, heat_style, heat_table
+from autoopt.results import SweepResult
+from autoopt.zoo.night_charts import HeatCell, chart_over_nights, heat_style
 from autoopt.zoo.sweep_text import changes_table, models_table, summary, sweep_title
 
 MOST_CHAINS = 16
@@ -56,37 +55,40 @@ class SweepFacts:
     """The beginning of the sweep, in seconds since 1970; 0 if it is not known."""
 
 
+@dataclass(frozen=True)
+class HeatMap:
+    """Models and chains, coloured by the ratio: green is better than the source, red worse."""
+
+    heads: list[tuple[str, str]]
+    rows: list[tuple[str, list[HeatCell]]]
+    note: str
+
+
 def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
     """Render the page of a sweep."""
     facts = facts or SweepFacts()
-    title = sweep_title(result)
-    verdict, *_ = [line for line in summary(result) if line.startswith(("regressions", "no regression", "no model"))]
-    rows = list(map(_row_id, result.models))
-    links = {entry.name: facts.pages[entry.run] for entry in result.models if entry.run in facts.pages}
-    models = table_html(models_table(result), identity="models", style="sortable", row_ids=rows, links=links)
-    parts = [
-        f"<h1>{text_html(title)}</h1>",
-        f'<p class="headline">{text_html(verdict[:1].upper() + verdict[1:])}</p>',
-        paragraphs(_circumstances(result, facts)),
-        paragraphs([line for line in summary(result) if line != verdict]),
-        section("Models", models),
-        section("Changes beyond the noise", _changes(result)),
-        section("Models and chains", heat_map(facts.chains)),
-        section("Over the nights", _histories(result, facts)),
-        section("Runs without a page here", _runs(result.models, facts)),
-    ]
-    return page(title, parts)
-
-
-def _environment_parts(environment: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the machine and the versions of a measurement."""
-    for name in ("host", "os", "python"):
-        yield str(environment.get(name, ""))
-    libraries = environment.get("libraries")
-    if isinstance(libraries, Mapping):
-        for name in LIBRARIES:
-            if name in libraries:
-                yield f"{name} {libraries[name]}"
+    lines = summary(result)
+    verdict, *_ = [line for line in lines if line.startswith(("regressions", "no regression", "no model"))]
+    changes = changes_table(result)
+    entries = sorted(result.models, key=lambda entry: entry.compared.verdict == "same")
+    drawn = [entry.name for entry in entries if len(facts.nights.get(entry.name, ())) > 1][:MOST_HISTORIES]
+    others = [entry for entry in result.models if entry.run and entry.run not in facts.pages]
+    return render(
+        "sweep.html",
+        package="autoopt.zoo",
+        title=sweep_title(result),
+        headline=verdict[:1].upper() + verdict[1:],
+        lines=[*_circumstances(result, facts), *(line for line in lines if line != verdict)],
+        models=models_table(result),
+        row_ids=[f"model-{entry.name}" for entry in result.models],
+        rows={entry.name: f"#model-{entry.name}" for entry in result.models},
+        pages={entry.name: facts.pages[entry.run] for entry in result.models if entry.run in facts.pages},
+        changes=Table(changes.columns, changes.rows),
+        heat=heat_map(facts.chains),
+        histories=figures(_histories(drawn, facts)) if drawn else [],
+        night_links={name: links for name in drawn if (links := _night_links(name, facts))},
+        commands="\n".join(f"autoopt report {short(one.run)} -o {shell_word(f'{one.name}.html')}" for one in others),
+    )
 
 
 def _circumstances(result: SweepResult, facts: SweepFacts) -> list[str]:
@@ -94,7 +96,10 @@ def _circumstances(result: SweepResult, facts: SweepFacts) -> list[str]:
     parts = [day_text(facts.time)] if facts.time else []
     environments = [entry.environment for entry in result.models if entry.environment]
     if environments:
-        parts += _environment_parts(environments[-1])
+        parts += [str(environments[-1].get(name, "")) for name in ("host", "os", "python")]
+        libraries = environments[-1].get("libraries")
+        if isinstance(libraries, Mapping):
+            parts += [f"{name} {libraries[name]}" for name in LIBRARIES if name in libraries]
     lines = [", ".join(filter(None, parts))]
     busy = sum(entry.best is not None and entry.best.measured.busy for entry in result.models)
     if busy:
@@ -102,83 +107,40 @@ def _circumstances(result: SweepResult, facts: SweepFacts) -> list[str]:
     return list(filter(None, lines))
 
 
-def _row_id(entry: SweepEntry) -> str:
-    return f"model-{entry.name}"
-
-
-def _changes(result: SweepResult) -> str:
-    table = changes_table(result)
-    links = {entry.name: f"#{_row_id(entry)}" for entry in result.models}
-    return table_html(Table(table.columns, table.rows), links=links)
-
-
-def heat_map(chains: Mapping[str, Mapping[str, Estimate]]) -> str:
-    """A table of models and chains, coloured by the ratio: green is better than the source, red worse."""
+def heat_map(chains: Mapping[str, Mapping[str, Estimate]]) -> HeatMap | None:
+    """The ratios of the most common chains by model; None without any."""
     counts = Counter(name for ratios in chains.values() for name in ratios)
     columns = [name for name, _ in counts.most_common(MOST_CHAINS)]
     if not columns:
-        return ""
-    head = "".join(f"<th>{text_html(name)}</th>" for name in columns)
-    rows = []
-    for model, ratios in chains.items():
-        cells = "".join(_heat_cell(ratios.get(name)) for name in columns)
-        link = f'<a href="#model-{text_html(model)}">{text_html(model)}</a>'
-        rows.append(f"<tr><th>{link}</th>{cells}</tr>")
+        return None
     note = (
         "How many times better than the source the best model of each chain is, among the trials that meet the "
         "constraints: 2x is twice as fast, or half the size, by the goal."
     )
     if len(counts) > len(columns):
         note += f" {len(columns)} of {len(counts)} chains."
-    return heat_table(head, rows, note)
+    rows = [(model, list(map(_heat_cell, map(ratios.get, columns)))) for model, ratios in chains.items()]
+    return HeatMap([("", name) for name in columns], rows, note)
 
 
-def _heat_cell(ratio: Estimate | None) -> str:
+def _heat_cell(ratio: Estimate | None) -> HeatCell:
     if ratio is None or ratio.value <= 0:
-        return "<td></td>"
+        return HeatCell("")
     if not ratio.decided:
-        return "<td>undecided</td>"
-    style = heat_style(ratio.value, SATURATED)
+        return HeatCell("undecided")
     title = f"{1 / ratio.high:.2f}x to {1 / max(ratio.low, TINY):.2f}x"
-    return f'<td class="right" style="{style}" title="{title}">{1 / ratio.value:.2f}x</td>'
+    return HeatCell(f"{1 / ratio.value:.2f}x", heat_style(ratio.value, SATURATED), title)
 
 
-def _histories(result: SweepResult, facts: SweepFacts) -> str:
-    entries = sorted(result.models, key=lambda entry: entry.compared.verdict == "same")
-    names = [entry.name for entry in entries if len(facts.nights.get(entry.name, ())) > 1][:MOST_HISTORIES]
-    if not names:
-        return ""
-
-    def draw() -> list[str]:
-        return [_history(name, facts.nights[name]) for name in names]
-
-    return charts(draw) + _night_links(names, facts)
-
-
-def _history(name: str, nights: Sequence[NightRatio]) -> str:
-    """The chart of the change from one model's source to its best."""
-    metric = nights[-1].metric
-    chart = chart_over_nights([(night.time, night.ratio) for night in nights], metric=metric)
-    return figure(chart, f"{metric} of {name}", 160)
-
-
-def _night_links(names: Sequence[str], facts: SweepFacts) -> str:
-    """A line for each model with links to the reports of its nights."""
-    lines = []
+def _histories(names: Sequence[str], facts: SweepFacts) -> Iterator[Chart]:
+    """Yield the change from each model's source to its best over the nights."""
     for name in names:
-        nights = [night for night in facts.nights[name] if night.run in facts.pages]
-        links = [f'<a href="{text_html(facts.pages[night.run])}">{_day(night)}</a>' for night in nights]
-        if links:
-            lines.append(f'<p class="small">Reports of {text_html(name)}: {", ".join(links)}</p>')
-    return "\n".join(lines)
+        nights = facts.nights[name]
+        metric = nights[-1].metric
+        yield chart_over_nights([(night.time, night.ratio) for night in nights], metric), f"{metric} of {name}", 160
 
 
-def _day(night: NightRatio) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(night.time))
-
-
-def _runs(entries: Sequence[SweepEntry], facts: SweepFacts) -> str:
-    """The commands that write the pages of the runs."""
-    others = [entry for entry in entries if entry.run and entry.run not in facts.pages]
-    commands = [f"autoopt report {short(entry.run)} -o {shell_word(f'{entry.name}.html')}" for entry in others]
-    return code("\n".join(commands)) if commands else ""
+def _night_links(name: str, facts: SweepFacts) -> list[tuple[str, str]]:
+    """The pages of a model's nights with their times."""
+    nights = [night for night in facts.nights[name] if night.run in facts.pages]
+    return [(facts.pages[night.run], time.strftime("%Y-%m-%d %H:%M", time.gmtime(night.time))) for night in nights]

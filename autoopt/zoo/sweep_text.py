@@ -9,7 +9,7 @@ from typing import TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, headline_metrics, is_ratio_metric
-from autoopt.report.elements.table import Table, markdown, write_lines, write_table
+from autoopt.report.table import Table, markdown, write_lines, write_table
 from autoopt.report.words.change import estimate_text, ratio_change, value_text
 from autoopt.report.words.figures import chain_text
 from autoopt.report.words.formatting import first_names, metric_text, plural, short

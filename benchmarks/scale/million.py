@@ -26,7 +26,7 @@ from sqlalchemy import Engine, event, inspect, text
 from autoopt.engine.tools.run_report import run_facts
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
-from autoopt.report.runs.compare import compare
+from autoopt.report.run_comparison import compare
 from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord, open_store
 from autoopt.store.finished import finished_trials, result_of
 from autoopt.store.sql.store import SqlStore

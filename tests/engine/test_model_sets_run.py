@@ -28,7 +28,7 @@ from autoopt.errors import InputError
 from autoopt.observer import Observer
 from autoopt.problem.goal import GoalOptions
 from autoopt.problem.run_request import RunRequest
-from autoopt.report.runs.run import run_tables, summary
+from autoopt.report.run_view import RunView
 from autoopt.results import RunResult
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.store import open_store
@@ -138,10 +138,10 @@ def test_the_package_opens_as_one_session(result: RunResult, place: Path) -> Non
 
 
 def test_tables_and_answer_name_the_models(result: RunResult) -> None:
-    titles = [table.title for table in run_tables(result)]
+    titles = [table.title for table in RunView(result).tables]
     assert titles[0].startswith("model encoder: ")
     assert titles[-1].startswith(f"together, run {result.run[:8]}")
-    assert "smaller" in summary(result)[-1]
+    assert "smaller" in RunView(result).headline
 
 
 def test_the_page_shows_each_model(result: RunResult, place: Path) -> None:

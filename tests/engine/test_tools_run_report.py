@@ -13,7 +13,7 @@ from autoopt.metrics import Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.problem.environment import environment
-from autoopt.report.runs.run_facts import PairedMeasurement
+from autoopt.report.run_facts import PairedMeasurement
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import EvaluationRecord, ModelRecord, RunRecord, Store
 from autoopt.store.memory import MemoryStore

@@ -16,7 +16,7 @@ from selenium.webdriver.support.ui import Select
 
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import Estimate
-from autoopt.report.runs.run_page import html_report
+from autoopt.report.run_page import html_report
 from autoopt.results import RunResult, Trial
 from autoopt.zoo.night_history import history_of
 from autoopt.zoo.nights_page import nights_html

@@ -10,7 +10,7 @@ import pytest
 from page_checks import datasets
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.report.runs.charts import (
+from autoopt.report.charts import (
     best_so_far,
     constraint_bound,
     effects_chart,
@@ -18,8 +18,8 @@ from autoopt.report.runs.charts import (
     trade_off,
     trade_offs,
 )
-from autoopt.report.runs.effects import FactorEffect
-from autoopt.report.runs.run_facts import PairedMeasurement
+from autoopt.report.effects import FactorEffect
+from autoopt.report.run_facts import PairedMeasurement
 from autoopt.results import RunResult, Trial
 
 LATENCY = Objective("latency_p50", "minimize")
@@ -31,7 +31,7 @@ def rows_of(chart: alt.LayerChart | None) -> list[dict[str, Any]]:
 
 
 def test_the_source_and_the_best_model_stand_out(result: RunResult, trials: list[Trial]) -> None:
-    rows = rows_of(trade_off(result, trials, "size", links=True))
+    rows = rows_of(trade_off(result, trials, "size", links=""))
     assert [row["kind"] for row in rows][-1] == "best"
     assert {row["kind"] for row in rows} >= {"source", "best", "Pareto front"}
     best = rows[-1]
@@ -39,7 +39,7 @@ def test_the_source_and_the_best_model_stand_out(result: RunResult, trials: list
 
 
 def test_a_point_links_to_its_trial_only_if_asked(result: RunResult, trials: list[Trial]) -> None:
-    linked = rows_of(trade_off(result, trials, "size", links=True))
+    linked = rows_of(trade_off(result, trials, "size", links=""))
     assert "#trial-1" in {row.get("href") for row in linked}
     assert not any("href" in row for row in rows_of(trade_off(result, trials, "size")))
 

@@ -1,8 +1,8 @@
 import io
 from typing import Any
 
-from autoopt.report.runs.lineage import lineage_lines, lineage_table, operator_changes, write_lineage
-from autoopt.report.runs.run_facts import ModelContent
+from autoopt.report.lineage import lineage_lines, lineage_table, operator_changes, write_lineage
+from autoopt.report.run_facts import ModelContent
 
 
 def step(name: str, before: str, after: str, **values: Any) -> dict[str, Any]:

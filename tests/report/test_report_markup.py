@@ -7,7 +7,7 @@ import shlex
 import pytest
 from markdown_it import MarkdownIt
 
-from autoopt.report.elements.table import Table, markdown
+from autoopt.report.table import Table, markdown
 from autoopt.report.words.markup import markdown_code, markdown_text, shell_word
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -10,9 +10,9 @@ import pytest
 
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
-from autoopt.report.runs.measurement import measured_lines, measured_tables
-from autoopt.report.runs.run import write_run
-from autoopt.report.runs.run_page import html_report
+from autoopt.report.measurement import measured_lines, measured_tables
+from autoopt.report.run_page import html_report
+from autoopt.report.run_text import write_run
 from autoopt.results import (
     IntermediateResult,
     MeasurementSummary,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoopt.report.runs.model_card import Card, model_card
+from autoopt.report.model_card import Card, model_card
 from autoopt.results import RunResult
 
 PROVIDER = "CPUExecutionProvider"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autoopt.metrics import Objective
-from autoopt.report.runs.run_list import RunRow, runs_table
+from autoopt.report.run_list import RunRow, runs_table
 from autoopt.results import RunResult
 
 

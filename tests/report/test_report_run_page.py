@@ -8,9 +8,9 @@ import pytest
 from page_checks import is_balanced, needs_nothing_else
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.report.elements import html
-from autoopt.report.runs.run_facts import ModelContent, PairedMeasurement, RunFacts
-from autoopt.report.runs.run_page import SECTIONS, html_report, trials_table
+from autoopt.report import pages
+from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
+from autoopt.report.run_page import TITLES, html_report, trials_table
 from autoopt.results import RunResult, TargetResult, Trial
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
@@ -34,7 +34,7 @@ def test_the_page_argues_from_the_answer_to_the_trials(result: RunResult, trials
     text = html_report(replace(result, **GOAL), trials, FACTS)
     assert is_balanced(text)
     assert needs_nothing_else(text)
-    places = [text.index(f'<h2 id="{name}">{title}</h2>') for name, title in SECTIONS.items()]
+    places = [text.index(f'<h2 id="{name}">{title}</h2>') for name, title in TITLES.items()]
     assert places == sorted(places)
     assert text.index('class="headline"') < places[0]
     for expected in (
@@ -67,8 +67,8 @@ def test_a_warning_stands_below_the_answer(result: RunResult, trials: list[Trial
 def test_a_run_whose_source_stays_has_no_steps_to_show(result: RunResult, trials: list[Trial]) -> None:
     lineage = {"artifact": "b" * 64, "source": "b" * 64, "steps": []}
     text = html_report(result, trials, replace(FACTS, lineage=lineage))
-    assert SECTIONS["lineage"] in html_report(result, trials, FACTS)
-    assert SECTIONS["lineage"] not in text
+    assert TITLES["lineage"] in html_report(result, trials, FACTS)
+    assert TITLES["lineage"] not in text
 
 
 def test_the_time_of_each_operator_is_told_before_and_after(result: RunResult, trials: list[Trial]) -> None:
@@ -84,7 +84,7 @@ def test_the_time_of_each_operator_is_told_before_and_after(result: RunResult, t
 def test_without_the_extra_the_page_has_its_tables(
     result: RunResult, trials: list[Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(html, "can_draw", lambda: False)
+    monkeypatch.setattr(pages, "can_draw", lambda: False)
     text = html_report(result, trials, FACTS)
     assert "<svg" not in text
     assert is_balanced(text)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.report.elements.table import Column, Table, markdown, plain, table_of, write_lines, write_table
+from autoopt.report.table import Column, Table, markdown, plain, table_of, write_lines, write_table
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TABLE = Table(("name", "value"), (("a [bold]x[/bold]", "1"), ("b", "22")), title="t", right=frozenset({1}), strong=1)

@@ -43,20 +43,22 @@ def test_a_first_sweep_has_no_nights_and_no_heat_map() -> None:
 
 
 def test_cells_of_the_heat_map_are_coloured_by_gain_and_loss() -> None:
-    html = heat_map(RATIOS)
+    html = sweep_html(SWEEP, SweepFacts(RATIOS))
     assert "var(--good) 38%" in html
     assert "var(--bad) 22%" in html
     assert html.count("<td></td>") == 2, "a chain without a trial has an empty cell"
 
 
 def test_a_gain_that_is_not_known_within_a_factor_of_two_is_no_number() -> None:
-    html = heat_map({"one": {"fold": Estimate(0.5, 0.3, 0.9)}, "two": {"fold": Estimate(0.5, 0.4, 0.6)}})
+    chains = {"one": {"fold": Estimate(0.5, 0.3, 0.9)}, "two": {"fold": Estimate(0.5, 0.4, 0.6)}}
+    html = sweep_html(SWEEP, SweepFacts(chains))
     assert "<td>undecided</td>" in html
     assert html.count("2.00x") == 1
 
 
 def test_many_chains_are_cut_to_the_most_common() -> None:
     chains = {f"chain {number}": Estimate.exact(1.0) for number in range(20)}
-    html = heat_map({"one": chains, "two": {"chain 19": Estimate.exact(0.5)}})
-    assert "16 of 20 chains" in html
-    assert html.index("chain 19") < html.index("chain 0<")
+    heat = heat_map({"one": chains, "two": {"chain 19": Estimate.exact(0.5)}})
+    assert heat is not None
+    assert heat.note.endswith("16 of 20 chains.")
+    assert [name for _, name in heat.heads][:2] == ["chain 19", "chain 0"]

@@ -32,7 +32,7 @@ from autoopt.model.model_set import MODEL_SET
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS
 from autoopt.observer import Observer
 from autoopt.problem.environment import environment
-from autoopt.report.runs.model_card import Card, model_card, set_card
+from autoopt.report.model_card import Card, SetCard, model_card, set_card
 from autoopt.results import RunResult
 from autoopt.store import RunRecord, Store
 from autoopt.target import Target
@@ -117,14 +117,8 @@ def export_set(store: Store, package: SetPackage, out: Path, pool: WorkerPool | 
         runtime = _runtime(_measuring_environment(store, whole))
         _write_text(folder / "requirements.txt", _requirements(whole.target, runtime))
         has_inputs, generates = (folder / INPUTS).is_file(), package.description.generation is not None
-        card = set_card(
-            whole.result,
-            model,
-            has_inputs=has_inputs,
-            generated_inputs=has_generated_inputs(whole),
-            generates=generates,
-        )
-        _write_text(folder / "README.md", card)
+        card = SetCard(whole.result, model, has_inputs, has_generated_inputs(whole), generates)
+        _write_text(folder / "README.md", set_card(card))
     return out / MODEL_SET
 
 

@@ -17,8 +17,8 @@ from autoopt.model.model_file import ModelFile
 from autoopt.problem.best_candidate import Machine
 from autoopt.problem.environment import environment
 from autoopt.problem.probe import Probe
-from autoopt.report.runs.run_facts import ModelContent, PairedMeasurement, RunFacts
-from autoopt.report.runs.run_page import html_report
+from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
+from autoopt.report.run_page import html_report
 from autoopt.results import RunResult
 from autoopt.results.figures import first_objective, kind
 from autoopt.results.operator_times import OperatorTimes

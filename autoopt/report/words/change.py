@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Constraint, Estimate, is_ratio_metric
+from autoopt.report.words.formatting import plural
 from autoopt.report.words.limits import figure_text, limits_of, trial_limits
 from autoopt.results import ModelResult, TrialResult
 from autoopt.results.figures import improvement, is_quality, kind
@@ -106,6 +107,17 @@ def change_text(
     if metric not in model.ratios:
         return ""
     return _named(metric, ratio_change(metric, model.ratios[metric]))
+
+
+def change_of(metric: str, model: ModelResult) -> str:
+    """The change of a metric beside its values; for a quality metric, the data that it was measured on."""
+    if metric in model.ratios and not is_quality(metric):
+        return ratio_change(metric, model.ratios[metric])
+    if model.measured.identical_outputs:
+        return "identical outputs"
+    if is_quality(metric) and model.measured.items:
+        return f"on {plural(model.measured.items, 'item')}"
+    return ""
 
 
 def trial_change(metric: str, result: TrialResult) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autoopt.json_codec import to_json
-from autoopt.report.runs.compare import RunComparison, compare, write_comparison
+from autoopt.report.run_comparison import RunComparison, compare, write_comparison
 from autoopt.results import RunResult
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_report_run import single_of, targets_of
+from test_report_run_view import single_of, targets_of
 
 from autoopt.metrics import Estimate, Objective
-from autoopt.report.elements.table import markdown
-from autoopt.report.runs.conclusion import short_table, write_conclusion
-from autoopt.report.runs.run import run_tables
-from autoopt.report.runs.run_page import html_report
+from autoopt.report.run_page import html_report
+from autoopt.report.run_text import write_conclusion
+from autoopt.report.run_view import RunView, short_table
+from autoopt.report.table import markdown
 from autoopt.report.words.verdict import verdict
 from autoopt.results import MeasurementSummary, PartResult, RunResult
 
@@ -195,7 +195,7 @@ def test_no_page_has_a_number_for_a_factor_that_is_not_known_within_two(
     best = {**data["best"], "ratios": wide}
     result = RunResult.from_json({**data, "best": best, "pareto": [best]})
     page = re.sub(r"<svg.*?</svg>|<[^>]+>", " ", html_report(result), flags=re.DOTALL)
-    tables = "".join(markdown(table) for table in run_tables(result))
+    tables = "".join(markdown(table) for table in RunView(result).tables)
     for shown_text in ("\n".join(shown(result)), verdict(result), page, tables):
         assert text in shown_text.lower()
         for number in ("8.1", "12.", "13x", "2.7", "2.65", "0.56", "0.123", "0.0777", "0.377", "1.777"):

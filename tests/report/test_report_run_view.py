@@ -6,13 +6,12 @@ import io
 from dataclasses import replace
 from typing import Any
 
-from autoopt.report.runs.run import (
+from autoopt.report.run_text import write_run
+from autoopt.report.run_view import (
     labelled_models,
-    run_table,
-    summary,
+    model_table,
     target_table,
     target_text,
-    write_run,
 )
 from autoopt.results import PartResult, RunResult, TargetResult
 
@@ -31,8 +30,14 @@ def single_of(model: dict[str, Any], how: str = "geometric mean of the ratios") 
     return {"metric": "latency_p50", "how": how, **value, "made_on": "one", "targets": {"one": model, "two": model}}
 
 
+def lines_of(result: RunResult) -> list[str]:
+    stream = io.StringIO()
+    write_run(result, stream)
+    return stream.getvalue().splitlines()
+
+
 def test_the_table_has_source_best_and_front_with_their_changes(result: RunResult) -> None:
-    table = run_table(result)
+    table = model_table(result)
     assert table.columns == ("model", "latency", "change, all measurements", "size", "accuracy", "passes")
     assert table.rows[0] == ("source", "0.1780 ms", "", "409 kB", "99.50 %", "")
     gain = "3.3x faster (3.2 to 3.4)"
@@ -44,12 +49,12 @@ def test_the_table_has_source_best_and_front_with_their_changes(result: RunResul
 
 def test_the_objective_comes_first(data: dict[str, Any]) -> None:
     objectives = [{"metric": "size", "goal": "minimize"}]
-    table = run_table(RunResult.from_json({**data, "objectives": objectives}))
+    table = model_table(RunResult.from_json({**data, "objectives": objectives}))
     assert table.columns[:3] == ("model", "size", "change")
 
 
 def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> None:
-    lines = summary(result)
+    lines = lines_of(result)
     assert "* front bbbbbbbb: accuracy is not certain" in lines
     assert "note: no quality constraint given" in lines
     assert "3 trials: 2 ok, 1 refused (16 trials)" in lines
@@ -59,14 +64,14 @@ def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> N
 
 def test_caveats_of_a_set_name_its_models(result: RunResult) -> None:
     assert result.best is not None
-    lines = summary(replace(result, parts=(PartResult("encoder", 1.0, result, result.best),)))
+    lines = lines_of(replace(result, parts=(PartResult("encoder", 1.0, result, result.best),)))
     [line] = [line for line in lines if "accuracy is not certain" in line]
     assert line.endswith("front bbbbbbbb of model encoder: accuracy is not certain")
 
 
 def test_a_warning_comes_before_the_answer(result: RunResult) -> None:
-    lines = summary(replace(result, notes=("WARNING: accuracy is at chance",)))
-    assert lines[-2] == "WARNING: accuracy is at chance"
+    lines = lines_of(replace(result, notes=("WARNING: accuracy is at chance",)))
+    assert lines[-3:-1] == ["WARNING: accuracy is at chance", ""]
     assert "note: WARNING: accuracy is at chance" not in lines
 
 
@@ -81,7 +86,7 @@ def test_the_answer_comes_last_with_the_files_before_and_the_next_step_behind(re
 
 
 def test_the_source_is_the_strong_row_if_it_is_the_best(data: dict[str, Any]) -> None:
-    assert run_table(RunResult.from_json({**data, "best": {**data["best"], "chain": "source"}})).strong == 0
+    assert model_table(RunResult.from_json({**data, "best": {**data["best"], "chain": "source"}})).strong == 0
 
 
 def test_without_a_source_latency_the_table_still_stands(data: dict[str, Any]) -> None:
@@ -123,18 +128,18 @@ def test_the_best_single_model_is_a_row_of_each_target(data: dict[str, Any]) -> 
 
 def test_the_verdict_says_if_no_single_model_fits_all_targets(data: dict[str, Any]) -> None:
     result = RunResult.from_json(targets_of(data))
-    assert summary(result)[-1] == "Best single model: none meets the constraints on all targets."
+    assert lines_of(result)[-1] == "Best single model: none meets the constraints on all targets."
     source = single_of({**data["best"], "chain": "source"})
     result = RunResult.from_json(targets_of(data, best_single=source))
-    assert summary(result)[-1].startswith("Best single model: the source; no candidate was measurably better")
+    assert lines_of(result)[-1].startswith("Best single model: the source; no candidate was measurably better")
 
 
 def test_the_best_lossy_model_of_a_run_without_data_is_shown_as_unverified(data: dict[str, Any]) -> None:
     lossy = {**data["best"], "chain": "static", "artifact": "c" * 64}
     result = RunResult.from_json({**data, "best_lossy": lossy})
     assert [label for label, _ in labelled_models(result)] == ["source", "best", "lossy", "front"]
-    assert "Lossy: 3.3x faster (3.2 to 3.4), 3.3x smaller" in summary(result)[-1]
-    assert summary(result)[-1].endswith("The lossy model is unverified: it was compared on generated inputs only.")
+    assert "Lossy: 3.3x faster (3.2 to 3.4), 3.3x smaller" in lines_of(result)[-1]
+    assert lines_of(result)[-1].endswith("The lossy model is unverified: it was compared on generated inputs only.")
 
 
 def test_notes_that_were_read_during_the_run_are_not_repeated(result: RunResult) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TextIO
 
-from autoopt.report.elements.table import Table, write_lines, write_table
+from autoopt.report.table import Table, write_lines, write_table
 from autoopt.report.words.change import estimate_text
 from autoopt.report.words.figures import chain_text
 from autoopt.report.words.formatting import short

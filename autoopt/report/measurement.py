@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, is_ratio_metric, known_metric
-from autoopt.report.elements.table import Table
+from autoopt.report.table import Table
 from autoopt.report.words.change import NOTICED
 from autoopt.report.words.formatting import metric_text, plural, ratio_text, short
 from autoopt.results import MeasurementSummary, ModelResult

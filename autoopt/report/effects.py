@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from autoopt.metrics import Objective, is_ratio_metric
+from autoopt.metrics import Estimate, Objective, is_ratio_metric
 from autoopt.report.words.formatting import value_text
 from autoopt.results import Trial
 from autoopt.results.figures import trial_estimate
 
 MOST = 8
 """Number of factors that are shown."""
+LEAST = 3
+"""Trials of a level from which it says something about its factor."""
 ABSENT = "without"
 PRESENT = "with"
 
@@ -41,21 +43,31 @@ class FactorEffect:
 def effects(trials: Iterable[Trial], objective: Objective) -> list[FactorEffect]:
     """The effects of all factors that took at least two values, the strongest first.
 
-    A parameter is judged among the trials whose chain has its pass. Ratios are judged by their logarithms.
+    A parameter is judged among the trials whose chain has its pass. Ratios are judged by their logarithms. Trials that
+    share one measurement count once, and a share needs two levels of at least `LEAST` trials.
     """
-    measured = []
-    for trial in trials:
-        estimate = trial_estimate(trial.result, objective.metric)
-        if estimate is not None and math.isfinite(estimate.value):
-            measured.append((trial, estimate.value))
+    measured = _measured_once(trials, objective)
     strengths = []
     for factor, levels in _values_by_factor(measured).items():
         if len(levels) > 1:
-            groups = list(levels.values())
-            if is_ratio_metric(objective.metric) and min(map(min, groups)) > 0:
+            groups = [group for group in levels.values() if len(group) >= LEAST]
+            if is_ratio_metric(objective.metric) and min(map(min, groups), default=0) > 0:
                 groups = [list(map(math.log, group)) for group in groups]
             strengths.append(FactorEffect(factor, omega_squared(groups), tuple(_levels(levels, objective))))
     return sorted(strengths, key=lambda effect: -effect.share)[:MOST]
+
+
+def _measured_once(trials: Iterable[Trial], objective: Objective) -> list[tuple[Trial, float]]:
+    """The trials that have the objective, the first of those that share a measurement."""
+    first: dict[Estimate | str, tuple[Trial, float]] = {}
+    for trial in trials:
+        candidate, estimate = trial.result.candidate, trial_estimate(trial.result, objective.metric)
+        if estimate is not None and math.isfinite(estimate.value):
+            shared: Estimate | str = estimate
+            if candidate is not None and estimate.low == estimate.high:  # other models may have the same size
+                shared = candidate.key
+            first.setdefault(shared, (trial, estimate.value))
+    return list(first.values())
 
 
 def chain_levels(trials: Iterable[Trial], objective: Objective) -> list[Level]:

@@ -7,8 +7,8 @@ from typing import Any, TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import is_ratio_metric
-from autoopt.report.elements.table import Table, write_lines
-from autoopt.report.runs.run_facts import ModelContent
+from autoopt.report.run_facts import ModelContent
+from autoopt.report.table import Table, write_lines
 from autoopt.report.words.formatting import FIRST_MEASUREMENT, bytes_text, metric_text, settings_text, short, value_text
 from autoopt.results.figures import is_quality
 

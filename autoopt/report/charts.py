@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics, is_ratio_metric, known_metric
-from autoopt.report.elements.axes import is_log, metric_axis
-from autoopt.report.elements.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, require_altair
-from autoopt.report.runs.effects import FactorEffect
-from autoopt.report.runs.run import labelled_models
-from autoopt.report.runs.run_facts import PairedMeasurement
+from autoopt.report.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, falls, is_log, metric_axis, require_altair
+from autoopt.report.effects import FactorEffect
+from autoopt.report.run_facts import PairedMeasurement
+from autoopt.report.run_view import labelled_models
 from autoopt.report.words.change import estimate_text
 from autoopt.report.words.figures import chain_text, trial_title
 from autoopt.results import RunResult, Trial
@@ -54,11 +53,12 @@ class Axis:
     def clip(self, value: float) -> float:
         return min(max(value, self.low), self.high)
 
-    def scale(self) -> alt.Scale:
+    def scale(self, *, vertical: bool = True) -> alt.Scale:
+        """The scale; better is up where the metric is compared by its ratio."""
         import altair as alt
 
         kind = "log" if is_log(self.low, self.high) else "linear"
-        return alt.Scale(type=kind, domain=[self.low, self.high], nice=False)
+        return alt.Scale(type=kind, domain=[self.low, self.high], nice=False, reverse=vertical and falls(self.metric))
 
     def labels(self, count: int, *, vertical: bool = True) -> alt.Axis:
         import altair as alt
@@ -80,10 +80,10 @@ class Point:
     trial: int | None = None
 
 
-def trade_offs(result: RunResult, trials: Sequence[Trial], *, links: bool = False) -> dict[str, alt.LayerChart]:
+def trade_offs(result: RunResult, trials: Sequence[Trial], *, links: str | None = None) -> dict[str, alt.LayerChart]:
     """Charts of the first objective against the others, the constraints, quality and the size, by metric.
 
-    With `links`, each trial's point links to its row on the page.
+    With `links`, each trial's point links to its row on the page, whose id begins with that.
     """
     objective = first_objective(result).metric
     quality = list(filter(is_quality, metrics_of(result)))[:QUALITY_CHARTS]
@@ -96,7 +96,9 @@ def trade_offs(result: RunResult, trials: Sequence[Trial], *, links: bool = Fals
     return charts
 
 
-def trade_off(result: RunResult, trials: Sequence[Trial], metric: str, *, links: bool = False) -> alt.LayerChart | None:
+def trade_off(
+    result: RunResult, trials: Sequence[Trial], metric: str, *, links: str | None = None
+) -> alt.LayerChart | None:
     """Chart the first objective of every trial against `metric`; None if no trial has both.
 
     The axes show the source, the best model, the front and the constraint, and as much again on either side. A trial
@@ -126,7 +128,7 @@ def trade_off(result: RunResult, trials: Sequence[Trial], metric: str, *, links:
     return _layered(layers)
 
 
-def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: bool = False) -> alt.LayerChart | None:
+def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: str | None = None) -> alt.LayerChart | None:
     """Chart the first objective of each trial and the best feasible one so far; None if it was never measured."""
     points: list[Point] = []
     for trial in trials:
@@ -312,7 +314,7 @@ def _log_ends(low: float, high: float, values: Sequence[float]) -> tuple[float, 
     return lowest, highest
 
 
-def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: bool) -> list[alt.Chart]:
+def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: str | None) -> list[alt.Chart]:
     """Intervals along x, the points, and the names of source and best model."""
     require_altair()
     import altair as alt
@@ -323,25 +325,27 @@ def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: bool) -> 
     colours = alt.Scale(domain=kinds, range=[KINDS[kind][0] for kind in kinds])
     shapes = alt.Scale(domain=kinds, range=[KINDS[kind][1] for kind in kinds])
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("x:Q", title=x.title, scale=x.scale(), axis=x.labels(6, vertical=False)),
+        x=alt.X("x:Q", title=x.title, scale=x.scale(vertical=False), axis=x.labels(6, vertical=False)),
         y=alt.Y("y:Q", title=y.title, scale=y.scale(), axis=y.labels(5)),
     )
     coloured = base.encode(color=alt.Color("kind:N", scale=colours, legend=None))
-    intervals = coloured.mark_rule(opacity=0.35).encode(x=alt.X("low:Q", title=x.title, scale=x.scale()), x2="high:Q")
+    intervals = coloured.mark_rule(opacity=0.35).encode(
+        x=alt.X("low:Q", title=x.title, scale=x.scale(vertical=False)), x2="high:Q"
+    )
     marks = coloured.mark_point(filled=True, opacity=0.9, size=70).encode(
         color=alt.Color("kind:N", scale=colours, legend=alt.Legend(title=None)),
         shape=alt.Shape("kind:N", scale=shapes, legend=alt.Legend(title=None)),
         tooltip="text:N",
         description="text:N",
     )
-    if links:
+    if links is not None:
         marks = marks.encode(href="href:N")
     names = base.transform_filter(alt.FieldOneOfPredicate(field="kind", oneOf=[SOURCE_KIND, BEST_KIND]))
     labels = names.mark_text(dy=-12, fontSize=12, fontWeight="bold", color=TEXT).encode(text="kind:N")
     return [intervals, marks, labels]
 
 
-def _row(point: Point, x: Axis, y: Axis, *, links: bool) -> dict[str, object]:
+def _row(point: Point, x: Axis, y: Axis, *, links: str | None) -> dict[str, object]:
     row: dict[str, object] = {
         "kind": point.kind,
         "x": x.clip(point.x.value),
@@ -352,8 +356,10 @@ def _row(point: Point, x: Axis, y: Axis, *, links: bool) -> dict[str, object]:
     }
     if (row["x"], row["y"]) != (point.x.value, point.y):
         row["text"] = f"{point.text} (beyond the edge)"
-    if links:
-        row["href"] = "#found" if point.trial is None else f"#trial-{point.trial}"
+    if links is not None and point.trial is not None:
+        row["href"] = f"#{links}trial-{point.trial}"
+    elif links is not None:
+        row["href"] = f"#{links.removesuffix('-') or 'found'}"
     return row
 
 
@@ -377,7 +383,9 @@ def _step_line(steps: Sequence[dict[str, float]], x: Axis, y: Axis) -> alt.Chart
     return (
         alt.Chart(alt.Data(values=rows))
         .mark_line(interpolate="step-after", color=BEST)
-        .encode(x=alt.X("x:Q", title=x.title, scale=x.scale()), y=alt.Y("y:Q", title=y.title, scale=y.scale()))
+        .encode(
+            x=alt.X("x:Q", title=x.title, scale=x.scale(vertical=False)), y=alt.Y("y:Q", title=y.title, scale=y.scale())
+        )
     )
 
 

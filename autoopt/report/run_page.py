@@ -1,0 +1,358 @@
+"""A run as one HTML page: the answer, the question, the evidence, the way to the model and all trials.
+
+The template `run.html` shows the fields of `Search` for a run, and for each target or model of a run over several.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate, Objective, headline_metrics, is_ratio_metric
+from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
+from autoopt.report.effects import Level, chain_levels, effects
+from autoopt.report.lineage import lineage_lines, lineage_table
+from autoopt.report.measurement import measured_lines, measured_tables
+from autoopt.report.pages import Chart, Figure, figures, render
+from autoopt.report.run_facts import ModelContent, RunFacts
+from autoopt.report.run_view import RunView, model_table, target_table
+from autoopt.report.table import Table
+from autoopt.report.words.change import change_of, estimate_text
+from autoopt.report.words.failures import failure_groups, outcome_text, plain_reason
+from autoopt.report.words.formatting import (
+    ALL_MEASUREMENTS,
+    FIRST_MEASUREMENT,
+    constraint_text,
+    metric_text,
+    number_text,
+    objective_text,
+    params_text,
+    percent,
+    plural,
+    settings_text,
+    short,
+)
+from autoopt.report.words.limits import figure_text, limits_of
+from autoopt.report.words.markup import shell_word
+from autoopt.report.words.verdict import lossy_steps, verdict
+from autoopt.results import ModelResult, RunResult, Trial
+from autoopt.results.figures import first_objective, is_quality, metrics_of, trial_estimate
+from autoopt.results.operator_times import OperatorTime, OperatorTimes
+
+MOST_TILES: Final = 4
+MOST_OPERATORS: Final = 8
+"""Rows of the table of operators, besides one for all others together."""
+TITLES: Final = {
+    "asked": "Asked",
+    "found": "Found",
+    "evidence": "Why to believe it",
+    "effects": "What each pass and parameter gave",
+    "lineage": "How the best model was made",
+    "failures": "What failed",
+    "trials": "Trials",
+    "use": "Use it, and get it again",
+}
+"""Titles of the sections by id; those of targets and models of a set come before the lineage."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a page shows of one search: of a run, or for one of several targets or models."""
+
+    prefix: str
+    """Begins the ids of its trials on the page."""
+    table: Table
+    found_figures: list[Figure] | None
+    evidence: list[str]
+    measurement_figures: list[Figure] | None
+    measured: list[Table]
+    operators: Table | None
+    inferences: str
+    """The number of inferences that the operators were profiled in."""
+    notes: Sequence[str]
+    effect_figures: list[Figure] | None
+    by_chain: Table
+    by_factor: Table
+    failures: Table
+    trials: Table
+    trial_ids: list[str]
+
+
+@dataclass(frozen=True)
+class Way:
+    """The steps to a model: boxes, each linked to its row of the table, and all details."""
+
+    boxes: list[tuple[str, str, str]]
+    """Id of the row, name of the step, nodes and bytes."""
+    steps: Table
+    ids: list[str]
+    details: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """The section of one of several targets or models."""
+
+    id: str
+    title: str
+    lead: str
+    search: Search
+    lineage: Way | None = None
+
+
+def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts | None = None) -> str:
+    """Render the page of a run. The trials of a run over several targets are in `facts.part_trials`."""
+    facts = facts or RunFacts()
+    several = [*_target_parts(result, facts), *_model_parts(result, facts)]
+    titles: dict[str, str] = {}
+    for name, title in TITLES.items():
+        if name == "lineage":
+            titles |= {part.id: part.title for part in several}
+        titles[name] = title
+    view = RunView(result)
+    best = result.better_model
+    return render(
+        "run.html",
+        title=f"{facts.name or 'run'} {short(result.run)}",
+        titles=titles,
+        answer=view.headline,
+        others="" if result.targets else " ".join(view.answers[1:]),
+        warnings=result.warnings,
+        tiles=[] if best is None else _tiles(best, result),
+        chain=[] if best is None else _chain(best),
+        asked=_asked(result, facts),
+        search=None if result.targets else search_of(result, trials, facts, model_table(result)),
+        several=several,
+        way=_way(facts.lineage, facts.models),
+        use=_uses(result, facts),
+        lossy=lossy_steps(result) if result.best_lossy is not None else [],
+        store=f"autoopt best {short(result.run)}\nautoopt lineage {short(result.run)}",
+        work=view.work,
+    )
+
+
+def _target_parts(result: RunResult, facts: RunFacts) -> Iterator[Part]:
+    for number, target in enumerate(result.targets, start=1):
+        trials, identity = facts.part_trials.get(target.result.run, ()), f"target-{number}"
+        search = search_of(target.result, trials, RunFacts(), target_table(result, target), f"{identity}-")
+        yield Part(identity, f"Target {target.name}", verdict(target.result), search)
+
+
+def _model_parts(result: RunResult, facts: RunFacts) -> Iterator[Part]:
+    for number, part in enumerate(result.parts, start=1):
+        trials, identity = facts.part_trials.get(part.result.run, ()), f"part-{number}"
+        lead = f"{percent(part.share)} of the time of a whole inference. Chosen: {part.model.short_chain}."
+        search = search_of(part.result, trials, RunFacts(), model_table(part.result), f"{identity}-")
+        way = _way(facts.part_lineages.get(part.name, {}), facts.models, f"{part.name}-")
+        yield Part(identity, f"Model {part.name}", f"{lead} {verdict(part.result)}", search, way)
+
+
+def _tiles(best: ModelResult, result: RunResult) -> list[tuple[str, str, str]]:
+    """Source and best model side by side, for the most important metrics."""
+    tiles = []
+    for name in metrics_of(result)[:MOST_TILES]:
+        if name not in best.metrics or name not in result.baseline.metrics:
+            continue
+        limits = limits_of(name, result.constraints, result.baseline.metrics)
+        before = figure_text(name, result.baseline.metrics[name], decimals=2)
+        after = figure_text(name, best.metrics[name], 2, limits)
+        tiles.append((name, f"{before} → {after}", change_of(name, best)))
+    return tiles
+
+
+def _chain(best: ModelResult) -> list[tuple[str, str]]:
+    """The passes of the best model with their searched parameters."""
+    return [(name, settings_text(best.point.get(name, {}))) for name in best.short_chain.split(" -> ")]
+
+
+def _asked(result: RunResult, facts: RunFacts) -> dict[str, str]:
+    environment = facts.environment
+    cpu = environment.get("cpu") or {}
+    machine = [str(cpu.get("model", "")), plural(int(cpu["cores"]), "core") if cpu else "", environment.get("os", "")]
+    runtime = (environment.get("libraries") or {}).get("onnxruntime", "")
+    started = ""
+    if facts.created:
+        started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(facts.created))
+    return {
+        "model": facts.model,
+        "goal": ", then ".join(map(objective_text, result.objectives)),
+        "constraints": "; ".join(map(constraint_text, result.constraints)),
+        "evaluation data": facts.evaluation,
+        "calibration data": facts.calibration,
+        "passes": facts.dag,
+        "search": settings_text(facts.search),
+        "target": facts.target,
+        "machine": ", ".join(filter(None, machine)),
+        "runtime": f"onnxruntime {runtime}" if runtime else "",
+        "started": started,
+    }
+
+
+def search_of(result: RunResult, trials: Sequence[Trial], facts: RunFacts, table: Table, prefix: str = "") -> Search:
+    """Collect what the page shows of a search whose models are in `table`."""
+    objective = first_objective(result)
+    strongest, chains = effects(trials, objective), chain_levels(trials, objective)
+
+    def found_charts() -> Iterator[Chart]:
+        for metric, chart in trade_offs(result, trials, links=prefix).items():
+            caption = (
+                f"{objective.metric} against {metric}, with 95 % intervals. "
+                "Points beyond the edge are drawn at the edge. Click a point for its trial."
+            )
+            yield chart, caption, 300
+        caption = f"{objective.metric} of each trial ({FIRST_MEASUREMENT}), and the best feasible one so far."
+        yield best_so_far(trials, objective, links=prefix), caption, 260
+
+    def measurement_charts() -> Iterator[Chart]:
+        ratio = None if result.best is None else result.best.ratios.get(objective.metric)
+        if ratio is not None and len(facts.measurements) > 1:
+            caption = (
+                f"The best model's {objective.metric} in each measurement, compared with the source, with its 95 % "
+                f"interval. Band: the result of {ALL_MEASUREMENTS}."
+            )
+            yield measurements_chart(objective.metric, facts.measurements, ratio), caption, 240
+
+    def effect_charts() -> Iterator[Chart]:
+        caption = (
+            f"Share of the variation of {objective.metric} between trials that a pass (with or without it) or a "
+            "parameter explains by itself. An estimate: trials differ in several things at once."
+        )
+        yield effects_chart(strongest), caption, 60 + 26 * len(strongest)
+
+    by_chain = [("", level) for level in chains]
+    by_factor: list[tuple[str, Level]] = []
+    for effect in strongest:
+        first, *others = effect.levels
+        by_factor += [(effect.factor, first), *(("", level) for level in others)]
+    times = facts.operator_times
+    return Search(
+        prefix=prefix,
+        table=table,
+        found_figures=figures(found_charts()),
+        evidence=_evidence(result),
+        measurement_figures=figures(measurement_charts()) if result.best is not None else [],
+        measured=measured_tables(result.best, outputs=True),
+        operators=None if times is None else operator_table(times),
+        inferences=plural(times.inferences, "inference") if times is not None else "",
+        notes=result.other_notes if result.best is not None else (),
+        effect_figures=figures(effect_charts()),
+        by_chain=_levels_table(("chain",), by_chain, objective),
+        by_factor=_levels_table(("pass or parameter", "value"), by_factor, objective),
+        failures=_failures(trials),
+        trials=trials_table(trials, result),
+        trial_ids=[f"{prefix}trial-{trial.number}" for trial in trials],
+    )
+
+
+def _evidence(result: RunResult) -> list[str]:
+    """How the best model was measured, its caveats, and if the race was decided, a sentence each."""
+    best = result.best
+    if best is None:
+        return [verdict(result)]
+    lines = []
+    if best.measured.pairs:
+        counts = f"{plural(best.measured.pairs, 'pair')} of blocks, one of the source and one of the candidate in turns"
+        lines.append(f"Figures come from {counts}, in {plural(best.measured.rounds, 'measurement')}.")
+    texts = (*measured_lines(best), *RunView(result).caveats)
+    lines += [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in texts]
+    if result.undecided:
+        lines.append(f"Not decided: {result.undecided}. Run the same command again to measure further.")
+    elif not best.is_source and first_objective(result).metric in STEADY_STATE:
+        lines.append("The race between the best candidates was decided.")
+    return lines
+
+
+def operator_table(times: OperatorTimes) -> Table:
+    """The operators with the largest changes of time, and all others together."""
+    named = [(row.op_type, row) for row in times.rows[:MOST_OPERATORS]]
+    others = times.rows[MOST_OPERATORS:]
+    if others:
+        source, candidate = sum(row.source or 0.0 for row in others), sum(row.candidate or 0.0 for row in others)
+        named.append((plural(len(others), "other"), OperatorTime("", source, candidate)))
+    rows = []
+    for name, row in named:
+        cells = [metric_text(MEDIAN_LATENCY, value) for value in (row.source, row.candidate)]
+        sign = "+" if row.change >= 0 else ""
+        rows.append((name, *cells, f"{sign}{number_text(row.change)} ms"))
+    return Table(("operator", "source", "best model", "change"), tuple(rows), right=frozenset({1, 2, 3}))
+
+
+def _levels_table(head: tuple[str, ...], levels: Sequence[tuple[str, Level]], objective: Objective) -> Table:
+    """Levels of factors with their trials; `head` has the names of the first columns."""
+    rows = []
+    for factor, level in levels:
+        best, median = (estimate_text(objective.metric, Estimate.exact(value)) for value in (level.best, level.median))
+        rows.append((*(factor, level.name)[-len(head) :], str(level.trials), best, median))
+    columns = (*head, "trials", f"best {objective.metric}", "median")
+    return Table(columns, tuple(rows), right=frozenset(range(len(head), len(columns))))
+
+
+def _failures(trials: Sequence[Trial]) -> Table:
+    rows = []
+    for group in failure_groups(trials):
+        numbers = ", ".join(str(trial.number) for trial in group.trials)
+        rows.append((str(len(group.trials)), group.outcome, group.message, numbers))
+    return Table(("trials", "outcome", "message of the first", "numbers"), tuple(rows), right=frozenset({0}))
+
+
+def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
+    """Every trial: its chain and point, its outcome, its figures; the run's objectives and constraints come first.
+
+    A trial that borrows a measurement of an earlier one refers to it instead of repeating the interval.
+    """
+    quality: list[str] = []
+    for trial in trials:
+        quality += filter(is_quality, trial.result.metrics)
+    metrics = list(dict.fromkeys([*headline_metrics(run.objectives, run.constraints), "size", *quality]))
+    first: dict[tuple[str, Estimate], int] = {}
+    rows = []
+    for trial in trials:
+        result = trial.result
+        cells = []
+        for name in metrics:
+            estimate = trial_estimate(result, name)
+            text = estimate_text(name, estimate)
+            if estimate is not None and is_ratio_metric(name) and estimate.low < estimate.high:
+                number = first.setdefault((name, estimate), trial.number)
+                if number != trial.number:
+                    text = f"{text.partition(' (')[0]}, as trial {number}"
+            cells.append(text)
+        chain, params = trial.chain, params_text(result.point)
+        message = plain_reason(result.explanation)
+        rows.append((str(trial.number), outcome_text(trial), *cells, chain, params, f"{result.seconds:.2f} s", message))
+    columns = ("trial", "outcome", *metrics, "chain", "parameters", "time", "message")
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return Table(columns, tuple(rows), right=frozenset({0, *range(2, 2 + len(metrics)), 4 + len(metrics)}))
+
+
+def _way(document: Mapping[str, Any], models: Mapping[str, ModelContent], prefix: str = "") -> Way | None:
+    """The steps of a lineage document; None if the source model stays."""
+    if not document.get("steps"):
+        return None
+    steps = lineage_table(document, models)
+    ids = [f"step-{prefix}{number}" for number in range(len(steps.rows))]
+    boxes = []
+    for identity, (_, name, nodes, size, *_others) in zip(ids, steps.rows, strict=True):
+        texts = [f"{nodes} nodes" if nodes.isdecimal() else "", size.strip("-")]
+        boxes.append((identity, name, ", ".join(filter(None, texts))))
+    return Way(boxes, steps, ids, "\n".join(lineage_lines(document)))
+
+
+def _uses(result: RunResult, facts: RunFacts) -> list[tuple[str, str]]:
+    """Headings and commands for the best model, if it is not the source."""
+    if result.better_model is None:
+        return []
+    text = 'import autoopt\n\nsession = autoopt.load("out")  # an onnxruntime.InferenceSession, as it was measured'
+    replay = f"autoopt replay out/recipe.json --model {shell_word(facts.model or 'model.onnx')}"
+    if result.parts:
+        text = 'import autoopt\n\nsession = autoopt.load("out")  # run() runs all models together'
+        recipes = [shell_word(f"out/{part.name}/recipe.json") for part in result.parts]
+        replay = "\n".join(f"autoopt replay {recipe} --model MODEL" for recipe in recipes)
+    return [
+        ("See the gain on this machine", "python out/run.py"),
+        ("Use the model in a program", text),
+        ("Make the same model again from its recipe", replay),
+    ]

@@ -1,0 +1,368 @@
+"""The view of a result: what is said of a run, once. The terminal, pages and artifacts show parts of it.
+
+`RunView` holds the sentences and `tables` all figures; `short_tables` are those at the end of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from autoopt.errors import one_line
+from autoopt.metrics import is_ratio_metric, known_metric
+from autoopt.report.measurement import measured_lines, measured_tables
+from autoopt.report.table import Column, Table, table_of
+from autoopt.report.words.change import ratio_change
+from autoopt.report.words.figures import shared_flags
+from autoopt.report.words.formatting import (
+    ALL_MEASUREMENTS,
+    counts_text,
+    metric_text,
+    percent,
+    plural,
+    seconds_text,
+    short,
+)
+from autoopt.report.words.limits import figure_text, limits_of
+from autoopt.report.words.steps import steps_text
+from autoopt.report.words.verdict import gains, headlines, verdict, verdict_lines
+from autoopt.results import SOURCE, ModelResult, RunResult, TargetResult
+from autoopt.results.figures import first_objective, is_better, is_quality, kind, metrics_of
+
+WIDTH = 100
+"""Characters of a row of a short table."""
+STEPS_WIDTH = 24
+"""Smallest width of the passes of a model there, in characters."""
+SMALLER = 0.95
+"""Size relative to the best model's below which another model is worth a row."""
+COLUMN_TITLES = {"latency_p50": "latency", "time_to_first_token": "first token"}
+
+
+class LabelledModel(NamedTuple):
+    """A row of a table of models."""
+
+    label: str
+    model: ModelResult
+
+    @property
+    def name(self) -> str:
+        """The label with the number of the trial, or else the beginning of the artifact's digest."""
+        if self.model.is_source or not self.model.artifact:
+            return self.label
+        if self.model.trial is not None:
+            return f"{self.label}, trial {self.model.trial}"
+        return f"{self.label} {short(self.model.artifact)[:8]}"
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What is said of a result. Texts are lines of plain words, each said in one way wherever it is shown."""
+
+    result: RunResult
+
+    @cached_property
+    def answers(self) -> list[str]:
+        """The answer, a sentence on each line; over several targets, an answer for each and one for all."""
+        if not self.result.targets:
+            return verdict_lines(self.result)
+        lines = []
+        for target in self.result.targets:
+            origin = ""
+            if target.result.better_model is not None and target.made_on != target.name:
+                origin = f" (found by the search for {target.made_on})"
+            lines.append(f"target {target.name}: {verdict(target.result)}{origin}")
+        return [*lines, self.headline]
+
+    @cached_property
+    def headline(self) -> str:
+        """The answer for all targets in one sentence; without several, the first sentence of the answer."""
+        if not self.result.targets:
+            return verdict_lines(self.result)[0]
+        single = self.result.best_single
+        if single is None:
+            return "Best single model: none meets the constraints on all targets."
+        if single.first.is_source:
+            return "Best single model: the source; no candidate was measurably better over all targets."
+        value = f"{single.metric} {metric_text(single.metric, single.value.value)}"
+        if "ratios" in single.how:
+            value = ratio_change(single.metric, single.value)
+        text = f"Best single model for all targets: {single.first.short_chain}, {value} ({single.how})"
+        parts = []
+        for name, model in single.targets.items():
+            if single.metric in model.ratios:
+                parts.append(f"{name} {ratio_change(single.metric, model.ratios[single.metric])}")
+        if parts:
+            text += f": {', '.join(parts)}"
+        return f"{text}."
+
+    @cached_property
+    def trials(self) -> str:
+        """`3 trials: 2 ok, 1 refused`."""
+        total, colon, outcomes = counts_text(self.result.trial_counts).partition(": ")
+        return f"{plural(int(total), 'trial')}{colon}{outcomes}"
+
+    @cached_property
+    def work(self) -> list[str]:
+        """The trials with the reason why the search stopped, and `time 41.2 s (baseline 3.0, search 30.1)`."""
+        stopped = f" ({self.result.stopped})" if self.result.stopped else ""
+        return [f"{self.trials}{stopped}", f"time {seconds_text(self.result.seconds)}"]
+
+    @cached_property
+    def caveats(self) -> list[str]:
+        """The caveats of all models, each once, with the models that it applies to; those of a set by their names."""
+        searches = [(f"target {target.name}: ", "", target.result) for target in self.result.targets]
+        searches = searches or [("", "", self.result)]
+        searches += [(f"model {part.name}: ", f" of model {part.name}", part.result) for part in self.result.parts]
+        models_by_flag: dict[str, list[str]] = {}
+        lines: list[str] = []
+        for prefix, owner, part in searches:
+            shared = shared_flags(part)
+            lines += [f"{prefix}all candidates: {one_line(flag)}" for flag in sorted(shared)]
+            for row in labelled_models(part):
+                for flag in row.model.flags:
+                    if flag not in shared:
+                        models_by_flag.setdefault(one_line(flag), []).append(f"{row.name}{owner}")
+        lines += [f"* {', '.join(dict.fromkeys(models))}: {flag}" for flag, models in models_by_flag.items()]
+        return lines
+
+    @cached_property
+    def measured(self) -> list[str]:
+        """How the best model of each target was measured."""
+        if not self.result.targets:
+            return measured_lines(self.result.best)
+        lines = []
+        for target in self.result.targets:
+            lines += [f"target {target.name}: {line}" for line in measured_lines(target.result.best)]
+        return lines
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """All models with every metric, for each target or model of a set, and what else the DAG asks to measure."""
+        result = self.result
+        if result.parts:
+            tables = []
+            for part in result.parts:
+                title = f"model {part.name}: {percent(part.share)} of the time, run {short(part.result.run)}"
+                tables.append(model_table(part.result, title=title))
+            if result.baseline.metrics:
+                tables.append(model_table(result, title=f"together, run {short(result.run)}: {result.status}"))
+            return tables
+        if not result.targets:
+            return [model_table(result), *measured_tables(result.best)]
+        tables = []
+        for target in result.targets:
+            tables += [target_table(result, target), *measured_tables(target.result.best)]
+        return tables
+
+    @cached_property
+    def short_tables(self) -> list[Table]:
+        """The models that matter to the answer; for each target or model of a set, as in `tables`."""
+        result = self.result
+        if result.parts:
+            tables = [_parts_table(result)]
+            if result.baseline.metrics:
+                tables.append(short_table(result, title="together"))
+            return tables
+        if not result.targets:
+            return [short_table(result), *measured_tables(result.best)]
+        tables = []
+        for target in result.targets:
+            own_result, single = of_target(result, target)
+            title = f"target {target.name}: {target_text(target)}"
+            # Trials are numbered for each target, and the best model may be another target's.
+            tables += [short_table(own_result, single, title, numbered=False), *measured_tables(target.result.best)]
+        return tables
+
+
+def of_target(result: RunResult, target: TargetResult) -> tuple[RunResult, list[LabelledModel]]:
+    """The result of one of several targets, and the best single model as measured there, unless it is the source."""
+    own_result = replace(target.result, objectives=result.objectives, constraints=result.constraints)
+    single = result.best_single.targets.get(target.name) if result.best_single is not None else None
+    return own_result, [] if single is None or single.is_source else [LabelledModel("single", single)]
+
+
+def target_text(target: TargetResult) -> str:
+    """A target in words: `CPUExecutionProvider, 2 threads`."""
+    settings = target.target
+    threads = settings.get("threads", 1)
+    words = [str(settings.get("execution_provider", "")), "threads chosen by the runtime"]
+    if isinstance(threads, int) and threads:
+        words[1] = plural(threads, "thread")
+    if settings.get("python"):
+        words.append(f"runtime of {settings['python']}")
+    return ", ".join(words)
+
+
+def target_table(result: RunResult, target: TargetResult) -> Table:
+    """The table of one of several targets: its own models, then the best single model if it is another one."""
+    own_result, single = of_target(result, target)
+    return model_table(own_result, single, title=f"target {target.name}: {target_text(target)}")
+
+
+def labelled_models(result: RunResult) -> list[LabelledModel]:
+    """The models of a run with their labels `source`, `best`, `lossy` and `front`."""
+    labelled = []
+    for model in result.models:
+        label = "front"
+        if model.is_source:
+            label = "source"
+        elif result.best is not None and model.candidate.key == result.best.candidate.key:
+            label = "best"
+        elif result.best_lossy is not None and model.candidate.key == result.best_lossy.candidate.key:
+            label = "lossy"
+        labelled.append(LabelledModel(label, model))
+    return labelled
+
+
+def model_table(result: RunResult, extra: Sequence[LabelledModel] = (), title: str = "") -> Table:
+    """One row each for the source, the best model and the rest of the front: every metric, and the change of the first.
+
+    `extra` are further models with their labels, shown unless they are among those of the run.
+    """
+    rows = _with(labelled_models(result), extra)
+    shared = shared_flags(result)
+    columns = [
+        Column("model", [row.name for row in rows]),
+        *_figure_columns(result, [row.model for row in rows], metrics_of(result), 2),
+        Column("passes", [_all_passes(row.model, shared) for row in rows]),
+    ]
+    return table_of(columns, title or f"run {short(result.run)}: {result.status}", _best_row(result))
+
+
+def short_table(
+    result: RunResult, extra: Sequence[LabelledModel] = (), title: str = "", *, numbered: bool = True
+) -> Table:
+    """The source, the best model, and the models that are smaller or of higher quality.
+
+    `numbered`: with the numbers of their trials, which `autoopt export` takes.
+    """
+    rows = _with(chosen_models(result), extra)
+    models = [row.model for row in rows]
+    columns = [Column("model", [row.label for row in rows])]
+    numbers = ["" if model.trial is None else str(model.trial) for model in models]
+    if numbered and any(numbers):
+        columns.append(Column("trial", numbers, right=True))
+    measured = set().union(*(model.metrics for model in models))
+    figures = _figure_columns(result, models, [name for name in headlines(result) if name in measured], 1)
+    if len(models) == 1:
+        figures = filter(lambda column: column.right, figures)  # nothing to compare with
+    columns += [replace(column, name=column.name.replace("_", " ")) for column in figures]
+    if len(models) > 1 and not result.parts:
+        room = WIDTH - sum(column.width + 2 for column in columns)
+        columns.append(Column("passes", [_passes(model, room) for model in models]))
+    return table_of(columns, title, _best_row(result))
+
+
+def _with(rows: list[LabelledModel], extra: Sequence[LabelledModel]) -> list[LabelledModel]:
+    keys = {row.model.candidate.key for row in rows}
+    return [*rows, *(row for row in extra if row.model.candidate.key not in keys)]
+
+
+def _best_row(result: RunResult) -> int | None:
+    """The row of the best model in a table that the source model begins; None without one."""
+    return None if result.best is None else int(not result.best.is_source)
+
+
+def _figure_columns(
+    result: RunResult, models: Sequence[ModelResult], metrics: Sequence[str], decimals: int
+) -> Iterator[Column]:
+    """A column for each metric, and one for the change of the first that some model has a change of."""
+    ratios = {name for model in models for name in model.ratios}
+    changed = next((name for name in metrics if is_ratio_metric(name) and name in ratios), None)
+    for metric in metrics:
+        limits = limits_of(metric, result.constraints, result.baseline.metrics)
+        values = [model.metrics.get(metric) for model in models]
+        yield Column(COLUMN_TITLES.get(metric, metric), _value_texts(metric, values, limits, decimals), right=True)
+        if metric == changed:
+            title = f"change, {ALL_MEASUREMENTS}"
+            if kind(metric) != "latency" or result.is_interim:
+                title = "change"
+            yield Column(title, [_change(metric, model) for model in models])
+
+
+def _value_texts(metric: str, values: Sequence[float | None], limits: Sequence[float], decimals: int) -> list[str]:
+    """The values of a metric; shares have a second decimal if they would look equal with one."""
+    texts = [figure_text(metric, value, decimals, limits) for value in values]
+    if decimals == 1 and len(set(texts)) != len(set(values)):
+        return _value_texts(metric, values, limits, 2)
+    return texts
+
+
+def _change(metric: str, model: ModelResult) -> str:
+    """The change of a metric from the source; empty for the source itself, and without a ratio."""
+    if model.is_source or metric not in model.ratios:
+        return ""
+    return ratio_change(metric, model.ratios[metric])
+
+
+def _all_passes(model: ModelResult, shared: Set[str]) -> str:
+    """The passes with their settings; a star marks caveats that not all models share."""
+    if model.is_source:
+        return ""
+    star = " *" if set(model.flags) - shared else ""
+    return steps_text(model.short_chain, model.point) + star
+
+
+def _passes(model: ModelResult, room: int) -> str:
+    if model.is_source:
+        return ""
+    return steps_text(model.short_chain, model.point, max(room, STEPS_WIDTH))
+
+
+def _parts_table(result: RunResult) -> Table:
+    """The chosen models of a set, with their changes when measured by themselves."""
+    rows = []
+    for part in result.parts:
+        change = "" if part.model.is_source else ", ".join(gains(part.result, part.model))
+        rows.append((part.name, percent(part.share), change))
+    used = sum(max(map(len, cells)) + 2 for cells in zip(*rows, strict=True))
+    passes = [_passes(part.model, WIDTH - used) or SOURCE for part in result.parts]
+    cells = tuple((*row, text) for row, text in zip(rows, passes, strict=True))
+    return Table(("model", "time", "by itself", "passes"), cells, right=frozenset({1}))
+
+
+def chosen_models(result: RunResult) -> list[LabelledModel]:
+    """The source, the best model, the best lossy one, and one model for each way to be better than the best."""
+    rows = [LabelledModel("source", result.baseline.model)]
+    best = result.best
+    if result.better_model is not None:
+        rows.append(LabelledModel("best", result.better_model))
+    if result.best_lossy is not None:
+        rows.append(LabelledModel("lossy", result.best_lossy))
+    if best is None or len(rows) != 2:
+        return rows
+    labels = set()
+    for model in result.models[2:]:
+        label = _advantage(result, model, best)
+        if label and label not in labels and not _is_worse(result, model):
+            labels.add(label)
+            rows.append(LabelledModel(label, model))
+    return rows
+
+
+def _advantage(result: RunResult, model: ModelResult, best: ModelResult) -> str:
+    """The way in which people notice a model to be better than the best one; empty if they do not."""
+    size, best_size = model.metrics.get("size"), best.metrics.get("size")
+    if size is not None and best_size is not None and size < SMALLER * best_size:
+        return "smaller"
+    for name in filter(is_quality, headlines(result)):
+        metric, value, best_value = known_metric(name), model.metrics.get(name), best.metrics.get(name)
+        if metric is None or value is None or best_value is None:
+            continue
+        looks_equal = figure_text(name, value) == figure_text(name, best_value)
+        if not looks_equal and is_better(value, best_value, metric.direction):
+            return f"lower {name}" if metric.direction == "minimize" else f"higher {name}"
+    return ""
+
+
+def _is_worse(result: RunResult, model: ModelResult) -> bool:
+    """True if a model is certainly worse than the source by the first objective."""
+    objective = first_objective(result)
+    ratio = model.ratios.get(objective.metric)
+    if ratio is None:
+        return False
+    if objective.goal == "maximize":
+        return ratio.high < 1
+    return ratio.low > 1
