@@ -7,7 +7,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from autoopt.registry.pass_info import REQUIRED, Category, Default, Minimum, Param, ParameterInfo, PassInfo, Unit
 from autoopt.script import MODULE_PREFIX
@@ -16,6 +16,10 @@ from autoopt.target import Accelerator
 
 PassCode: TypeAlias = Callable[..., object]
 """A subclass of `Pass`, or a function `(model, **parameters) -> model`."""
+
+Takes: TypeAlias = Literal["ir", "proto", "outline", "path"]
+_FORMS: Final[Mapping[str, Takes]] = {"Model": "ir", "ModelProto": "proto", "Path": "path"}
+"""Annotation of a parameter -> form of the model that it takes."""
 
 _LISTS: Final = ("requires", "conflicts", "accelerators", "needs_ops", "refuses_ops", "libraries", "aliases")
 _SETTINGS: Final = (
@@ -42,11 +46,30 @@ def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) 
         family=getattr(code, "family", "") or _family(code.__module__),
         summary=summary,
         parameters=parameters,
-        in_memory=getattr(code, "takes", "proto") != "path",
+        in_memory=form_of(code) != "path",
         user_script=any(parameter.category == "object" for parameter in parameters),
         missing=_missing_library(attributes["libraries"], getattr(code, "extra", "")),
         **attributes,
     )
+
+
+def form_of(code: PassCode) -> Takes:
+    """The form of the model that a pass takes: the one that it states, or that of the annotation of its model."""
+    stated: Takes | None = getattr(code, "takes", None)
+    if stated is None and not inspect.isclass(code):
+        stated = annotated_form(code)
+    return stated or "proto"
+
+
+def annotated_form(function: PassCode) -> Takes | None:
+    """The form that a function names in the annotation of its first parameter; None if it names none."""
+    parameters = [parameter for name, parameter in inspect.signature(function).parameters.items() if name != "self"]
+    if not parameters:
+        return None
+    annotation = parameters[0].annotation
+    if inspect.isclass(annotation):
+        annotation = annotation.__name__
+    return _FORMS.get(str(annotation).rpartition(".")[2])
 
 
 def _family(module: str) -> str:

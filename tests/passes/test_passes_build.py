@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
+import onnx_ir as ir
 import pytest
+from micro_models import MODELS
+from onnx import ModelProto
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.build import FunctionPass, build_pass
 from autoopt.passes.base.config import full_config
-from autoopt.registry import Param, register, registry
+from autoopt.registry import Param, form_of, register, registry
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +82,19 @@ def test_a_function_is_executed_as_it_is_described() -> None:
     info, pass_ = registry().info("built_function"), build("built_function")
     assert (info.makes_model, info.in_memory) == (True, False)
     assert (pass_.makes_model, pass_.takes, pass_.layout, pass_.memory_factor) == (True, "path", True, 2.0)
+
+
+def test_the_annotation_of_the_model_says_what_a_pass_takes() -> None:
+    class OfIr(Pass):
+        def run(self, model: ir.Model) -> ir.Model | None:
+            return model
+
+    class OfProto(OfIr):
+        def run(self, model: ModelProto) -> ModelProto | None:  # type: ignore[override]
+            return model
+
+    def function(model: Path) -> Path:
+        return model
+
+    assert (OfIr.takes, OfProto.takes, form_of(function)) == ("ir", "proto", "path")
+    assert OfIr()(MODELS["mlp"]()) == ir.to_proto(ir.from_proto(MODELS["mlp"]()))

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from micro_models import made, normal
 from rule_bench import compare
 
-from autoopt.passes.onnx_tools.libraries import apply_rules
-from autoopt.passes.rewrites.convolution import affine_rules
+from autoopt.passes.fusion.weight_folding import ConvAffineFolding
 
 IN, OUT, SIZE = 4, 6, 5
 
@@ -28,7 +27,7 @@ def convolution(rank: int, body: str, group: int = 1, **weights: np.ndarray) -> 
 
 
 def fold(model: onnx.ModelProto) -> onnx.ModelProto:
-    return apply_rules(model, affine_rules()) or model
+    return ConvAffineFolding()(model)
 
 
 @settings(max_examples=40)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_models import MODELS
+from micro_models import MODELS, made
+from onnx import ModelProto
 
 from autoopt.model import io
 from autoopt.passes.runner import describe, run
@@ -26,8 +27,12 @@ def script(tmp_path: Path) -> str:
     return str(path)
 
 
+def zero_slope() -> ModelProto:
+    return made("g (float[2] x) => (float[2] y) { y = LeakyRelu <alpha = 0.0> (x) }")
+
+
 def step(tmp_path: Path, script: str, name: str, model: str, ir_version: int = 8, **params: Any) -> dict[str, Any]:
-    proto = MODELS[model]()
+    proto = zero_slope() if model == "zero_slope" else MODELS[model]()
     proto.ir_version = ir_version
     proto.doc_string = "a model with much to say about itself"
     payload = {
@@ -41,7 +46,7 @@ def step(tmp_path: Path, script: str, name: str, model: str, ir_version: int = 8
 
 
 def test_all_examples_are_found() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.parametrize(
@@ -52,6 +57,8 @@ def test_all_examples_are_found() -> None:
         ("blocks", "mlp", "unchanged"),
         ("blocks", "relu_only", "refused"),
         ("levels", "mlp", "unchanged"),
+        ("plain_relu", "mlp", "unchanged"),
+        ("plain_relu", "zero_slope", "ok"),
         ("tidy", "no_ops", "ok"),
     ],
 )

@@ -5,7 +5,8 @@ Read `optimization_pass` first. `contract` holds what a pass returns, raises and
 `conflicts` lists groups of passes that exclude others.
 """
 
-from autoopt.passes.base.contract import PassContext, Refused, Retry, Takes, Touch
+from autoopt.passes.base.contract import PassContext, Refused, Retry, Touch
 from autoopt.passes.base.optimization_pass import Pass
+from autoopt.registry import Takes
 
 __all__ = ["Pass", "PassContext", "Refused", "Retry", "Takes", "Touch"]

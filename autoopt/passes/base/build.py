@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from autoopt.json_codec import JsonObject
 from autoopt.passes.base.contract import Refused
 from autoopt.passes.base.optimization_pass import Pass
-from autoopt.registry import PassInfo, registry
+from autoopt.registry import PassInfo, form_of, registry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import onnx_ir as ir
     from onnx import ModelProto
 
     from autoopt.passes.base.contract import Retry
@@ -23,15 +24,18 @@ if TYPE_CHECKING:
 class FunctionPass(Pass):
     """A registered function `(model, **parameters) -> model`. Its attributes stand in for class attributes."""
 
-    def __init__(self, function: Callable[..., ModelProto | Path | Retry | None], params: Mapping[str, object]) -> None:
+    def __init__(
+        self, function: Callable[..., ir.Model | ModelProto | Path | Retry | None], params: Mapping[str, object]
+    ) -> None:
         super().__init__()
         self._function = function
         self._params = dict(params)
         for name in Pass.__annotations__:
             if hasattr(function, name):
                 setattr(self, name, getattr(function, name))
+        self.takes = form_of(function)  # type: ignore[misc]  # of this function, not of the class
 
-    def run(self, model: ModelProto | Path) -> ModelProto | Path | Retry | None:
+    def run(self, model: Any) -> ir.Model | ModelProto | Path | Retry | None:  # noqa: ANN401  see `takes`
         return self._function(model, **self._params)
 
 

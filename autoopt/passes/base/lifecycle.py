@@ -7,18 +7,21 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from autoopt.errors import InputError, allocation_text, one_line
 from autoopt.model.io import load, save
 from autoopt.model.map_outputs import cut_map_outputs
 from autoopt.model.random_nodes import distinct_seeds
 from autoopt.outcome import Outcome
-from autoopt.passes.base.contract import PassContext, Refused, Retry, Takes
+from autoopt.passes.base.contract import PassContext, Refused, Retry
+from autoopt.passes.base.conversion import to_ir
+from autoopt.registry import Takes
 from autoopt.script import script_line
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import ModelProto
 
 _SEVERITY = (Outcome.UNCHANGED, Outcome.OK, Outcome.RETRY, Outcome.REFUSED, Outcome.FAILED, Outcome.OUT_OF_MEMORY)
@@ -34,7 +37,7 @@ class LifecyclePass(Protocol):
 
     def initialize(self) -> Retry | None: ...
 
-    def run(self, model: ModelProto | Path) -> ModelProto | Path | Retry | None: ...
+    def run(self, model: Any) -> Any: ...  # noqa: ANN401  the form that `takes` names
 
     def finalize(self) -> Retry | None: ...
 
@@ -70,14 +73,26 @@ def _run_protected(pass_: LifecyclePass, model: ModelProto | Path) -> ModelProto
     are cut off.
     """
     if not hasattr(model, "graph"):
-        return pass_.run(model)
+        return run_on_form(pass_, model)
     maps = None if pass_.changes_outputs else cut_map_outputs(model)
     with distinct_seeds(model) as seeds:
-        result = pass_.run(model)
+        result = run_on_form(pass_, model)
         if hasattr(result, "graph"):
             seeds.restore(result)
     if maps is not None and hasattr(result, "graph"):
         maps.put_back(result)
+    return result
+
+
+def run_on_form(pass_: LifecyclePass, model: ir.Model | ModelProto | Path) -> ModelProto | Path | Retry | None:
+    """Call `run` on the form that the pass takes, and return a protobuf for a model of onnx-ir."""
+    if pass_.takes == "ir" and not isinstance(model, Path):
+        model = to_ir(model)
+    result: ir.Model | ModelProto | Path | Retry | None = pass_.run(model)
+    if hasattr(result, "opset_imports"):
+        import onnx_ir
+
+        return onnx_ir.to_proto(result)
     return result
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from autoopt.passes.base.config import config_class
-from autoopt.passes.base.contract import PassContext, Retry, Takes, Touch
-from autoopt.passes.base.lifecycle import run_in_process
-from autoopt.registry import ParameterInfo, Tolerance, describe
+from autoopt.passes.base.contract import PassContext, Retry, Touch
+from autoopt.passes.base.lifecycle import run_in_process, run_on_form
+from autoopt.registry import ParameterInfo, Takes, Tolerance, annotated_form, describe
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
@@ -21,9 +21,10 @@ class Pass:
     """One optimization technique with typed parameters: a model goes in, a model comes out.
 
     Parameters are annotated fields: `block_size: Annotated[int, Categorical(16, 32), "weights per scale"] = 32`.
-    Implement `run`. It returns the new model, None (or an equal model) if there is nothing to do, or `Retry`. It
-    raises `Refused` if it cannot take the model; any other exception gives the outcome `failed`. `initialize` and
-    `finalize` are each called exactly once per run, `finalize` also after a failure.
+    Implement `run(self, model: ir.Model)` on a model of onnx-ir, or on another form; see `takes`. It returns the new
+    model, None (or an equal model) if there is nothing to do, or `Retry`. It raises `Refused` if it cannot take the
+    model; any other exception gives the outcome `failed`. `initialize` and `finalize` are each called exactly once per
+    run, `finalize` also after a failure.
 
     Calling a pass, as in `MyPass(x=1)(model)`, runs its lifecycle in this process on a copy of the model.
 
@@ -42,10 +43,10 @@ class Pass:
     session_only: ClassVar[bool] = False
     analysis: ClassVar[bool] = False
     takes: ClassVar[Takes] = "proto"
-    """Input of `run`: a ModelProto with its external data loaded, which `run` may change in place, or the path of the
-    model. A `path` pass writes its result inside `self.context.work` and returns the path. An `outline` is a ModelProto
-    whose weights may still be external data, if the model is large: `onnx.numpy_helper.to_array` and onnx-ir read them
-    one by one, because they lie in the working directory. The result may refer to them too."""
+    """Input of `run`, which may change it in place; the annotation of `model` says it. `ir.Model` of onnx-ir reads the
+    weights of a large model one by one, when they are used. A `ModelProto` has all of them loaded. For a `Path`, `run`
+    writes its result inside `self.context.work` and returns the path. Only an `outline` is to be stated: a ModelProto
+    whose weights may be external data, in the working directory."""
     makes_model: ClassVar[bool] = False
     """The pass ignores its input model. It is the first pass of a chain whose source is not an ONNX model."""
     host_bound: ClassVar[bool] = False
@@ -65,15 +66,24 @@ class Pass:
     memory_factor: ClassVar[float] = 4.5
     """Memory that a run and the checks of its result need, as a multiple of the bytes of a large model."""
     serialized_copies: ClassVar[float] = 1.0
-    """The same for further copies of a smaller model, which libraries get as bytes. An `outline` pass that never loads
-    all weights has 0."""
+    """The same for further copies of a smaller model, which libraries get as bytes. A pass that takes an `ir.Model`
+    makes none; an `outline` pass that never loads all weights has 0."""
 
     context: PassContext
 
     @property
     def further_copies(self) -> float:
         """`serialized_copies` of this configuration."""
+        if self.takes == "ir":
+            return 0.0
         return self.serialized_copies
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        form = annotated_form(cls.run)
+        # A class that states `takes`, itself or in a base, has annotated `run` with the same class for it.
+        if "takes" not in cls.__dict__ and form is not None and not (form == "proto" and cls.takes == "outline"):
+            cls.takes = form
 
     def __init__(self, **params: object) -> None:
         for name, value in params.items():
@@ -93,14 +103,14 @@ class Pass:
         """Acquire what the run needs."""
         return None
 
-    def run(self, model: Any) -> ModelProto | Path | Retry | None:  # noqa: ANN401  ModelProto or Path; see `takes`
+    def run(self, model: Any) -> ModelProto | Path | Retry | None:  # noqa: ANN401  see `takes`
         """Apply the technique."""
         raise TypeError(f"{type(self).__name__} does not define run")
 
     def run_inner(self, inner: Pass, model: ModelProto) -> ModelProto:
         """Run another pass on the way; the model itself if that has nothing to do or asks for other parameters."""
         inner.context = self.context
-        result = inner.run(model)
+        result = run_on_form(inner, model)
         if result is None or isinstance(result, Retry):
             return model
         return result

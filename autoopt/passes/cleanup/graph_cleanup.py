@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
-from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, to_ir
+from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_ir_constants
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.tied_weights import SMALLEST_TIED, tie_weights
 from autoopt.registry import Minimum
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 class LibraryCleanup(Pass):
     """The common part of the clean-up steps that are passes of onnx-ir."""
 
-    takes = "outline"
-    serialized_copies = 0.0
     target_bound = False
     tolerance = "lossless"
     libraries = ("onnx", "onnx-ir")
@@ -34,7 +32,7 @@ class NameFix(LibraryCleanup):
     touches = ("names",)
     aliases = ("unique_name_for_nodes",)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnx_ir.passes.common import NameFixPass
 
         return apply_ir_passes(model, NameFixPass())
@@ -45,7 +43,7 @@ class RemoveUnused(LibraryCleanup):
 
     aliases = ("eliminate_deadend", "eliminate_unused_initializer")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnx_ir.passes.common import RemoveUnusedFunctionsPass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 
         return apply_ir_passes(model, RemoveUnusedNodesPass(), RemoveUnusedFunctionsPass(), RemoveUnusedOpsetsPass())
@@ -58,16 +56,15 @@ class IdentityElimination(LibraryCleanup):
     needs_ops = ("Identity",)
     aliases = ("identity_elim", "eliminate_identity")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         import onnx_ir
 
-        ir_model = to_ir(model)
         removed = False
-        for graph in (ir_model.graph, *ir_model.functions.values()):
+        for graph in (model.graph, *model.functions.values()):
             for node in onnx_ir.traversal.RecursiveGraphIterator(graph):
                 if node.op_type == "Identity" and node.domain in DEFAULT_DOMAINS:
                     removed |= _remove_identity(node)
-        return onnx_ir.to_proto(ir_model) if removed else None
+        return model if removed else None
 
 
 def _remove_identity(node: ir.Node) -> bool:
@@ -103,7 +100,7 @@ class CommonSubexpressionElimination(LibraryCleanup):
         int, Minimum(0), Categorical(0, 10, 100), "largest constant compared by value, in elements"
     ] = 10
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnx_ir.passes.common import CommonSubexpressionEliminationPass
 
         return apply_ir_passes(model, CommonSubexpressionEliminationPass(size_limit=self.size_limit))
@@ -118,7 +115,7 @@ class DeduplicateInitializers(LibraryCleanup):
         int, Minimum(0), Categorical(1024, 1_000_000, 4_294_967_296), "largest weight considered, in elements"
     ] = 4_294_967_296
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnx_ir.passes.common import DeduplicateHashedInitializersPass
 
         return apply_ir_passes(model, DeduplicateHashedInitializersPass(size_limit=self.size_limit))
@@ -155,7 +152,7 @@ class LiftConstants(LibraryCleanup):
     lift_all: Annotated[bool, Boolean(), "also lift constants stored as numbers or lists instead of tensors"] = True
     size_limit: Annotated[int, Minimum(0), Categorical(0, 1, 16), "smallest constant to lift, in elements"] = 0
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
         lift = LiftConstantsToInitializersPass(lift_all_constants=self.lift_all, size_limit=self.size_limit)
@@ -168,7 +165,7 @@ class LiftSubgraphInitializers(LibraryCleanup):
     needs_ops = ("If", "Loop", "Scan", "SequenceMap")
     aliases = ("lift_subgraph_init", "move_subgraph_initializer")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnx_ir.passes.common import LiftSubgraphInitializersToMainGraphPass
 
         return apply_ir_passes(model, LiftSubgraphInitializersToMainGraphPass())
@@ -179,7 +176,7 @@ class InputsClean(LibraryCleanup):
 
     aliases = ("remove_initializer_from_input",)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
         model.ir_version = max(model.ir_version, 4)  # earlier versions require weights to be inputs
@@ -192,8 +189,6 @@ class ConstantFolding(Pass):
     Larger limits fold more and make larger files: a folded Expand stores every element.
     """
 
-    takes = "outline"
-    serialized_copies = 0.0
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -207,5 +202,5 @@ class ConstantFolding(Pass):
         int, Categorical(65536, OUTPUT_LIMIT, 10_000_000), "largest output of a folded node, in elements"
     ] = OUTPUT_LIMIT
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        return fold_constants(model, self.input_size_limit, self.output_size_limit)
+    def run(self, model: ir.Model) -> ir.Model | None:
+        return fold_ir_constants(model, self.input_size_limit, self.output_size_limit)

@@ -11,6 +11,7 @@ from autoopt.model.lazy_imports import helper
 from autoopt.model.random_nodes import is_random
 from autoopt.model.tensors import bodies, names_of, walk_graphs
 from autoopt.passes.base import Pass
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
@@ -27,6 +28,7 @@ from autoopt.passes.onnx_tools.graphs import (
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 BEFORE_CARRIED: Final = 2
@@ -47,7 +49,7 @@ class LoopInvariantCodeMotion(Pass):
     libraries = ("onnx", "onnx-ir")
     aliases = ("licm",)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ModelProto) -> ir.Model | None:
         from onnx_ir.passes import common
 
         names = value_names(model)
@@ -57,7 +59,7 @@ class LoopInvariantCodeMotion(Pass):
             is_changed |= _move_out_of_loops(graph, names, matrices)
         if not is_changed:
             return None
-        return apply_ir_passes(model, common.IdentityEliminationPass(), common.RemoveUnusedNodesPass())
+        return apply_ir_passes(to_ir(model), common.IdentityEliminationPass(), common.RemoveUnusedNodesPass())
 
 
 def _move_out_of_loops(graph: GraphProto, names: set[str], matrices: Collection[str]) -> bool:

@@ -8,10 +8,12 @@ from autoopt.model.lazy_imports import numpy_helper
 from autoopt.model.tensors import names_of, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.graphs import constant_tensors, is_standard, producers
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto
 
 STATES: Final = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
@@ -34,13 +36,13 @@ class OmitZeroStates(Pass):
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ModelProto) -> ir.Model | None:
         from onnx_ir.passes import common
 
         changed = [_omit_zero_states(graph) for graph in walk_graphs(model.graph)]
         if not any(changed):
             return None
-        return apply_ir_passes(model, common.RemoveUnusedNodesPass())
+        return apply_ir_passes(to_ir(model), common.RemoveUnusedNodesPass())
 
 
 def _omit_zero_states(graph: GraphProto) -> bool:

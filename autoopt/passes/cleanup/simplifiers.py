@@ -16,6 +16,7 @@ from autoopt.model.split import splitting
 from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.base.lifecycle import run_on_proto
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.functions import inline_functions
@@ -35,6 +36,7 @@ from autoopt.registry import Minimum
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import ModelProto
 
 
@@ -84,7 +86,7 @@ class RewriteRules(Pass):
         "sets of rules to apply",
     ] = ["noop", "bn", "clip", "pad", "reshape", "bias"]
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         sets = rule_sets()
         return apply_rules(model, [rule for name in self.rules for rule in sets[name]])
 
@@ -445,5 +447,8 @@ class Simplify(Pass):
             if not self.fuse:
                 skipped = list(SIM_FUSIONS)
             return OnnxSim(skip_fuse_bn=not self.fuse, skipped_optimizers=skipped).run(model)
+        import onnx_ir
+
         optimized = OnnxScriptOptimize(num_iterations=self.iterations).run(model) or model
-        return RewriteRules().run(optimized) or optimized
+        rewritten = RewriteRules().run(to_ir(optimized))
+        return optimized if rewritten is None else onnx_ir.to_proto(rewritten)

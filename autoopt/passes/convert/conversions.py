@@ -9,6 +9,7 @@ from autoopt.model.lazy_imports import onnx
 from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.casts import cast_input
 from autoopt.passes.onnx_tools.functions import expand_operators, inline_functions
 from autoopt.passes.onnx_tools.graphs import caller_inputs, is_standard, rename_inputs, walk_nodes
@@ -18,6 +19,7 @@ from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import ModelProto, NodeProto
 
 FALLBACK_OPSETS: Final = (23, 21, 19, 17, 13)
@@ -65,8 +67,6 @@ class IrUpgrade(Pass):
     The runtime turns models of IR version 3 into invalid ones when it optimizes them offline.
     """
 
-    takes = "outline"
-    serialized_copies = 0.0
     target_bound = False
     tolerance = "equal"  # the runtime folds and fuses weights only where they are not inputs
     conflicts = RUNTIME_BOUND
@@ -74,10 +74,11 @@ class IrUpgrade(Pass):
 
     ir_version: Annotated[int, Minimum(1), "lowest IR version of the result"] = 8
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
-        model.ir_version = max(model.ir_version, self.ir_version, ir_version_for(opset(model) or 1))
+        version = model.opset_imports.get("") or model.opset_imports.get("ai.onnx", 1)
+        model.ir_version = max(model.ir_version, self.ir_version, ir_version_for(version))
         return apply_ir_passes(model, RemoveInitializersFromInputsPass())
 
 
@@ -95,14 +96,14 @@ class InlineFunctions(Pass):
 
     inliner: Annotated[Literal["onnx-ir", "onnx"], Categorical("onnx-ir", "onnx"), "library that inlines"] = "onnx-ir"
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ModelProto) -> ir.Model | ModelProto | None:
         if not model.functions:
             return None
         if self.inliner == "onnx":
             return inline_functions(model)
         from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
 
-        return apply_ir_passes(model, InlinePass(), RemoveUnusedFunctionsPass())
+        return apply_ir_passes(to_ir(model), InlinePass(), RemoveUnusedFunctionsPass())
 
 
 class ExpandFunctions(Pass):

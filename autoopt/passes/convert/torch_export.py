@@ -34,7 +34,6 @@ class TorchExport(Pass):
     unpickled. Attention fusion recognizes attention in the output of the `dynamo` exporter.
     """
 
-    takes = "path"
     makes_model = True
     version = 3
     libraries = ("onnx", "onnxscript", "torch")

@@ -9,6 +9,7 @@ from autoopt.memory import free_memory, return_unused
 from autoopt.model.split.graphs import is_split
 from autoopt.model.split.stored import sizes_of
 from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base.contract import LAZY_FORMS
 from autoopt.passes.execution.current_model import KEPT_FILES, CurrentModel
 from autoopt.passes.onnx_tools.graphs import EXTERNAL_DATA_BYTES
 from autoopt.passes.request import TOO_LARGE
@@ -51,7 +52,7 @@ def _needed(pass_: Pass, model: CurrentModel, size: int) -> int:
     """Bytes that a pass will allocate for a model of this size."""
     factor = pass_.memory_factor
     is_whole = size <= EXTERNAL_DATA_BYTES
-    if pass_.takes == "outline" and not model.is_small and not (is_whole and pass_.further_copies):
+    if pass_.takes in LAZY_FORMS and not model.is_small and not (is_whole and pass_.further_copies):
         factor = OUTLINE_FACTOR
     elif factor and is_whole:
         factor += pass_.further_copies

@@ -8,7 +8,7 @@ from autoopt.passes.fusion.weight_folding import Folding
 from autoopt.passes.onnx_tools.libraries import apply_rules
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    import onnx_ir as ir
 
 
 class HardSigmoidFusion(Folding):
@@ -16,7 +16,7 @@ class HardSigmoidFusion(Folding):
 
     needs_ops = ("Clip",)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         # Late: the rules need onnxscript, which planning does not import.
         from autoopt.passes.rewrites.activation import hard_sigmoid_rules
 

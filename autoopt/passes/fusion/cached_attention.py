@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.fusion.attention_matcher import (
     HEADS_FIRST,
     SWAP_LAST,
@@ -44,8 +45,6 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
 
     Keys and values may have fewer heads than queries. The model gets opset 23 if it has such attention.
     """
-    from onnx_ir.passes import common
-
     plain = transpose_in_one_step(skip_copies(model))
     if not any(Matcher(plain).cached_products()):
         return model, {}
@@ -62,7 +61,7 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     replaced = {name for node in joined for name in node.output}
     others = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
     replace_items(model.graph.node, [*others, *masks.nodes, *joined])
-    fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
+    fused = _without_unused(model)
     fused = _repeat_shared_angles(_fuse_rotation(fused))
     return fused, _count_fused(fused)
 
@@ -72,8 +71,6 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
 
     Rotary embedding is joined too, even where attention is not. The model gets opset 23 if it has either.
     """
-    from onnx_ir.passes import common
-
     if all(node.op_type != "Softmax" for node in model.graph.node):
         return model, {}
     folded = fold_known_sizes(transpose_in_one_step(skip_copies(model)))
@@ -89,11 +86,19 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
     for attention in attentions:
         nodes += _plain_nodes(attention, masks)
     replace_items(model.graph.node, [*nodes, *masks.nodes])
-    fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
+    fused = _without_unused(model)
     if rotates:
         fused = _repeat_shared_angles(_fuse_rotation(fused))
     counts = _count_fused(fused)
     return (fused, counts) if counts else (source, counts)
+
+
+def _without_unused(model: ModelProto) -> ModelProto:
+    """Sort the nodes and remove what no output needs."""
+    import onnx_ir
+    from onnx_ir.passes import common
+
+    return onnx_ir.to_proto(apply_ir_passes(to_ir(sort_nodes(model)), common.RemoveUnusedNodesPass()))
 
 
 def may_rotate(model: ModelProto) -> bool:
@@ -157,18 +162,21 @@ def _size_caches(model: ModelProto, caches: Mapping[str, NodeProto]) -> None:
 
 def _fuse_rotation(model: ModelProto) -> ModelProto:
     """Join rotary embedding, of a head's whole width or of its first part."""
+    import onnx_ir
     from onnx_ir.passes import common
     from onnxscript.rewriter.rules import common as common_rules
     from onnxscript.rewriter.rules.fusion._rotary_embedding import partial_embedding_rules, rotary_embedding_rules
 
     # The library's rules need the number of heads, and no casts and factors of 1 around the angles.
     make_targets_constant(model)
-    model = fold_known_sizes(model)
-    model = apply_rules(model, [common_rules.mul_by_1_rule, common_rules.no_op_cast_rule]) or model
-    model = apply_ir_passes(model, common.IdentityEliminationPass())
-    fuse_interleaved_rotation(model)
-    model = apply_rules(model, rotary_embedding_rules.rules) or model
-    return apply_rules(model, partial_embedding_rules.rules) or model
+    graph = to_ir(fold_known_sizes(model))
+    apply_rules(graph, [common_rules.mul_by_1_rule, common_rules.no_op_cast_rule])
+    plain = onnx_ir.to_proto(apply_ir_passes(graph, common.IdentityEliminationPass()))
+    fuse_interleaved_rotation(plain)
+    graph = to_ir(plain)
+    apply_rules(graph, rotary_embedding_rules.rules)
+    apply_rules(graph, partial_embedding_rules.rules)
+    return onnx_ir.to_proto(graph)
 
 
 def _repeat_shared_angles(model: ModelProto) -> ModelProto:

@@ -22,7 +22,6 @@ class OrtGraphOptimization(Pass):
     CPU.
     """
 
-    takes = "path"
     host_bound = True
     requires = ("name_fix",)
     conflicts = ("ort_format", "fp8_quantization")

@@ -15,6 +15,7 @@ from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.fusion.body_attention import fuse_body_attention
 from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention, may_rotate
 from autoopt.passes.fusion.padding_masks import state_padding_value
@@ -29,7 +30,6 @@ from autoopt.passes.onnx_tools.graphs import (
     replace_items,
     restore_inputs,
     sort_nodes,
-    to_ir,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.libraries import loads, quiet

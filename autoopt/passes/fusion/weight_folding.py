@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.gemm import split_gemms
-from autoopt.passes.onnx_tools.graphs import walk_nodes
 from autoopt.passes.onnx_tools.libraries import apply_rules, rule_sets
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import ModelProto
 
 FUSION_CONFLICTS: Final = (
@@ -38,7 +39,7 @@ class BatchNormFolding(Folding):
     needs_ops = ("BatchNormalization",)
     aliases = ("bn_fold", "fuse_bn_into_conv", "fuse_bn_into_gemm")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         return apply_rules(model, rule_sets()["bn"])
 
 
@@ -50,7 +51,7 @@ class ConvAffineFolding(Folding):
 
     version = 2
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         # Late: the rules need onnxscript, which planning does not import.
         from autoopt.passes.rewrites.convolution import affine_rules
 
@@ -63,9 +64,9 @@ class PadFolding(Folding):
     needs_ops = ("Pad",)
     aliases = ("pad_fold",)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         # The first rule also rewrites convolutions without a Pad, which alone gains nothing.
-        if not any(node.op_type == "Pad" for node in walk_nodes(model.graph)):
+        if all(node.op_type != "Pad" for node in model.graph.all_nodes()):
             return None
         return apply_rules(model, rule_sets()["pad"])
 
@@ -83,7 +84,7 @@ class MatMulAddGemm(Folding):
         Literal["gemm", "matmul_add"], Categorical("gemm", "matmul_add"), "operators in the result"
     ] = "matmul_add"
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ModelProto) -> ir.Model | ModelProto | None:
         from onnxscript.rewriter.rules import common
 
         if self.direction == "matmul_add":
@@ -96,4 +97,4 @@ class MatMulAddGemm(Folding):
             common.transpose_b_matmul_add_to_gemm_rule,
             common.transpose_ab_matmul_add_to_gemm_rule,
         ]
-        return apply_rules(model, rules)
+        return apply_rules(to_ir(model), rules)

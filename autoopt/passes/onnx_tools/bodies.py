@@ -7,13 +7,13 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from autoopt.model.tensors import by_name, walk_graphs
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.graphs import (
     constant_names,
     defined_names,
     has_subgraphs,
     new_name,
     read_names,
-    to_ir,
     value_names,
 )
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.passes.onnx_tools.graphs import INTEGERS, constant_tensors, fixed_size, producers, to_ir
+from autoopt.passes.base.conversion import to_ir
+from autoopt.passes.onnx_tools.graphs import INTEGERS, constant_tensors, fixed_size, producers
 from autoopt.passes.onnx_tools.large_models import call_on_references, inferred_graph
 from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto
 
 
@@ -22,22 +24,29 @@ OUTPUT_LIMIT: Final = 512 * 512
 def fold_constants(
     model: ModelProto, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT
 ) -> ModelProto:
-    """Fold constants with onnxscript, store the results as weights, and remove the nodes that became unused."""
+    """Fold constants of a protobuf; see `fold_ir_constants`."""
     import onnx_ir
+
+    return onnx_ir.to_proto(fold_ir_constants(to_ir(model), input_size_limit, output_size_limit))
+
+
+def fold_ir_constants(
+    model: ir.Model, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT
+) -> ir.Model:
+    """Fold constants with onnxscript, store the results as weights, and remove the nodes that became unused."""
     from onnx_ir.passes.common import LiftConstantsToInitializersPass, RemoveUnusedNodesPass
     from onnxscript import optimizer
 
     def count_constants() -> int:
-        return sum(node.op_type == "Constant" for node in ir_model.graph)
+        return sum(node.op_type == "Constant" for node in model.graph)
 
     with quiet():
-        ir_model = to_ir(model)
         before = count_constants()
-        optimizer.fold_constants(ir_model, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
-        RemoveUnusedNodesPass()(ir_model)
+        optimizer.fold_constants(model, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
+        RemoveUnusedNodesPass()(model)
         if count_constants() > before:
-            LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(ir_model)
-        return onnx_ir.to_proto(ir_model)
+            LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+        return model
 
 
 def fold_known_sizes(model: ModelProto) -> ModelProto:

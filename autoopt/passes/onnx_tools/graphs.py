@@ -7,12 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.model.map_outputs import is_map
 from autoopt.model.tensors import bodies, by_name, names_of, op_name, walk_graphs, weight_bytes
-from autoopt.passes.base import Refused
+from autoopt.passes.base.conversion import to_ir
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto
 
 INTEGERS: Final = (6, 7)
@@ -297,24 +295,6 @@ def values_read(node: NodeProto) -> set[str]:
         for inner_node in body.node:
             read.update(inner_node.input)
     return {*node.input, *(read - inner)} - {""}
-
-
-def to_ir(model: ModelProto) -> ir.Model:
-    """Convert a model for onnx-ir.
-
-    Raises:
-        Refused: the model has sparse weights, which onnx-ir leaves out, or values of map type, which it cannot read.
-    """
-    import onnx_ir as ir
-
-    graphs = list(walk_graphs(model.graph))
-    if any(graph.sparse_initializer for graph in graphs):
-        raise Refused("the model has sparse weights, which onnx-ir cannot hold")
-    values = (value for graph in graphs for value in (*graph.input, *graph.output, *graph.value_info))
-    if any(is_map(value.type) for value in values):
-        remedy = "export scikit-learn's models with options={'zipmap': False}, and without a DictVectorizer"
-        raise Refused(f"the model has values of map type, which onnx-ir cannot hold; {remedy}")
-    return ir.from_proto(model)
 
 
 def sort_nodes(model: ModelProto) -> ModelProto:

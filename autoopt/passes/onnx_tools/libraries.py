@@ -1,4 +1,4 @@
-"""Libraries called quietly: onnx-ir passes and onnxscript's rewrite rules, applied to a ModelProto."""
+"""Libraries called quietly: onnx-ir passes and onnxscript's rewrite rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.model import io as model_io
 from autoopt.model.session import make_plain_session
 from autoopt.model.split.graphs import beside_weights
-from autoopt.passes.onnx_tools.graphs import is_large, to_ir
+from autoopt.passes.onnx_tools.graphs import is_large
 from autoopt.passes.patches.exact_rules import make_rules_exact
 
 if TYPE_CHECKING:
@@ -46,50 +46,45 @@ MAX_ROUNDS: Final = 20
 """Rewriting stops after this many rounds, because rules may undo each other."""
 
 
-def apply_ir_passes(model: ModelProto, *passes: PassBase) -> ModelProto:
+def apply_ir_passes(model: ir.Model, *passes: PassBase) -> ir.Model:
     """Run onnx-ir passes on `model`, in order."""
-    import onnx_ir
-
     with quiet():
-        ir_model = to_ir(model)
         for ir_pass in passes:
-            ir_model = ir_pass(ir_model).model
-        return onnx_ir.to_proto(ir_model)
+            model = ir_pass(model).model
+        return model
 
 
-def apply_rules(model: ModelProto, rules: Sequence[RewriteRule]) -> ModelProto | None:
+def apply_rules(model: ir.Model, rules: Sequence[RewriteRule]) -> ir.Model | None:
     """Apply rules to `model` until none matches, and remove what became unused; returns None if no rule matched."""
-    import onnx_ir
     from onnx_ir.passes import common
     from onnxscript.rewriter.pattern import RewriteRuleSet
 
     make_rules_exact()
     with quiet():
-        ir_model = to_ir(model)
         # Rules read shapes, and some raise if they are missing.
         infer_shapes = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)
-        ir_model = infer_shapes(ir_model).model
+        model = infer_shapes(model).model
         rule_set = RewriteRuleSet(list(rules))
         rounds = 0
-        while rounds < MAX_ROUNDS and rule_set.apply_to_model(ir_model):
+        while rounds < MAX_ROUNDS and rule_set.apply_to_model(model):
             rounds += 1
         if not rounds:
             return None
-        _drop_unknown_attributes(ir_model)
+        _drop_unknown_attributes(model)
         for ir_pass in (
             common.RemoveUnusedNodesPass(),
             common.RemoveUnusedFunctionsPass(),
             common.RemoveUnusedOpsetsPass(),
         ):
-            ir_model = ir_pass(ir_model).model
-        return onnx_ir.to_proto(ir_model)
+            model = ir_pass(model).model
+        return model
 
 
-def _drop_unknown_attributes(ir_model: ir.Model) -> None:
+def _drop_unknown_attributes(model: ir.Model) -> None:
     """Remove `allowzero`, which the rules write whatever the version, where Reshape does not have it."""
-    if ir_model.opset_imports.get("", 0) >= ALLOWZERO:
+    if model.opset_imports.get("", 0) >= ALLOWZERO:
         return
-    for node in ir_model.graph.all_nodes():
+    for node in model.graph.all_nodes():
         if node.op_type == "Reshape":
             node.attributes.pop("allowzero", None)
 

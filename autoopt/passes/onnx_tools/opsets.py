@@ -10,6 +10,7 @@ from autoopt.errors import one_line
 from autoopt.model.lazy_imports import onnx
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Refused
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
     DEFAULT_DOMAINS,
@@ -17,7 +18,6 @@ from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     is_standard,
     replace_items,
-    to_ir,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.large_models import call_without_weights

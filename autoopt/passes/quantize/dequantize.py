@@ -10,12 +10,14 @@ from autoopt.model.plain_forms import FLOAT_FORMS, QUANTIZERS
 from autoopt.model.tensors import op_name, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.graphs import attribute_values
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.quantize.float_counterparts import CHANNELS_FIRST, CHANNELS_LAST, FloatCounterparts
 from autoopt.passes.quantize.stored_weights import block_matrix, dequantized, unpacked_table
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto
 
 Inputs: TypeAlias = Sequence[str]
@@ -59,7 +61,7 @@ class Dequantize(Pass):
     libraries = ("onnx", "onnx-ir")
     aliases = ("remove_qdq",)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ModelProto) -> ir.Model | None:
         from onnx_ir.passes import common
 
         dequantizer = _Dequantizer(FloatCounterparts(model))
@@ -67,7 +69,7 @@ class Dequantize(Pass):
         rewritten = list(map(dequantizer.rewrite, walk_graphs(model.graph)))
         if not any(rewritten):
             return None
-        return apply_ir_passes(model, common.IdentityEliminationPass(), common.RemoveUnusedNodesPass())
+        return apply_ir_passes(to_ir(model), common.IdentityEliminationPass(), common.RemoveUnusedNodesPass())
 
 
 class _Dequantizer:

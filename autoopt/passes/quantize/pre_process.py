@@ -48,7 +48,6 @@ class QuantPreProcess(Pass):
     serialized_copies = 3.0
     requires = ("name_fix", "ir_upgrade")
     conflicts = RUNTIME_BOUND
-    takes = "path"
     libraries = ("onnx", "onnxruntime", "sympy")
 
     skip_symbolic_shape: Annotated[bool, "skip symbolic shape inference"] = False

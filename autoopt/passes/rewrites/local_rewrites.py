@@ -16,7 +16,7 @@ from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    import onnx_ir as ir
     from onnxscript.rewriter.pattern import RewriteRule
 
 Assumption: TypeAlias = Literal["finite", "one_nonzero", "unmasked_rows"]
@@ -99,7 +99,7 @@ class LocalRewrites(Pass):
     ] = []
     chunks: Annotated[int, Minimum(1), "number of parts into which the serialize rules split a product"] = 2
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         if self.chunks < 2:
             raise Refused(f"chunks must be at least 2, not {self.chunks}")
         if not self.rules:

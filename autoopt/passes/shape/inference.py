@@ -16,6 +16,7 @@ from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
 from autoopt.space import Boolean
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import ModelProto
 
 
@@ -86,7 +87,7 @@ class MaterializeReshape(Pass):
     libraries = ("onnx", "onnx-ir", "onnxscript")
     aliases = ("trace_folding",)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnxscript.rewriter.rules.common import materialize_reshape_shape_rule
 
         return apply_rules(model, [materialize_reshape_shape_rule])

@@ -84,7 +84,6 @@ class ExtractAdapters(Pass):
     version = 2
     target_bound = False
     tolerance = "lossless"
-    takes = "path"
     layout = True
     conflicts = RUNTIME_BOUND
     needs_ops = PRODUCTS

@@ -20,7 +20,6 @@ class ExternalData(Pass):
     """Stores large weights in a file next to the graph, which allows memory mapping and models above 2 GiB."""
 
     tolerance = "lossless"
-    takes = "path"
     layout = True
     conflicts = ("ort_format",)
 
@@ -51,7 +50,6 @@ class OrtFormat(Pass):
     Loads faster and needs no graph optimizer. The result of level `all` depends on this machine's CPU.
     """
 
-    takes = "path"
     layout = True
     host_bound = True
     conflicts = ("ort_format",)
