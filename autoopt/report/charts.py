@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics, is_ratio_metric, known_metric
+from autoopt.metrics import Estimate, Objective, headline_metrics, is_ratio_metric
 from autoopt.report.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, falls, is_log, metric_axis, require_altair
 from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
 from autoopt.report.run_view import labelled_models
 from autoopt.report.words.change import estimate_text
 from autoopt.report.words.figures import chain_text, trial_title
+from autoopt.report.words.limits import limits_of
 from autoopt.results import RunResult, Trial
 from autoopt.results.figures import first_objective, is_better, is_quality, metrics_of, model_estimate, trial_estimate
 
@@ -90,9 +91,10 @@ def trade_offs(result: RunResult, trials: Sequence[Trial], *, links: str | None 
     others = dict.fromkeys([*headline_metrics(result.objectives, result.constraints), *quality, "size"])
     charts = {}
     for name in others:
-        chart = trade_off(result, trials, name, links=links) if name != objective else None
-        if chart is not None:
-            charts[name] = chart
+        if name != objective:
+            chart = trade_off(result, trials, name, links=links)
+            if chart is not None:
+                charts[name] = chart
     return charts
 
 
@@ -222,37 +224,15 @@ def effects_chart(effects: Sequence[FactorEffect]) -> alt.LayerChart | None:
 
 
 def constraint_bound(result: RunResult, metric: str) -> float | None:
-    """The bound of the constraint on this metric, on the scale of its figures; None without one."""
+    """The bound of the first constraint on this metric, on the scale of its figures; None without one."""
     source = result.baseline.metrics.get(metric)
-    for constraint in result.constraints:
-        if constraint.metric == metric:
-            return _bound(constraint, source)
-    return None
-
-
-def _bound(constraint: Constraint, source: float | None) -> float | None:
-    """Ratios for metrics that are shown as such, else values of the metric."""
-    ratio = constraint.max_ratio if constraint.max_ratio is not None else constraint.min_ratio
-    if is_ratio_metric(constraint.metric):
-        if ratio is not None:
-            return ratio
-        value = _value_bound(constraint, source)
-        if value is None or not source:
-            return None
-        return value / source
-    if ratio is not None and source is not None:
-        return ratio * source
-    return _value_bound(constraint, source)
-
-
-def _value_bound(constraint: Constraint, source: float | None) -> float | None:
-    """The bound of a constraint on the metric's own value; None if it has none, or is about an unknown source."""
-    if constraint.max_drop is not None and source is not None:
-        metric = known_metric(constraint.metric)
-        if metric is not None and metric.direction == "minimize":
-            return source + constraint.max_drop
-        return source - constraint.max_drop
-    return constraint.max if constraint.max is not None else constraint.min
+    constraints = [constraint for constraint in result.constraints if constraint.metric == metric]
+    limits = limits_of(metric, constraints[:1], result.baseline.metrics)
+    if not limits:
+        return None
+    if not is_ratio_metric(metric):
+        return limits[-1]
+    return source and limits[-1] / source
 
 
 def _points(result: RunResult, trials: Sequence[Trial], metric: str) -> list[Point]:

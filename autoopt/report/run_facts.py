@@ -57,7 +57,7 @@ class RunFacts:
     """The models of the lineage, by digest."""
     measurements: Sequence[PairedMeasurement] = ()
     """All measurements of the best model, oldest first."""
-    operator_times: OperatorTimes | None = None
-    """The times of the operators of source and best model; None if they were not profiled."""
+    operator_times: OperatorTimes = field(default_factory=OperatorTimes)
+    """Of source and best model."""
     part_trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
     """For a run over several targets or models, the trials of each by the id of its run."""

@@ -37,7 +37,7 @@ from autoopt.report.words.formatting import (
 from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.markup import shell_word
 from autoopt.report.words.verdict import lossy_steps, verdict
-from autoopt.results import ModelResult, RunResult, Trial
+from autoopt.results import RunResult, Trial
 from autoopt.results.figures import first_objective, is_quality, metrics_of, trial_estimate
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
@@ -67,8 +67,11 @@ class Search:
     found_figures: list[Figure] | None
     evidence: list[str]
     measurement_figures: list[Figure] | None
+    has_best: bool
+    """False if no model meets the constraints."""
     measured: list[Table]
-    operators: Table | None
+    operators: Table
+    """Without rows if they were not profiled."""
     inferences: str
     """The number of inferences that the operators were profiled in."""
     notes: Sequence[str]
@@ -111,23 +114,25 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
         if name == "lineage":
             titles |= {part.id: part.title for part in several}
         titles[name] = title
-    view = RunView(result)
-    best = result.better_model
+    view, search = RunView(result), None
+    if not result.targets:
+        search = search_of(result, trials, facts, model_table(result))
     return render(
         "run.html",
         title=f"{facts.name or 'run'} {short(result.run)}",
         titles=titles,
         answer=view.headline,
-        others="" if result.targets else " ".join(view.answers[1:]),
+        lead=view.lead,
         warnings=result.warnings,
-        tiles=[] if best is None else _tiles(best, result),
-        chain=[] if best is None else _chain(best),
+        tiles=_tiles(result),
+        chain=_chain(result),
         asked=_asked(result, facts),
-        search=None if result.targets else search_of(result, trials, facts, model_table(result)),
+        search=search,
         several=several,
         way=_way(facts.lineage, facts.models),
         use=_uses(result, facts),
-        lossy=lossy_steps(result) if result.best_lossy is not None else [],
+        lossy=lossy_steps(result),
+        has_lossy=result.best_lossy is not None,
         store=f"autoopt best {short(result.run)}\nautoopt lineage {short(result.run)}",
         work=view.work,
     )
@@ -149,9 +154,11 @@ def _model_parts(result: RunResult, facts: RunFacts) -> Iterator[Part]:
         yield Part(identity, f"Model {part.name}", f"{lead} {verdict(part.result)}", search, way)
 
 
-def _tiles(best: ModelResult, result: RunResult) -> list[tuple[str, str, str]]:
-    """Source and best model side by side, for the most important metrics."""
-    tiles = []
+def _tiles(result: RunResult) -> list[tuple[str, str, str]]:
+    """Source and best model side by side, for the most important metrics; none if the source stays."""
+    best, tiles = result.better_model, []
+    if best is None:
+        return []
     for name in metrics_of(result)[:MOST_TILES]:
         if name not in best.metrics or name not in result.baseline.metrics:
             continue
@@ -162,16 +169,20 @@ def _tiles(best: ModelResult, result: RunResult) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _chain(best: ModelResult) -> list[tuple[str, str]]:
-    """The passes of the best model with their searched parameters."""
+def _chain(result: RunResult) -> list[tuple[str, str]]:
+    """The passes of the best model with their searched parameters; none if the source stays."""
+    best = result.better_model
+    if best is None:
+        return []
     return [(name, settings_text(best.point.get(name, {}))) for name in best.short_chain.split(" -> ")]
 
 
 def _asked(result: RunResult, facts: RunFacts) -> dict[str, str]:
     environment = facts.environment
-    cpu = environment.get("cpu") or {}
-    machine = [str(cpu.get("model", "")), plural(int(cpu["cores"]), "core") if cpu else "", environment.get("os", "")]
-    runtime = (environment.get("libraries") or {}).get("onnxruntime", "")
+    machine = [environment.get("os", "")]
+    cpu, runtime = environment.get("cpu"), (environment.get("libraries") or {}).get("onnxruntime", "")
+    if cpu:
+        machine = [str(cpu.get("model", "")), plural(int(cpu["cores"]), "core"), *machine]
     started = ""
     if facts.created:
         started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(facts.created))
@@ -185,7 +196,7 @@ def _asked(result: RunResult, facts: RunFacts) -> dict[str, str]:
         "search": settings_text(facts.search),
         "target": facts.target,
         "machine": ", ".join(filter(None, machine)),
-        "runtime": f"onnxruntime {runtime}" if runtime else "",
+        "runtime": runtime and f"onnxruntime {runtime}",
         "started": started,
     }
 
@@ -206,8 +217,8 @@ def search_of(result: RunResult, trials: Sequence[Trial], facts: RunFacts, table
         yield best_so_far(trials, objective, links=prefix), caption, 260
 
     def measurement_charts() -> Iterator[Chart]:
-        ratio = None if result.best is None else result.best.ratios.get(objective.metric)
-        if ratio is not None and len(facts.measurements) > 1:
+        if result.best is not None and objective.metric in result.best.ratios and len(facts.measurements) > 1:
+            ratio = result.best.ratios[objective.metric]
             caption = (
                 f"The best model's {objective.metric} in each measurement, compared with the source, with its 95 % "
                 f"interval. Band: the result of {ALL_MEASUREMENTS}."
@@ -226,17 +237,17 @@ def search_of(result: RunResult, trials: Sequence[Trial], facts: RunFacts, table
     for effect in strongest:
         first, *others = effect.levels
         by_factor += [(effect.factor, first), *(("", level) for level in others)]
-    times = facts.operator_times
     return Search(
         prefix=prefix,
         table=table,
         found_figures=figures(found_charts()),
         evidence=_evidence(result),
-        measurement_figures=figures(measurement_charts()) if result.best is not None else [],
+        measurement_figures=figures(measurement_charts()),
+        has_best=result.best is not None,
         measured=measured_tables(result.best, outputs=True),
-        operators=None if times is None else operator_table(times),
-        inferences=plural(times.inferences, "inference") if times is not None else "",
-        notes=result.other_notes if result.best is not None else (),
+        operators=operator_table(facts.operator_times),
+        inferences=plural(facts.operator_times.inferences, "inference"),
+        notes=result.other_notes,
         effect_figures=figures(effect_charts()),
         by_chain=_levels_table(("chain",), by_chain, objective),
         by_factor=_levels_table(("pass or parameter", "value"), by_factor, objective),
@@ -274,8 +285,8 @@ def operator_table(times: OperatorTimes) -> Table:
     rows = []
     for name, row in named:
         cells = [metric_text(MEDIAN_LATENCY, value) for value in (row.source, row.candidate)]
-        sign = "+" if row.change >= 0 else ""
-        rows.append((name, *cells, f"{sign}{number_text(row.change)} ms"))
+        change = f"{number_text(row.change)} ms"
+        rows.append((name, *cells, change if change.startswith("-") else f"+{change}"))
     return Table(("operator", "source", "best model", "change"), tuple(rows), right=frozenset({1, 2, 3}))
 
 

@@ -47,12 +47,9 @@ def write_run(
         for name, counts in (("pass runs", result.pass_runs), ("evaluations", result.evaluations)):
             lines.append(f"{name}: {counts.executed} executed, {counts.reused} reused")
     lines += [time, *([REUSED] if result.reused else []), *view.measured, *map(one_line, result.warnings)]
-    answer = view.headline
     if result.targets:
         lines += view.answers[:-1]
-    else:
-        answer = " ".join(view.answers)
-    write_lines([*lines, *files, "", f"{answer} {next_step}".rstrip()], stream)
+    write_lines([*lines, *files, "", " ".join(filter(None, (view.headline, view.lead, next_step)))], stream)
 
 
 def write_conclusion(

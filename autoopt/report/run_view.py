@@ -98,6 +98,13 @@ class RunView:
         return f"{text}."
 
     @cached_property
+    def lead(self) -> str:
+        """The sentences after the headline; the answers for several targets stand with each."""
+        if self.result.targets:
+            return ""
+        return " ".join(self.answers[1:])
+
+    @cached_property
     def trials(self) -> str:
         """`3 trials: 2 ok, 1 refused`."""
         total, colon, outcomes = counts_text(self.result.trial_counts).partition(": ")
@@ -106,8 +113,10 @@ class RunView:
     @cached_property
     def work(self) -> list[str]:
         """The trials with the reason why the search stopped, and `time 41.2 s (baseline 3.0, search 30.1)`."""
-        stopped = f" ({self.result.stopped})" if self.result.stopped else ""
-        return [f"{self.trials}{stopped}", f"time {seconds_text(self.result.seconds)}"]
+        trials = self.trials
+        if self.result.stopped:
+            trials += f" ({self.result.stopped})"
+        return [trials, f"time {seconds_text(self.result.seconds)}"]
 
     @cached_property
     def caveats(self) -> list[str]:
@@ -179,8 +188,10 @@ class RunView:
 def of_target(result: RunResult, target: TargetResult) -> tuple[RunResult, list[LabelledModel]]:
     """The result of one of several targets, and the best single model as measured there, unless it is the source."""
     own_result = replace(target.result, objectives=result.objectives, constraints=result.constraints)
-    single = result.best_single.targets.get(target.name) if result.best_single is not None else None
-    return own_result, [] if single is None or single.is_source else [LabelledModel("single", single)]
+    single = result.best_single and result.best_single.targets.get(target.name)
+    if not single or single.is_source:
+        return own_result, []
+    return own_result, [LabelledModel("single", single)]
 
 
 def target_text(target: TargetResult) -> str:
@@ -262,7 +273,9 @@ def _with(rows: list[LabelledModel], extra: Sequence[LabelledModel]) -> list[Lab
 
 def _best_row(result: RunResult) -> int | None:
     """The row of the best model in a table that the source model begins; None without one."""
-    return None if result.best is None else int(not result.best.is_source)
+    if result.best is None:
+        return None
+    return int(not result.best.is_source)
 
 
 def _figure_columns(
@@ -301,8 +314,10 @@ def _all_passes(model: ModelResult, shared: Set[str]) -> str:
     """The passes with their settings; a star marks caveats that not all models share."""
     if model.is_source:
         return ""
-    star = " *" if set(model.flags) - shared else ""
-    return steps_text(model.short_chain, model.point) + star
+    steps = steps_text(model.short_chain, model.point)
+    if set(model.flags) - shared:
+        steps += " *"
+    return steps
 
 
 def _passes(model: ModelResult, room: int) -> str:
@@ -353,7 +368,7 @@ def _advantage(result: RunResult, model: ModelResult, best: ModelResult) -> str:
             continue
         looks_equal = figure_text(name, value) == figure_text(name, best_value)
         if not looks_equal and is_better(value, best_value, metric.direction):
-            return f"lower {name}" if metric.direction == "minimize" else f"higher {name}"
+            return {"minimize": f"lower {name}", "maximize": f"higher {name}"}[metric.direction]
     return ""
 
 

@@ -22,8 +22,8 @@ class OperatorTime:
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """The times of both models by operator, the largest change first."""
+    """The times of both models by operator, the largest change first; no rows if they were not profiled."""
 
-    inferences: int
+    inferences: int = 0
     """Inferences of each model whose median counts."""
-    rows: tuple[OperatorTime, ...]
+    rows: tuple[OperatorTime, ...] = ()

@@ -47,7 +47,9 @@ class Course:
     def last(self, past: ModelHistory) -> str:
         """The newest value in words."""
         value = self.values(past)[-1][1].value
-        return estimate_text(self.metric, Estimate.exact(value)) if self.as_ratio else figure_text(self.metric, value)
+        if self.as_ratio:
+            return estimate_text(self.metric, Estimate.exact(value))
+        return figure_text(self.metric, value)
 
     def chart(self, past: ModelHistory) -> Chart:
         """The chart, its caption and its height."""
@@ -71,7 +73,6 @@ def nights_html(history: ZooHistory) -> str:
     drawable = [past for past in history.models if len(past.nights) > 1]
     plotted = sorted(drawable, key=lambda past: not (past.changes or past.flaky))[:MOST_PLOTS]
     tags = sorted({tag for past in history.models for tag in past.tags})
-    more = len(history.models) > MOST_PLOTS and bool(plotted)
     return render(
         "nights.html",
         package="autoopt.zoo",
@@ -91,7 +92,7 @@ def nights_html(history: ZooHistory) -> str:
         models=models_table(history),
         row_ids=[f"model-{past.model}" for past in history.models],
         plots=list(map(_plots, plotted)),
-        more_models=[f"{MOST_PLOTS} of {len(history.models)} models."] if more else [],
+        most_plots=MOST_PLOTS,
         nights_table=nights_table(history),
     )
 

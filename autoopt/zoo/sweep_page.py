@@ -14,7 +14,7 @@ from autoopt.report.words.formatting import day_text, plural, short
 from autoopt.report.words.markup import shell_word
 from autoopt.results import SweepResult
 from autoopt.zoo.night_charts import HeatCell, chart_over_nights, heat_style
-from autoopt.zoo.sweep_text import changes_table, models_table, summary, sweep_title
+from autoopt.zoo.sweep_text import changes_table, models_table, outcome, summary, sweep_title
 
 MOST_CHAINS = 16
 """Columns of the heat map: the chains of the most models."""
@@ -68,7 +68,7 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
     """Render the page of a sweep."""
     facts = facts or SweepFacts()
     lines = summary(result)
-    verdict, *_ = [line for line in lines if line.startswith(("regressions", "no regression", "no model"))]
+    verdict = outcome(result)
     changes = changes_table(result)
     entries = sorted(result.models, key=lambda entry: entry.compared.verdict == "same")
     drawn = [entry.name for entry in entries if len(facts.nights.get(entry.name, ())) > 1][:MOST_HISTORIES]
@@ -85,7 +85,7 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
         pages={entry.name: facts.pages[entry.run] for entry in result.models if entry.run in facts.pages},
         changes=Table(changes.columns, changes.rows),
         heat=heat_map(facts.chains),
-        histories=figures(_histories(drawn, facts)) if drawn else [],
+        histories=drawn and figures(_histories(drawn, facts)),
         night_links={name: links for name in drawn if (links := _night_links(name, facts))},
         commands="\n".join(f"autoopt report {short(one.run)} -o {shell_word(f'{one.name}.html')}" for one in others),
     )
@@ -93,7 +93,9 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
 
 def _circumstances(result: SweepResult, facts: SweepFacts) -> list[str]:
     """The time, machine and versions of the measurements, and a line for a busy machine."""
-    parts = [day_text(facts.time)] if facts.time else []
+    parts = []
+    if facts.time:
+        parts.append(day_text(facts.time))
     environments = [entry.environment for entry in result.models if entry.environment]
     if environments:
         parts += [str(environments[-1].get(name, "")) for name in ("host", "os", "python")]

@@ -93,6 +93,13 @@ def _change_text(change: MetricChange, estimate: Estimate | None) -> str:
     return f"{value} ({metric_text(change.metric, estimate.low)}..{metric_text(change.metric, estimate.high)})"
 
 
+def outcome(result: SweepResult) -> str:
+    """The models that regressed in a line."""
+    if result.regressions:
+        return f"regressions: {', '.join(result.regressions)}"
+    return NO_REGRESSION
+
+
 def summary(result: SweepResult) -> list[str]:
     """Counts, regressions and possible causes, a line each."""
     counts = Counter(entry.status for entry in result.models)
@@ -101,13 +108,13 @@ def summary(result: SweepResult) -> list[str]:
     if result.not_run:
         lines.append(f"not run: {first_names(result.not_run)}; the next sweep begins with them")
     if result.regressions:
-        lines.append(f"regressions: {', '.join(result.regressions)}")
+        lines.append(outcome(result))
     if result.improvements:
         lines.append(f"improvements: {', '.join(result.improvements)}")
     lines += _environment_lines(result)
     lines += _lines_on_models(result.models)
     if not result.regressions:
-        lines.append(NO_REGRESSION)
+        lines.append(outcome(result))
     elif result.accepted:
         lines.append("accepted: this sweep is the new baseline, regressions included")
     if OK not in counts:

@@ -90,11 +90,11 @@ def test_the_operators_are_profiled_only_where_the_run_was_measured(store: Store
     run = stored_run(store, digest)
     best = ModelResult(artifact=digest, chain="session", session_options={"graph_optimization_level": "disable"})
     result = RunResult(run.id, "finished", best=best)
-    assert profiled_operators(store, run, result) is None
+    assert profiled_operators(store, run, result).rows == ()
     for key, measured_in in (("here", environment()), ("elsewhere", {"cpu": {"model": "Other CPU"}})):
         store.results.finish_evaluation(
             EvaluationRecord(key, best.candidate, "latency", Outcome.OK, environment=measured_in)
         )
         times = profiled_operators(store, run, result)
-        assert (times is not None) is (key == "here")
-    assert profiled_operators(store, run, RunResult(run.id, "finished")) is None
+        assert bool(times.rows) is (key == "here")
+    assert profiled_operators(store, run, RunResult(run.id, "finished")).rows == ()

@@ -44,6 +44,15 @@ def test_a_point_links_to_its_trial_only_if_asked(result: RunResult, trials: lis
     assert not any("href" in row for row in rows_of(trade_off(result, trials, "size")))
 
 
+def test_faster_smaller_and_more_accurate_are_up(result: RunResult, trials: list[Trial]) -> None:
+    charts = [best_so_far(trials, LATENCY), trade_off(result, trials, "size"), trade_off(result, trials, "accuracy")]
+    reversed_axes = []
+    for chart in charts:
+        assert chart is not None
+        reversed_axes.append({layer["encoding"]["y"]["scale"].get("reverse") for layer in chart.to_dict()["layer"]})
+    assert reversed_axes == [{True}, {True}, {False}]
+
+
 def test_an_outlier_is_drawn_at_the_edge(result: RunResult, trials: list[Trial]) -> None:
     slow = replace(trials[2].result, ratios={**trials[2].result.ratios, "latency_p50": Estimate.exact(50.0)})
     rows = rows_of(trade_off(result, [*trials, Trial(9, "slow", slow)], "size"))

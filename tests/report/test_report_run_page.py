@@ -121,3 +121,11 @@ def test_the_trials_table_distinguishes_failed_from_infeasible_trials(result: Ru
 def test_the_trials_table_begins_with_the_objectives(result: RunResult, trials: list[Trial]) -> None:
     fast = replace(result, objectives=(Objective("latency_p90", "minimize"),))
     assert trials_table(trials, fast).columns[2:5] == ("latency_p90", "size", "accuracy")
+
+
+def test_a_trial_that_borrows_a_measurement_refers_to_it(result: RunResult, trials: list[Trial]) -> None:
+    copy = Trial(3, "fold -> other", trials[2].result)
+    assert [row[2] for row in trials_table([*trials, copy], result).rows[2:]] == [
+        "3.3x faster (3.2 to 3.4)",
+        "3.3x faster, as trial 2",
+    ]

@@ -131,15 +131,15 @@ def _measurements(store: Store, result: RunResult) -> list[PairedMeasurement]:
     return measurements
 
 
-def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> OperatorTimes | None:
-    """Profile the source and the best model; None if another machine measured them, or this one is busy for long.
+def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> OperatorTimes:
+    """Profile source and best model; no rows if another machine measured them, or this one is busy for long.
 
     The best model of a run of several parts has no single source or target.
     """
     target = from_json(Target, _section(record.settings, "target"))
     best = result.better_model
     if best is None or result.parts or target.python or not _measured_here(store, best.candidate):
-        return None
+        return OperatorTimes()
     try:
         request = MeasureRequest(
             candidate=ModelFile(str(store.artifacts.readable(best.artifact)), best.session_options),
@@ -150,9 +150,9 @@ def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> Op
         with Gate().measuring(until=time.monotonic() + GATE_SECONDS), WorkerPool(size=1) as pool:
             answer = pool.call(PROFILE, request.to_json(), PROFILE_SECONDS)
     except (AutooptError, TimeUp):
-        return None
+        return OperatorTimes()
     if answer.value is None:
-        return None
+        return OperatorTimes()
     return from_json(OperatorTimes, answer.value)
 
 
