@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper
-from autoopt.model.tensors import op_name, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import (
-    ORT_DOMAIN,
-    attribute_values,
-    consumers,
-    new_name,
-    replace_items,
-    value_names,
-)
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, ORT_DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnx import GraphProto, ModelProto, NodeProto
+    import onnx_ir as ir
 
 SKIP_NORMALIZATION: Final = f"{ORT_DOMAIN}::SkipLayerNormalization"
 SUM_OPSET: Final = 8
@@ -39,62 +28,50 @@ class SplitSkipNormalization(Pass):
     conflicts = RUNTIME_BOUND
     needs_ops = ("LayerNormalization", "ReduceMean", SKIP_NORMALIZATION)
     accelerators = ("CPUExecutionProvider",)
-    libraries = ("onnx",)
+    libraries = ("onnx", "onnx-ir")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    def run(self, model: ir.Model) -> ir.Model | None:
+        opset = max(model.opset_imports.get(domain, 0) for domain in DEFAULT_DOMAINS)
         if opset < SUM_OPSET:
             return None
-        names = value_names(model)
-        split = False
-        for graph in walk_graphs(model.graph):
-            has_normalization = any(op_name(node) == "LayerNormalization" for node in graph.node)
-            if opset >= NORMALIZATION_OPSET or has_normalization:
-                split |= _split_joined(graph, names)
-            split |= _protect_sums(graph)
-        return model if split else None
+        nodes = list(model.graph.all_nodes())
+        has_normalization = opset >= NORMALIZATION_OPSET or "LayerNormalization" in map(_operator, nodes)
+        changed = False
+        for node in nodes:
+            if _operator(node) == SKIP_NORMALIZATION and has_normalization:
+                changed |= _split(node)
+            elif _operator(node) == "Add" and _is_normalized(node.outputs[0]):
+                node.op_type = "Sum"
+                changed = True
+        return model if changed else None
 
 
-def _split_joined(graph: GraphProto, names: set[str]) -> bool:
-    """Split the joined normalizations of a graph; return False if there are none."""
-    nodes: list[NodeProto] = []
-    for node in graph.node:
-        nodes += _parts(node, names)
-    if len(nodes) == len(graph.node):
+def _operator(node: ir.Node) -> str:
+    if node.domain in DEFAULT_DOMAINS:
+        return str(node.op_type)
+    return f"{node.domain}::{node.op_type}"
+
+
+def _split(node: ir.Node) -> bool:
+    """Split a joined normalization into its two parts; False if it returns its statistics."""
+    from onnx_ir import convenience
+    from onnx_ir import node as make_node
+
+    if any(output.name for output in node.outputs[1:3]):
         return False
-    replace_items(graph.node, nodes)
+    data, skip, scale, shift, bias = [*node.inputs, None, None][:5]
+    total = make_node("Sum", [term for term in (data, skip, bias) if term is not None])
+    # The default of the joined operator differs from that of LayerNormalization.
+    epsilon = node.attributes.get_float("epsilon", 1e-12)
+    inputs = [value for value in (total.outputs[0], scale, shift) if value is not None]
+    normalized = make_node("LayerNormalization", inputs, {"epsilon": epsilon}, name=node.name)
+    old, new = [node.outputs[0], *node.outputs[3:]], [normalized.outputs[0], total.outputs[0]]
+    assert node.graph is not None
+    convenience.replace_nodes_and_values(node.graph, node, [node], [total, normalized], old, new[: len(old)])
     return True
 
 
-def _parts(node: NodeProto, names: set[str]) -> Sequence[NodeProto]:
-    """The two parts of a joined normalization; any other node, or one that returns its statistics, as it is."""
-    outputs = [*node.output, "", "", ""]
-    if op_name(node) != SKIP_NORMALIZATION or any(outputs[1:3]):
-        return [node]
-    data, skip, scale, shift, bias = [*node.input, "", ""][:5]
-    total = outputs[3] or new_name(f"{node.output[0]}_sum", names)
-    terms = [name for name in (data, skip, bias) if name]
-    # The default of the joined operator differs from that of LayerNormalization.
-    epsilon = attribute_values(node).get("epsilon", 1e-12)
-    inputs = [name for name in (scale, shift) if name]
-    return [
-        helper.make_node("Sum", terms, [total], total),
-        helper.make_node("LayerNormalization", [total, *inputs], node.output[:1], node.name, epsilon=epsilon),
-    ]
-
-
-def _protect_sums(graph: GraphProto) -> bool:
-    """Turn additions before a normalization into Sum; return False if there are none."""
-    readers = consumers(graph)
-    changed = False
-    for node in graph.node:
-        if op_name(node) == "Add" and _is_normalized(node.output[0], readers.get(node.output[0], [])):
-            node.op_type = "Sum"
-            changed = True
-    return changed
-
-
-def _is_normalized(value: str, readers: Sequence[NodeProto]) -> bool:
+def _is_normalized(value: ir.Value) -> bool:
     """Tell if a value is normalized: by one operator, or by the subtraction of its mean."""
-    reading = {op_name(node) for node in readers if node.input[0] == value}
+    reading = {_operator(use.node) for use in value.uses() if use.idx == 0}
     return "LayerNormalization" in reading or reading >= {"ReduceMean", "Sub"}
