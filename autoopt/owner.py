@@ -59,6 +59,12 @@ def is_known_dead(owner: str) -> bool:
     return _has_ended(int(process.pid), process.start)
 
 
+def process_text(owner: str) -> str:
+    """An owner for people: `process 17 on forge`."""
+    host, _, _, process = [*owner.split("/"), "", "", ""][:4]
+    return f"process {process} on {host}"
+
+
 def _parse(owner: str) -> _Process | None:
     parts = owner.split("/")
     return _Process(*parts[:5]) if len(parts) >= 5 and parts[3].isdecimal() else None

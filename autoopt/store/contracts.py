@@ -193,9 +193,10 @@ class ResultStore(ABC):
 
 
 class ClaimStore(ABC):
-    """Claims with leases on pass runs, evaluations, trials, runs and sweeps.
+    """Claims with leases on pass runs, evaluations, trials, runs, sweeps and the releases of models.
 
-    The key of a claim is that of the pass run or evaluation, the id of the run or sweep, or `TrialRecord.key`.
+    The key of a claim is that of the pass run or evaluation, the id of the run or sweep, `TrialRecord.key`, or
+    `zoo/model`.
     """
 
     @abstractmethod
@@ -330,14 +331,8 @@ class EventStore(ABC):
     """Events: facts worth keeping that no result depends on."""
 
     @abstractmethod
-    def add(self, record: EventRecord, once: str = "") -> bool:
-        """Add an event; the store sets its time, and stores the subject as one line.
-
-        No two events have the same text `once`, unless it is empty.
-
-        Returns:
-            False if an event with the same `once` exists; nothing is added then.
-        """
+    def add(self, record: EventRecord) -> None:
+        """Add an event; the store sets its time, and stores the subject as one line."""
 
     @abstractmethod
     def all(

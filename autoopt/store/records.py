@@ -22,7 +22,7 @@ Json: TypeAlias = Mapping[str, Any]
 """A JSON document whose form its writer and its readers know."""
 RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
 TrialStatus: TypeAlias = Literal["pending", "running", "done"]
-ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run", "sweep"]
+ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run", "sweep", "release"]
 ClaimState: TypeAlias = Literal["mine", "held", "done"]
 RELEASE_EVENT: Final = "release"
 """Kind of the events of releases, whose runs stay in the store. Their subject is `zoo/model`."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.owner import is_known_alive
+from autoopt.owner import is_known_alive, process_text
 from autoopt.problem.environment import environment
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import MISSING
@@ -82,8 +82,7 @@ class SweepHistory:
                     return record
                 owner = str(claim.owner)
             if not wait:
-                host, _, _, process = [*owner.split("/"), "", "", ""][:4]
-                reason = f"sweep {record.id} of {self._zoo.name} is running (process {process} on {host})"
+                reason = f"sweep {record.id} of {self._zoo.name} is running ({process_text(owner)})"
                 raise InputError(reason, where=self._zoo.source.file, remedy="wait until it has ended, or end it first")
             time.sleep(POLL_SECONDS)
             record = self._store.sweeps.get(record.id)

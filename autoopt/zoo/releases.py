@@ -9,21 +9,23 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from autoopt.engine.run.package import Package
 from autoopt.engine.tools.measured_model import package_of
 from autoopt.errors import InputError
+from autoopt.owner import process_text
 from autoopt.results import SweepEntry
 from autoopt.results.release import Release
 from autoopt.results.sweep import OK
 from autoopt.store import EventRecord, RunRecord, Store
+from autoopt.store.leases import renewed_claim
 from autoopt.store.records import RELEASE_EVENT
 from autoopt.zoo.night_history import ReleaseMark
 from autoopt.zoo.release_places import absolute, publish
 from autoopt.zoo.release_text import ReleaseRow
-from autoopt.zoo.release_turns import release_turn
 from autoopt.zoo.stored_nights import newest_entries
 
 
@@ -104,7 +106,7 @@ def promote(store: Store, promotion: Promotion) -> Release:
     package = package_of(store, run, promotion.trial, promotion.target)
     release = replace(release, entry=_with_model(release.entry, package, promotion))
     subject = f"{release.zoo}/{release.entry.name}"
-    with release_turn(store, subject, _user()):
+    with _alone(store, subject):
         history = release_histories(store, release.zoo).get(release.entry.name, ReleaseHistory())
         before = history.current
         places = tuple(map(absolute, promotion.places))
@@ -136,7 +138,7 @@ def roll_back(store: Store, name: str, zoo: str | None = None) -> tuple[Release,
         InputError: the model has no release, or no earlier one, or another process is releasing it.
     """
     zoo, name, _ = find_releases(store, name, zoo)
-    with release_turn(store, f"{zoo}/{name}", _user()):
+    with _alone(store, f"{zoo}/{name}"):
         history = release_histories(store, zoo)[name]
         current = history.current
         assert current is not None, "a history has a step"
@@ -206,6 +208,24 @@ def release_marks(store: Store, zoo: str) -> dict[str, list[ReleaseMark]]:
         steps = history.steps
         marks[name] = [ReleaseMark(step.time, step.release.number, step.rolled_back, step.by) for step in steps]
     return marks
+
+
+@contextmanager
+def _alone(store: Store, model: str) -> Iterator[None]:
+    """Keep other promotions and rollbacks of a model, `zoo/model`, away during the block.
+
+    Raises:
+        InputError: another process is at it.
+    """
+    claim = store.claims.acquire("release", model)
+    if not claim:
+        reason = f"{process_text(claim.owner or '')} is promoting or rolling back this model now"
+        raise InputError(reason, where=model, remedy="try again when that has ended")
+    try:
+        with renewed_claim(store, "release", model):
+            yield
+    finally:
+        store.claims.release("release", model)
 
 
 def _split_name(name: str, zoo: str | None) -> tuple[str, str | None]:

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from children import HANG_SECONDS, start_process
 from object_store import bucket
+from store_owners import by
 
-from autoopt.owner import this_process
-from autoopt.store import EventRecord, open_store
+from autoopt.store import open_store
 from autoopt.store.maintenance.gc import collect
-from autoopt.zoo.release_turns import TURN_EVENT
 from autoopt.zoo.releases import release_histories
 
 Call = Callable[..., Any]
@@ -122,23 +121,26 @@ def test_promotions_at_the_same_time_get_numbers_of_their_own(call: Call, filled
         assert not code or "is promoting or rolling back this model now; try again when that has ended" in said
 
 
+OTHER = "from autoopt.owner import this_process; print(this_process(), flush=True); input()"
+
+
 @pytest.mark.parametrize(("owner", "code"), [("living", 2), ("dead", 0)])
 def test_a_promotion_waits_for_no_process_that_has_died(
     call: Call, filled: dict[str, Any], tmp_path: Path, owner: str, code: int
 ) -> None:
-    process = this_process()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    other = start_process([sys.executable, "-c", OTHER], **pipes)
+    process = other.stdout.readline().strip()
     if owner == "dead":
-        gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-        process = "/".join((*process.split("/")[:3], gone.stdout.decode().strip(), "1"))
+        other.communicate("\n", timeout=HANG_SECONDS)
     with open_store(None, tmp_path / ".autoopt") as store:
-        turn = EventRecord(
-            TURN_EVENT, subject="production/cnn", data={"number": 1, "owner": process, "by": "ann@forge"}
-        )
-        store.events.add(turn, once=f"{TURN_EVENT} 1 of production/cnn")
+        assert by(store, process).claims.acquire("release", "production/cnn")
     said = call("promote", filled["run"], *AS)
     assert said.code == code
     if code:
-        assert said.err.startswith("production/cnn: ann@forge is promoting or rolling back this model now; try again")
+        assert said.err.startswith(f"production/cnn: process {other.pid} on ")
+        assert "is promoting or rolling back this model now; try again when that has ended" in said.err
+        other.communicate("\n", timeout=HANG_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -132,3 +132,12 @@ def test_the_default_owner_is_this_process(store: Store) -> None:
     claim = store.claims.acquire("pass_run", key("work"))
     assert (claim.state, claim.owner) == ("mine", store.owner)
     assert store.claims.renew("pass_run", key("work"))
+
+
+def test_a_release_has_one_owner_until_it_is_given_back_or_the_lease_ends(store: Store) -> None:
+    assert by(store, "a").claims.acquire("release", "zoo/cnn")
+    assert not by(store, "b").claims.acquire("release", "zoo/cnn")
+    assert by(store, "b").claims.acquire("release", "zoo/rnn"), "models do not wait for each other"
+    by(store, "a").claims.release("release", "zoo/cnn")
+    assert by(store, "b").claims.acquire("release", "zoo/cnn", seconds=-1.0)
+    assert by(store, "a").claims.acquire("release", "zoo/cnn")

@@ -34,13 +34,6 @@ def test_events_come_back_oldest_first_with_their_data(store: Store) -> None:
     assert events[0].time <= events[1].time <= events[2].time
 
 
-def test_an_event_that_may_happen_once_is_added_once(store: Store) -> None:
-    assert store.events.add(EventRecord("turn", subject="a", data={"by": "ann"}), once="turn 1 of a")
-    assert not store.events.add(EventRecord("turn", subject="a", data={"by": "bob"}), once="turn 1 of a")
-    assert store.events.add(EventRecord("turn", subject="a"), once="turn 2 of a")
-    assert [event.data.get("by") for event in store.events.all(kind="turn")] == ["ann", None]
-
-
 def test_all_conditions_must_hold(store: Store) -> None:
     run = start_run(store).id
     store.events.add(EventRecord("note", run, "a"))

@@ -17,7 +17,7 @@ from autoopt.store.sql.rows import insert_if_absent
 
 REPLACEABLE = tuple(str(outcome) for outcome in Outcome if outcome.retryable)
 """Outcomes that a later result may replace."""
-WORK: Final[tuple[ClaimKind, ...]] = ("pass_run", "evaluation")
+WORK: Final[tuple[ClaimKind, ...]] = ("pass_run", "evaluation", "release")
 """Nobody creates their rows before they are claimed: their keys say what they are."""
 
 
@@ -86,7 +86,7 @@ def _is_done(kind: ClaimKind, row: RowMapping) -> bool:
         return bool(row["status"] == "done")
     if kind in ("run", "sweep"):
         return bool(row["status"] != "running")
-    return row["outcome"] is not None and row["lease"] is None
+    return kind != "release" and row["outcome"] is not None and row["lease"] is None
 
 
 def _may_be_redone(kind: ClaimKind, row: RowMapping) -> bool:

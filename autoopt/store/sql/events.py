@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 
 from sqlalchemy import select
@@ -23,17 +22,15 @@ class SqlEvents(EventStore):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, record: EventRecord, once: str = "") -> bool:
+    def add(self, record: EventRecord) -> None:
         identity = uuid.uuid4().hex  # a repeated transaction adds the event only once
-        if once:
-            identity = hashlib.sha256(once.encode()).hexdigest()[: len(identity)]
         row = {
             **to_row(tables.event, record),
             "id": identity,
             "time": self._database.now,
             "content": codec.dumps(record.data),
         }
-        return self._database.write(lambda connection: insert_if_absent(connection, tables.event, row))
+        self._database.write(lambda connection: insert_if_absent(connection, tables.event, row))
 
     def all(
         self, *, run: str | None = None, kind: str | None = None, subject: str | None = None, under: str | None = None

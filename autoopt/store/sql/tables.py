@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """The version of the tables. Raise it with every change of theirs: a database of another version is refused."""
 
 NAMES = {
@@ -198,6 +198,15 @@ metric_value = Table(
     _time("high", null=True),
 )
 """`role` is candidate, source or ratio. NULL stands for NaN."""
+
+release = Table(
+    "release",
+    metadata,
+    Column("key", Text, primary_key=True),
+    _text("owner", null=True),
+    _time("lease", null=True),
+)
+"""Models that are being promoted or rolled back; `key` is `zoo/model`. The releases themselves are events."""
 
 event = Table(
     "event",
