@@ -257,9 +257,10 @@ def execute(request: RunRequest, engine: Engine = "inline") -> RunResult:
         check_out(out)
     if engine == "prefect":
         from autoopt.orchestrate.connection import connect
-        from autoopt.orchestrate.submitted import submit
+        from autoopt.orchestrate.submitted import run_in_pool, submit
 
         connect(request.home or settings().home)
+        request = replace(request, in_pool=run_in_pool)
         submitted = submit(request)
         if submitted is not None:
             return submitted

@@ -26,6 +26,7 @@ from autoopt.orchestrate.connection import without_userinfo
 from autoopt.orchestrate.deployed_chains import DeployedExecutor
 from autoopt.orchestrate.executor import FlowExecutor, call_flow, final_state
 from autoopt.orchestrate.names import model_run_name, run_name, tags_of
+from autoopt.orchestrate.submitted import run_in_pool
 from autoopt.problem.run_request import Remeasure, RunRequest
 from autoopt.results import RunResult
 from autoopt.script import only_allowed_scripts
@@ -90,7 +91,7 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     )
     if request is not None:
         asked = RunRequest.from_json(request)
-    asked = replace(asked, again=flow_run.run_count > 1, observer=RunNotes(get_run_logger()))
+    asked = replace(asked, in_pool=run_in_pool, again=flow_run.run_count > 1, observer=RunNotes(get_run_logger()))
     try:
         with only_allowed_scripts():
             result = _execute(asked, chains)

@@ -12,12 +12,13 @@ from autoopt.data.config import check_exists
 from autoopt.engine.run.early_warnings import script_warnings, source_warnings
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
-from autoopt.errors import SystemFailure, TimeUp, reading
+from autoopt.errors import InputError, SystemFailure, TimeUp, reading
 from autoopt.problem.resolve import resolve_inputs, spec_of
 from autoopt.problem.resources import Resources, closed_on_error
 from autoopt.problem.run_request import RunRequest
 from autoopt.settings import root_of_data
 from autoopt.spec import DagSpec
+from autoopt.store import RunRecord, Store
 from autoopt.workers import Gate
 from autoopt.workers.gate import FOREVER, deadline, notices_to, report_waiting
 from autoopt.workers.pool import WARM
@@ -62,6 +63,7 @@ def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
 
 
 def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool) -> Prepared:
+    _check_pools(request, spec)
     with closed_on_error(request.open_resources(spec)) as resources:
         parts = request.parts or spec.parts
         if parts and request.model is None:
@@ -76,7 +78,8 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
             _warm(resources, WARM)
             return prepare_targets(request, spec, resources, began)
         inputs = resolve_inputs(request, spec, resources)
-        session = open_session(request, inputs, resources, began)
+        parent = _parent(request, resources.store)
+        session = open_session(request, inputs, resources, began, parent)
         session.closing.callback(resources.close)
         if session.answer is None:
             modules = [*WARM, *_pass_modules(session.chains.values())]
@@ -92,6 +95,28 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
                 session.notes.append(warning)
                 request.observer.on_note(warning)
         return session
+
+
+def _parent(request: RunRequest, store: Store) -> RunRecord | None:
+    """The run that the requested one is a part of, if another process executes that."""
+    if request.parent is None:
+        return None
+    try:
+        return store.runs.get(request.parent)
+    except InputError:
+        what = f"the workers of work pool {request.pool!r} have another store"
+        remedy = "give them the same AUTOOPT_HOME, or the same AUTOOPT_DB_URL and AUTOOPT_ARTIFACTS_URL"
+        raise InputError(what, remedy=remedy) from None
+
+
+def _check_pools(request: RunRequest, spec: DagSpec) -> None:
+    """Refuse a target on another machine that cannot be reached from here."""
+    pools = [target.work_pool for target in spec.all_targets if target.is_elsewhere(request.pool)]
+    if pools and (request.in_pool is None or len(pools) == len(spec.all_targets)):
+        remedy = "run it with --engine prefect and a Prefect server"
+        if request.in_pool is not None:
+            remedy = "add a target of this machine, or choose one with --target NAME"
+        raise spec.error(("targets",) if spec.targets else ("target",), f"work pool {pools[0]!r} is elsewhere", remedy)
 
 
 def _pass_modules(chains: Iterable[Chain]) -> list[str]:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from autoopt.data.config import map_texts
+from autoopt.engine.run.export import export_best
 from autoopt.errors import InputError, SystemFailure
 from autoopt.observer import Observer
 from autoopt.orchestrate.connection import Serving, without_userinfo
 from autoopt.orchestrate.place import Place
+from autoopt.problem.named_sources import ARTIFACT, admit
+from autoopt.problem.proposal_facts import model_name
 from autoopt.problem.resolve import spec_of
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem.run_request import PoolRun, RunRequest
 from autoopt.results import RunResult, Trial
 from autoopt.script import is_below
 from autoopt.settings import settings
+from autoopt.spec import DagSpec
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.finished import has_result, result_of
 
@@ -43,6 +48,10 @@ def submit(request: RunRequest) -> RunResult | None:
         SystemFailure: the flow run crashed.
         KeyboardInterrupt: the flow run was cancelled.
     """
+    spec = spec_of(request.read())
+    target = spec.all_targets[0]
+    if len(spec.all_targets) == 1 and target.is_elsewhere(request.pool):
+        return _submit_to_pool(request, spec)
     deployment = own_deployment()
     code = None if deployment is None else _foreign_code(request)
     if deployment is None or request.home not in (None, settings().home) or request.db_url is not None:
@@ -51,7 +60,44 @@ def submit(request: RunRequest) -> RunResult | None:
     if code is not None:
         request.observer.on_note(f"Cancel and Retry in Prefect's pages need 'autoopt serve --scripts DIR' with {code}")
         return None
-    return _execute(request, deployment)
+    return _execute(request, deployment).result
+
+
+def _submit_to_pool(request: RunRequest, spec: DagSpec) -> RunResult:
+    """Have a work pool execute a run over its only target, and write the package here."""
+    with closing(request.open_resources(spec)) as resources:
+        named = str(request.model or spec.model_path or "")
+        sent = replace(request, pool=spec.all_targets[0].work_pool, out=None)
+        if named and not request.parts:
+            source, _ = admit(resources, named)
+            sent = replace(sent, model=f"{ARTIFACT}{source.artifact}", name=request.name or model_name(named))
+        result = run_in_pool(sent).result
+        if request.out is None:
+            return result
+        record = resources.store.runs.get(result.run)
+        return export_best(resources.store, record, result, request.out.absolute(), resources.pool, request.observer)
+
+
+def run_in_pool(request: RunRequest) -> PoolRun:
+    """Have a machine of the request's work pool execute it, and follow it to its end.
+
+    Raises:
+        InputError: No deployment of `optimize_model` is in this pool, or the run failed before it began.
+        SystemFailure: The flow run crashed.
+        KeyboardInterrupt: The flow run was cancelled.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas import filters
+
+    flow = filters.FlowFilter(name=filters.FlowFilterName(any_=["optimize_model"]))
+    pool = filters.WorkPoolFilter(name=filters.WorkPoolFilterName(any_=[request.pool]))
+    with get_client(sync_client=True) as client:
+        found = client.read_deployments(flow_filter=flow, work_pool_filter=pool)
+    ready = [one.id for one in found if not one.paused]
+    if not ready:
+        remedy = f"create it with 'autoopt serve --pool {request.pool}'"
+        raise InputError(f"no deployment of optimize_model is in work pool {request.pool!r}", remedy=remedy)
+    return _execute(request, ready[0])
 
 
 def own_deployment() -> UUID | None:
@@ -104,23 +150,29 @@ def _code(request: RunRequest) -> list[str]:
     return found
 
 
-def _execute(request: RunRequest, deployment: UUID) -> RunResult:
+def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
     """Submit a request to a deployment and wait for its result."""
     from prefect.client.orchestration import get_client
+    from prefect.deployments import run_deployment
     from prefect.utilities.urls import url_for
 
     with get_client(sync_client=True) as client, open_store() as store:
-        submitted = client.create_flow_run_from_deployment(deployment, parameters=_parameters(request))
+        # Typed as a coroutine, too; below the current flow run, if there is one.
+        submitted: Any = run_deployment(deployment, parameters=_parameters(request), timeout=0)
         url = without_userinfo(url_for(submitted) or "")
         request.observer.on_note(f"Prefect executes it: {url}")
         began = store.clock()
-        followed = _Followed(store, request.observer)
+        followed = _Followed(store, request.observer, is_part=request.parent is not None)
         try:
             flow_run = _wait(client, submitted.id, followed)
         except KeyboardInterrupt:
             _cancel(client, submitted.id)
             raise
-    return _result(flow_run, followed.record, began, request.observer)
+    result = _result(flow_run, followed.record, began, request.observer)
+    queued = 0.0
+    if flow_run.start_time is not None and flow_run.created is not None:
+        queued = (flow_run.start_time - flow_run.created).total_seconds()
+    return PoolRun(result, queued)
 
 
 def _parameters(request: RunRequest) -> dict[str, Any]:
@@ -129,7 +181,7 @@ def _parameters(request: RunRequest) -> dict[str, Any]:
     document |= {"fresh": request.fresh, "resume": request.resume}
     return {
         "dag": request.dag if isinstance(request.dag, str) else str(document["dag_file"] or document["model"] or "dag"),
-        "model": document["model"],
+        "model": request.name or document["model"],
         "request": document,
     }
 
@@ -184,6 +236,8 @@ class _Followed:
 
     store: Store
     observer: Observer
+    is_part: bool = False
+    """True if the run is a part of one that this process executes."""
     record: RunRecord | None = None
     _searches: set[str] = field(default_factory=set)
     """The run or its parts whose search has begun."""
@@ -192,8 +246,13 @@ class _Followed:
 
     def show(self, run: str) -> None:
         """Tell the observer what is new."""
-        record = self.store.runs.get(run)
-        if record.parent is not None:
+        try:
+            record = self.store.runs.get(run)
+        except InputError:
+            what = "the process that executes the flow run has another store"
+            remedy = "give it the same AUTOOPT_HOME, or the same AUTOOPT_DB_URL and AUTOOPT_ARTIFACTS_URL"
+            raise InputError(what, remedy=remedy) from None
+        if record.parent is not None and not self.is_part:
             record = self.store.runs.get(record.parent)
         self.record = record
         for part in self.store.runs.all(parent=record.id) or (record,):

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from autoopt.data import DataConfig
 from autoopt.data.description import VERSION, DataDescription
@@ -43,21 +43,28 @@ from autoopt.target import DEFAULT_EP, Accelerator
 from autoopt.workers import Gate, WorkerPool, gated_call
 from autoopt.workers.gate import report_waiting
 
+ARTIFACT: Final = "artifact://"
+"""Scheme of a model that is named by its digest in the store."""
+
 
 def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspection]:
     """Copy a model into the store and inspect it, once for each content.
 
-    `model` is a path or an fsspec URL. A PyTorch model is converted first, see `conversion`.
+    `model` is a path, an fsspec URL, or `artifact://` and the digest of a model in the store. A PyTorch model is
+    converted first, see `conversion`.
 
     Raises:
-        InputError: There is no such file, or the model cannot be read or converted; one line.
+        InputError: There is no such file or artifact, or the model cannot be read or converted; one line.
     """
     store = resources.store
     name = str(model)
     where = shown_source(name)
-    source = _located(resources, name, where)
     repairs: tuple[str, ...] = ()
-    if is_convertible(source):
+    if name.startswith(ARTIFACT):
+        digest = name.removeprefix(ARTIFACT)
+        if store.models.get(digest) is None:
+            raise InputError("is not in this store", where=name)
+    elif is_convertible(source := _located(resources, name, where)):
         # Imported late: it needs the modules of passes, and few models are converted.
         from autoopt.problem.torch_conversion import convert
 

@@ -68,6 +68,8 @@ class ResolvedInputs:
     """Versions of the hosts other than this interpreter, by name."""
     notes: list[str]
     """Messages for the user."""
+    candidates: tuple[str, ...] = ()
+    """Trials of other runs that are measured in place of a search."""
 
     @property
     def identity(self) -> str:
@@ -87,6 +89,10 @@ class ResolvedInputs:
             "unverified": problem.unverified,
             "runtimes": dict(self.runtimes),
         }
+        if pool := self.spec.all_targets[0].work_pool:
+            parts["work pool"] = pool
+        if self.candidates:
+            parts["candidates"] = self.candidates
         return run_identity(parts)
 
     @property
@@ -189,6 +195,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         problem=problem,
         search=search,
         runtimes=resources.hosts.runtimes_of(spec),
+        candidates=request.candidates,
         notes=[
             *(f"model: {repair}" for repair in sources.inspection.repairs),
             *plan.warnings,

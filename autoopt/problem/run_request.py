@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -21,6 +21,7 @@ from autoopt.problem.problem import Limits
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_hosts import Hosts
 from autoopt.problem.stored_quarantine import stored_quarantine
+from autoopt.results import RunResult
 from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec import DagSpec
 from autoopt.spec.document import Document
@@ -33,6 +34,15 @@ from autoopt.workers.pausing_gate import PausingGate
 from autoopt.working_folder import STORE_WORK, make_working_folder
 
 Remeasure: TypeAlias = Literal["undecided", "all"]
+
+
+@dataclass(frozen=True)
+class PoolRun:
+    """A run that a machine of a work pool has executed."""
+
+    result: RunResult
+    queued: float
+    """Seconds that it waited for a free worker."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,14 @@ class RunRequest:
     """Id of the interrupted run to continue."""
     target: str | None = None
     """Name of the only target of the DAG to run on."""
+    pool: str = ""
+    """The work pool that executes the run: its targets there are this machine."""
+    parent: str | None = None
+    """Id of the run that this one is a part of, if another process executes that."""
+    candidates: tuple[str, ...] = ()
+    """`RUN:TRIAL` of the trials whose candidates are measured, in place of a search."""
+    in_pool: Callable[[RunRequest], PoolRun] | None = field(default=None, compare=False)
+    """Executes a request in its work pool, and waits for its end; None without Prefect."""
     observer: Observer = SILENT
     dag_file: str | None = None
     """File that `dag` was read from."""
@@ -165,6 +183,9 @@ class RunRequest:
             "remeasure": self.remeasure,
             "proposal_options": self.proposal_options.to_json(),
             "target": self.target,
+            "pool": self.pool,
+            "parent": self.parent,
+            "candidates": list(self.candidates),
             "goal": without_nulls(goal),
             "out": None if self.out is None else str(self.out.absolute()),
         }
@@ -194,6 +215,7 @@ class RunRequest:
         fields["limits"] = Limits(**fields["limits"])
         fields["proposal_options"] = ProposalOptions.from_json(fields["proposal_options"])
         fields["goal"] = from_json(GoalOptions, fields["goal"])
+        fields["candidates"] = tuple(fields["candidates"])
         fields["out"] = None if fields["out"] is None else Path(fields["out"])
         return RunRequest(**fields)
 

@@ -98,6 +98,12 @@ class TargetSpec(StrictModel):
     """Another interpreter, whose runtime measures."""
     host: HostSpec = HostSpec()
     """Another interpreter that measures."""
+    work_pool: str = ""
+    """Another machine: the one whose Prefect worker takes runs from this work pool."""
+
+    def is_elsewhere(self, pool: str) -> bool:
+        """True for the target of another machine, if this one takes runs from `pool` (empty: from none)."""
+        return self.work_pool not in ("", pool)
 
     @model_validator(mode="after")
     def _check_host(self) -> TargetSpec:
@@ -176,7 +182,8 @@ class TargetSpec(StrictModel):
     @property
     def words(self) -> str:
         """Description for people: `CPUExecutionProvider, 2 threads, the runtime of /opt/env/bin/python`."""
-        parts = [self.execution_provider]
+        parts = [f"work pool {self.work_pool}"] if self.work_pool else []
+        parts.append(self.execution_provider)
         parts.append(describe_threads(self.threads))
         host = self.where
         if host.python:

@@ -80,6 +80,7 @@ def open_session(
     if repeats_failures:
         session.retry_failures(before=store.clock())
     session.remeasure = request.remeasure
+    session.candidates = request.candidates
     session.interim_package.out = request.out
     session.continues = record.settings.get(CONTINUES)
     if parent is None and session.continues is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,8 @@ from autoopt.engine.run.select import (
 from autoopt.engine.run.trial import CompletedTrial, objective_values, paired_metrics
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.measurements import Measurements
-from autoopt.metrics import STEADY_STATE, Kind, Objective
+from autoopt.metrics import STEADY_STATE, Estimate, Kind, Objective
+from autoopt.problem.problem import Goal
 from autoopt.results import NO_ADVANTAGE, ModelResult, values_of
 from autoopt.search.choice import choose_best
 from autoopt.search.losses import losses_of
@@ -187,15 +188,7 @@ class Ranking:
         """True if the source model has all objectives and meets the constraints."""
         if not self.baseline.outcome.good:
             return False  # it does not run
-        goal, metrics = self.ctx.problem.goal, self.baseline.metrics
-        if losses_of(values_of(metrics), goal.objectives) is None:
-            return False
-        for constraint in goal.constraints:
-            estimate = metrics.get(constraint.metric)
-            direction = goal.metric(constraint.metric).direction
-            if estimate is not None and constraint.violation(estimate.value, estimate.value, direction) > 0:
-                return False
-        return True
+        return source_meets(self.ctx.problem.goal, self.baseline.metrics)
 
     def gains(self, trial: CompletedTrial) -> bool:
         """True if the trial is certainly better than the source in the first objective, or has no ratio to judge by."""
@@ -313,3 +306,15 @@ def _expected_decrease(mean: float, deviation: float) -> float:
     normal = NormalDist()
     place = -mean / deviation
     return deviation * normal.pdf(place) - mean * normal.cdf(place)
+
+
+def source_meets(goal: Goal, metrics: Mapping[str, Estimate]) -> bool:
+    """True if a source model with these metrics has all objectives and meets the constraints."""
+    if losses_of(values_of(metrics), goal.objectives) is None:
+        return False
+    for constraint in goal.constraints:
+        estimate = metrics.get(constraint.metric)
+        direction = goal.metric(constraint.metric).direction
+        if estimate is not None and constraint.violation(estimate.value, estimate.value, direction) > 0:
+            return False
+    return True

@@ -32,7 +32,8 @@ from autoopt.engine.run.select import (
     source_model,
     waiting_text,
 )
-from autoopt.engine.run.trial import CompletedTrial, with_measurements
+from autoopt.engine.run.stored_candidates import stored_candidates
+from autoopt.engine.run.trial import CompletedTrial, completed_record, with_measurements
 from autoopt.engine.work.calls import WAITING
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import evaluate
@@ -48,7 +49,7 @@ from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
-from autoopt.store import RunRecord
+from autoopt.store import RunRecord, TrialRecord
 from autoopt.store.leases import finish_run, run_lease
 
 CONTENDERS = 3
@@ -82,6 +83,8 @@ class Session:
     """Candidates to measure once more before deciding."""
     continues: str | None = None
     """Id of an identical finished run whose trials this one takes over instead of searching."""
+    candidates: tuple[str, ...] = ()
+    """`RUN:TRIAL` of the trials of other runs that are measured instead of searching."""
     interim_package: InterimPackage = field(default_factory=InterimPackage)
     """The best model so far in the output folder."""
     closing: ExitStack = field(default_factory=ExitStack)
@@ -169,6 +172,8 @@ class Session:
             )
             stopped = str(store.runs.get(self.continues).result.get("stopped", ""))
             return self.conclude(self.completed_trials(), stopped)
+        if self.candidates:
+            return self._measure_candidates()
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
         trials_planned = min(self.search_config.trials or problem.plan.point_count, problem.plan.point_count)
         until = search_deadline(self.ctx)
@@ -193,6 +198,19 @@ class Session:
             trials = self._search_on(loop, executor)
             self._decide(trials)
         return self._finish(trials, loop.stopped)
+
+    def _measure_candidates(self) -> RunResult:
+        """Measure candidates of other runs on this target, each as a trial, and choose among them."""
+        trials, stopped = [], ""
+        for trial in stored_candidates(self.ctx, self.candidates):
+            if self.ctx.attempt.remaining() <= 0:
+                stopped = self.ctx.attempt.limit
+                break
+            measured = self.measure_trial(trial, self.ctx.attempt.deadline)
+            record = TrialRecord(self.ctx.run, trial.number, trial.chain.id, trial.result.point)
+            self.ctx.store.trials.finish(completed_record(record, measured.result))
+            trials.append(measured)
+        return self._finish(trials, stopped)
 
     def _search_on(self, loop: SearchLoop, executor: Executor) -> list[CompletedTrial]:
         """Search until the loop's end; an error leaves the interim result in the store."""

@@ -14,10 +14,12 @@ from autoopt.engine.run.export import export
 from autoopt.engine.run.output_folder import replaced_note
 from autoopt.engine.run.package import Package
 from autoopt.engine.run.parts import RunOfParts, Search
-from autoopt.engine.targets.part import TargetPart
+from autoopt.engine.targets.part import PoolPart, TargetPart
 from autoopt.engine.targets.single_best import JoinedTargets, join_targets
 from autoopt.engine.work.context import RunContext
+from autoopt.errors import InputError
 from autoopt.results import ModelResult, RunResult, TargetResult, WorkCounts
+from autoopt.store import RunRecord
 
 NO_SINGLE = "no single model meets the constraints on all targets"
 
@@ -28,10 +30,14 @@ class Targets(RunOfParts[TargetPart]):
 
     left_out: list[str] = field(default_factory=list)
     """A note for each target that no chain can run on."""
+    pools: list[PoolPart] = field(default_factory=list)
+    """The targets of other machines."""
+    order: list[str] = field(default_factory=list)
+    """The names of all targets as the DAG lists them."""
 
     @property
     def ctx(self) -> RunContext:
-        """The context of the first target."""
+        """The context of the first target of this machine."""
         return self.session_of(self.parts[0]).ctx
 
     def search(self, search: Search) -> RunResult:
@@ -40,24 +46,43 @@ class Targets(RunOfParts[TargetPart]):
         for part in self.parts:
             observer.on_phase(f"target {part.name}: {part.target.words}")
             self.search_part(part, search)
+        queued = sum(map(self._search_in_pool, self.pools))
+        pools = [pool for pool in self.pools if pool.result is not None]
         observer.on_phase("measuring the best models of each target on the others")
         minutes = self.request.search.get("minutes", self.parts[0].inputs.spec.search.minutes)
-        deadline = self.began + minutes * 60 if minutes else float("inf")
-        return self._result(join_targets(self.parts, deadline))
+        deadline = self.began + minutes * 60 + queued if minutes else float("inf")
+        return self._result(join_targets(self.parts, deadline, pools, self.order), pools)
+
+    def _search_in_pool(self, pool: PoolPart) -> float:
+        """Have a work pool search its target; returns the seconds that it waited for a worker there.
+
+        A target that cannot be searched is left out with a note.
+        """
+        self.request.observer.on_phase(f"target {pool.name}: {pool.target.words}")
+        assert pool.request.in_pool is not None, "checked before the search"
+        try:
+            ended = pool.request.in_pool(pool.request)
+        except InputError as error:
+            self.left_out.append(f"target {pool.name} is left out: {error}")
+            self.request.observer.on_note(self.left_out[-1])
+            return 0.0
+        pool.result = ended.result
+        return ended.queued
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Write the best single model to `out` and the best for each target to `out/targets/<name>`, as packages."""
         targets = []
+        runs = {target.name: self.resources.store.runs.get(target.result.run) for target in result.targets}
         for target in result.targets:
             best = target.result.best
             if best is not None:
-                best = self._export_model(
-                    target.result, best, target.made_on, target.name, out / "targets" / target.name
-                )
+                folder = out / "targets" / target.name
+                best = self._export_model(target.result, best, runs[target.made_on], runs[target.name], folder)
             targets.append(replace(target, result=replace(target.result, best=best)))
         best = result.best
         if best is not None and result.best_single is not None:
-            best = self._export_model(result, best, result.best_single.made_on, self.parts[0].name, out)
+            first = next(iter(result.best_single.targets))
+            best = self._export_model(result, best, runs[result.best_single.made_on], runs[first], out)
         return replace(result, best=best, targets=tuple(targets))
 
     def export_incumbent(self, out: Path) -> bool:
@@ -65,23 +90,24 @@ class Targets(RunOfParts[TargetPart]):
         return super().export_incumbent(out / "targets")
 
     def _export_model(
-        self, result: RunResult, model: ModelResult, made_on: str, measured_on: str, out: Path
+        self, result: RunResult, model: ModelResult, made_by: RunRecord, measured_by: RunRecord, out: Path
     ) -> ModelResult:
         """Export a model with its figures on one target; the returned model has its path."""
-        sessions = {part.name: self.session_of(part) for part in self.parts if part.name in (made_on, measured_on)}
-        package = Package.of(sessions[measured_on].record, result, model, made_by=sessions[made_on].record)
+        package = Package.of(measured_by, result, model, made_by=made_by)
         package = replace(package, scripts_may_run=True)
         note = replaced_note(out, package.run.id) if model.is_source else ""
         if note:
             self.request.observer.on_note(note)
         return replace(model, path=str(export(self.resources.store, package, out, self.resources.pool)))
 
-    def _result(self, joined: JoinedTargets) -> RunResult:
+    def _result(self, joined: JoinedTargets, pools: list[PoolPart]) -> RunResult:
         targets: list[TargetResult] = []
         notes: list[str] = []
         trials: Counter[str] = Counter()
         pass_runs = evaluations = WorkCounts()
-        for part in self.parts:
+        found: dict[str, TargetPart | PoolPart] = {part.name: part for part in self.parts}
+        found |= {pool.name: pool for pool in pools}
+        for part in (found[name] for name in self.order if name in found):
             result = part.searched
             best, made_on = joined.best[part.name]
             target = part.target.target().content
@@ -90,7 +116,7 @@ class Targets(RunOfParts[TargetPart]):
             notes += [f"{part.name}: {note}" for note in result.notes]
             trials.update(result.trial_counts)
             pass_runs += result.pass_runs
-            evaluations += part.open_session.ctx.attempt.counts.of("evaluations")
+            evaluations += part.evaluations
         results = [target.result for target in targets]
         single = joined.single
         return RunResult(

@@ -1,17 +1,47 @@
-"""One target's part of a run over several targets."""
+"""The parts of a run over several targets: those of this machine, and those of work pools."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from autoopt.engine.run.parts import RunPart
+from autoopt.problem.run_request import RunRequest
+from autoopt.results import RunResult, WorkCounts
 from autoopt.spec.targets import TargetSpec
 
 
 @dataclass
 class TargetPart(RunPart):
-    """One target's part of a run."""
+    """A target of this machine."""
 
     @property
     def target(self) -> TargetSpec:
         return self.inputs.spec.all_targets[0]
+
+    @property
+    def evaluations(self) -> WorkCounts:
+        """The evaluations of its search, and of the best models of other targets."""
+        return self.open_session.ctx.attempt.counts.of("evaluations")
+
+
+@dataclass
+class PoolPart:
+    """A target of another machine, which executes its search as a run of its own in the same store."""
+
+    name: str
+    target: TargetSpec
+    request: RunRequest
+    result: RunResult | None = None
+    """The result of its search, once that has ended."""
+    measured: RunResult | None = None
+    """The result of the run that measured the best models of all targets there."""
+
+    @property
+    def searched(self) -> RunResult:
+        assert self.result is not None, "the search of this part has not ended"
+        return self.result
+
+    @property
+    def evaluations(self) -> WorkCounts:
+        """The evaluations of its search, and of the best models of other targets."""
+        return self.searched.evaluations + (WorkCounts() if self.measured is None else self.measured.evaluations)

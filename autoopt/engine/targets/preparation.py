@@ -7,15 +7,17 @@ from dataclasses import replace
 from autoopt.engine.run.opening import settings_of
 from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
 from autoopt.engine.targets.multi_target import Targets
-from autoopt.engine.targets.part import TargetPart
+from autoopt.engine.targets.part import PoolPart, TargetPart
 from autoopt.errors import InputError
 from autoopt.problem.content_keys import run_identity
+from autoopt.problem.named_sources import ARTIFACT
 from autoopt.problem.plan_request import plans_json
 from autoopt.problem.proposal_facts import model_name
 from autoopt.problem.resolve import resolve_inputs
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
+from autoopt.spec.targets import TargetSpec
 from autoopt.store import RunRecord
 
 SEARCH_SHARE = 0.85
@@ -28,8 +30,17 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     Raises:
         InputError: anything is wrong with what the user gave, for any of the targets.
     """
-    parts, left_out = _runnable(_plan_parts(request, spec, resources))
+    here = [target for target in spec.all_targets if not target.is_elsewhere(request.pool)]
+    parts, left_out = _runnable([_plan_part(request, spec, target, resources) for target in here])
+    source = parts[0].inputs.problem.source.artifact
+    pools = [
+        PoolPart(target.name, target, replace(_part_request(request, spec, target), model=f"{ARTIFACT}{source}"))
+        for target in spec.all_targets
+        if target not in here
+    ]
     content: dict[str, object] = {"targets": [[part.name, part.inputs.identity] for part in parts]}
+    if pools:
+        content["work pools"] = [pool.target.model_dump(mode="json") for pool in pools]
     if left_out:
         content["left out"] = left_out
     identity = run_identity(content)
@@ -41,26 +52,35 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
         identity=identity,
         model=first.problem.source.artifact,
         plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, limit=100),
-        settings={**settings, "targets": [part.name for part in parts]},
+        settings={**settings, "targets": [*(part.name for part in parts), *(pool.name for pool in pools)]},
         sweep=request.sweep,
     )
     record, answer = open_run_of_parts(request, record, resources.store, began)
     began -= time_of_parts(resources.store, record.id)
-    return Targets(request, resources, parts, began, record, answer, left_out)
+    for pool in pools:
+        pool.request = replace(pool.request, parent=record.id)
+    order = [target.name for target in spec.all_targets]
+    return Targets(request, resources, parts, began, record, answer, left_out, pools, order)
 
 
-def _plan_parts(request: RunRequest, spec: DagSpec, resources: Resources) -> list[TargetPart]:
+def _part_request(request: RunRequest, spec: DagSpec, target: TargetSpec) -> RunRequest:
+    """The request for one of the targets, with its share of the minutes."""
     minutes = request.search.get("minutes", spec.search.minutes)
     search = request.search
     if minutes:
         search = {**search, "minutes": minutes * SEARCH_SHARE / len(spec.all_targets)}
-    parts = []
-    for target in spec.all_targets:
-        out = None if request.out is None else request.out / "targets" / target.name
-        part_request = replace(request, target=target.name, search=search, resume=None, sweep=None, out=out)
-        inputs = resolve_inputs(part_request, spec.for_target(target.name), resources)
-        parts.append(TargetPart(target.name, part_request, inputs))
-    return parts
+    part = replace(request, target=target.name, search=search, resume=None, sweep=None)
+    if target.is_elsewhere(request.pool):
+        name = request.name or model_name(str(request.model or spec.model_path))
+        return replace(part, pool=target.work_pool, out=None, name=name)
+    return replace(part, out=None if request.out is None else request.out / "targets" / target.name)
+
+
+def _plan_part(request: RunRequest, spec: DagSpec, target: TargetSpec, resources: Resources) -> TargetPart:
+    """Plan for a target of this machine."""
+    part_request = _part_request(request, spec, target)
+    inputs = resolve_inputs(part_request, spec.for_target(target.name), resources)
+    return TargetPart(target.name, part_request, inputs)
 
 
 def _runnable(parts: list[TargetPart]) -> tuple[list[TargetPart], list[str]]:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from autoopt.engine.run.ranking import source_meets
 from autoopt.engine.run.select import distinct_feasible, pass_count, source_model, trial_model
-from autoopt.engine.run.session import CONTENDERS
+from autoopt.engine.run.session import CONTENDERS, Session
+from autoopt.engine.run.stored_candidates import stored_candidates
 from autoopt.engine.run.trial import CompletedTrial
-from autoopt.engine.targets.part import TargetPart
-from autoopt.metrics import Direction, Estimate
+from autoopt.engine.targets.part import PoolPart, TargetPart
+from autoopt.metrics import Direction, Estimate, Objective
+from autoopt.problem.problem import Goal
 from autoopt.results import BestSingleModel, ModelResult
 
 HOW = "geometric mean of the ratios"
@@ -29,12 +33,25 @@ class Contender:
     trial: CompletedTrial
     made_on: str
     """The target whose search found it."""
+    name: str
+    """`RUN:TRIAL` in the store."""
 
 
-Measured = Mapping[str, Mapping[str, CompletedTrial]]
-"""By target, then by key of the candidate: the trial with its figures on that target."""
-TargetBest = tuple[ModelResult | None, str]
+Contenders: TypeAlias = Mapping[str, Contender]
+"""By key of the candidate."""
+TargetBest: TypeAlias = tuple[ModelResult | None, str]
 """The best model of a target, and the target whose search found it."""
+
+
+@dataclass(frozen=True)
+class OnTarget:
+    """The contenders as measured on one target."""
+
+    source: ModelResult
+    source_meets: bool
+    models: Mapping[str, ModelResult]
+    """By key of the candidate: those that meet the constraints."""
+    best: TargetBest
 
 
 @dataclass(frozen=True)
@@ -47,26 +64,38 @@ class JoinedTargets:
     notes: list[str]
 
 
-def join_targets(parts: list[TargetPart], until: float) -> JoinedTargets:
+def join_targets(
+    parts: Sequence[TargetPart], until: float, pools: Sequence[PoolPart] = (), order: Sequence[str] = ()
+) -> JoinedTargets:
     """Measure the good models of each target on all others, then choose.
 
-    No measurement begins after `until` on `time.monotonic`.
+    No measurement begins after `until` on `time.monotonic`. Figures of one machine are only compared with the source's
+    on the same machine. `order` is that of the targets' names.
     """
-    contenders = find_contenders(parts)
-    measured: dict[str, dict[str, CompletedTrial]] = {part.name: {} for part in parts}
+    contenders = find_contenders(parts, pools)
+    found: dict[str, OnTarget] = {}
+    missing = 0
     for part in parts:
+        measured: dict[str, CompletedTrial] = {}
         for key, contender in contenders.items():
             if time.monotonic() < until:
-                measured[part.name][key] = part.open_session.measure_trial(contender.trial, until)
-    missing = len(contenders) * len(parts) - sum(map(len, measured.values()))
+                measured[key] = part.open_session.measure_trial(contender.trial, until)
+        missing += len(contenders) - len(measured)
+        found[part.name] = _on_target(part, contenders, measured)
+    goal = parts[0].open_session.ctx.problem.goal
+    for pool in pools:
+        _measure_in_pool(pool, contenders, until)
+        found[pool.name] = _on_pool(pool, contenders, goal, parts[0].open_session)
+        missing += len(contenders) - (0 if pool.measured is None else pool.measured.trial_counts["total"])
     notes = []
     if missing:
         notes.append(f"time is up: {missing} measurements of good models on other targets were skipped")
-    best = {part.name: _best_on(part, contenders, measured[part.name]) for part in parts}
-    return JoinedTargets(best, _best_single(parts, contenders, measured), notes)
+    ordered = {name: found[name] for name in order or found if name in found}
+    best = {name: each.best for name, each in ordered.items()}
+    return JoinedTargets(best, best_single(goal.objectives[0], ordered, contenders), notes)
 
 
-def find_contenders(parts: Sequence[TargetPart]) -> dict[str, Contender]:
+def find_contenders(parts: Sequence[TargetPart], pools: Sequence[PoolPart] = ()) -> dict[str, Contender]:
     """The model that each target's search chose and its few best, by key of the candidate, each once."""
     contenders: dict[str, Contender] = {}
     for part in parts:
@@ -77,37 +106,78 @@ def find_contenders(parts: Sequence[TargetPart]) -> dict[str, Contender]:
             feasible = distinct_feasible(trials, session.ctx.problem.source)
             chosen = [trial for trial in feasible if trial.key == best_key]
         for trial in (*chosen, *session.ranking.few_best(trials, CONTENDERS)):
-            contenders.setdefault(trial.key, Contender(trial, part.name))
+            contenders.setdefault(trial.key, Contender(trial, part.name, f"{session.ctx.run}:{trial.number}"))
+    for pool in pools:
+        result = pool.searched
+        models = [*filter(None, [result.better_model]), *result.front][: CONTENDERS + 1]
+        names = dict.fromkeys(f"{result.run}:{model.trial}" for model in models if model.trial is not None)
+        for trial, name in zip(stored_candidates(parts[0].open_session.ctx, names), names, strict=True):
+            contenders.setdefault(trial.key, Contender(trial, pool.name, name))
     return contenders
 
 
-def _best_on(
-    part: TargetPart, contenders: Mapping[str, Contender], measured: Mapping[str, CompletedTrial]
-) -> TargetBest:
-    """The best of all contenders on one target; the best of its own search if time was too short to measure all."""
-    assert part.result is not None
-    if len(measured) < len(contenders):
-        return part.result.best, part.name
-    best = part.open_session.ranking.best(list(measured.values()))
+def _on_target(part: TargetPart, contenders: Contenders, measured: Mapping[str, CompletedTrial]) -> OnTarget:
+    """The contenders on a target of this machine."""
+    session = part.open_session
+    models = {key: trial_model(session.ctx, trial) for key, trial in measured.items() if trial.result.feasible}
+    best: TargetBest = (part.searched.best, part.name)
+    if len(measured) == len(contenders):
+        # Else the best of its own search, as time was too short to measure all.
+        chosen = session.ranking.best(list(measured.values()))
+        own_keys = {trial.key for trial in session.completed_trials()}
+        best = chosen, _made_on(chosen, part.name, own_keys, contenders)
+    source = source_model(session.ctx, session.baseline())
+    return OnTarget(source, session.ranking.source_meets, models, best)
+
+
+def _measure_in_pool(part: PoolPart, contenders: Contenders, until: float) -> None:
+    """Have the machine of a work pool measure the contenders, unless the time is up."""
+    remaining = until - time.monotonic()
+    if not contenders or remaining <= 0:
+        return
+    assert part.request.in_pool is not None, "checked before the search"
+    search = part.request.search
+    if math.isfinite(remaining):
+        search = {**search, "minutes": remaining / 60}
+    names = tuple(contender.name for contender in contenders.values())
+    part.measured = part.request.in_pool(replace(part.request, search=search, candidates=names)).result
+
+
+def _on_pool(part: PoolPart, contenders: Contenders, goal: Goal, session: Session) -> OnTarget:
+    """The contenders on the target of a work pool, as its machine measured them; `session` has the same store."""
+    result, store = part.searched, session.ctx.store
+    models: dict[str, ModelResult] = {}
+    best: TargetBest = (result.best, part.name)
+    if part.measured is not None:
+        for record in store.trials.all(part.measured.run):
+            if record.result.feasible and record.candidate is not None:
+                key = record.candidate.key
+                trial = replace(contenders[key].trial, number=record.number, result=record.result)
+                models[key] = trial_model(session.ctx, trial)
+        if part.measured.trial_counts["total"] == len(contenders):
+            chosen = part.measured.best
+            own_keys = {trial.candidate.key for trial in store.trials.all(result.run) if trial.candidate is not None}
+            best = chosen, _made_on(chosen, part.name, own_keys, contenders)
+    source = result.baseline
+    return OnTarget(source.model, source_meets(goal, source.intervals), models, best)
+
+
+def _made_on(best: ModelResult | None, target: str, own_keys: Collection[str], contenders: Contenders) -> str:
+    """The target whose search found the best model of a target: its own if that found it, too."""
     key = "" if best is None else best.candidate.key
-    own_keys = {trial.key for trial in part.open_session.completed_trials()}
-    if key in own_keys or key not in contenders:
-        return best, part.name
-    return best, contenders[key].made_on
+    return target if key in own_keys or key not in contenders else contenders[key].made_on
 
 
-def _best_single(
-    parts: Sequence[TargetPart], contenders: Mapping[str, Contender], measured: Measured
-) -> BestSingleModel | None:
-    objective = parts[0].open_session.ctx.problem.goal.objectives[0]
+def best_single(objective: Objective, found: Mapping[str, OnTarget], contenders: Contenders) -> BestSingleModel | None:
+    """Choose the best single model for all targets, by the mean of its figures for the objective."""
     metric = objective.metric
-    candidates = _candidates_of_all_targets(parts, contenders, measured, metric)
+    candidates = _candidates_of_all_targets(found, contenders, metric)
     paired = all(candidate.is_paired(metric) for candidate in candidates)
-    if all(part.open_session.ranking.source_meets for part in parts):
+    if all(target.source_meets for target in found.values()):
         if paired:
             candidates = [candidate for candidate in candidates if candidate.gains(metric, objective.goal)]
-        sources = {part.name: source_model(part.open_session.ctx, part.open_session.baseline()) for part in parts}
-        candidates.insert(0, SingleCandidate(sources, parts[0].name))
+        sources = {name: target.source for name, target in found.items()}
+        candidates.insert(0, SingleCandidate(sources, next(iter(found))))
     if not candidates:
         return None
 
@@ -123,17 +193,13 @@ def _best_single(
 
 
 def _candidates_of_all_targets(
-    parts: Sequence[TargetPart], contenders: Mapping[str, Contender], measured: Measured, metric: str
+    found: Mapping[str, OnTarget], contenders: Contenders, metric: str
 ) -> list[SingleCandidate]:
     """The contenders that are feasible and have the metric on all targets."""
     candidates = []
     for key, contender in contenders.items():
-        models = {}
-        for part in parts:
-            trial = measured[part.name].get(key)
-            if trial is not None and trial.result.feasible and metric in trial.result.metrics:
-                models[part.name] = trial_model(part.open_session.ctx, trial)
-        if len(models) == len(parts):
+        models = {name: target.models[key] for name, target in found.items() if key in target.models}
+        if len(models) == len(found) and all(metric in model.metrics for model in models.values()):
             passes, chain = pass_count(contender.trial), contender.trial.chain.id
             candidates.append(SingleCandidate(models, contender.made_on, passes, chain))
     return candidates

@@ -1,0 +1,115 @@
+"""Targets of work pools: a worker of Prefect executes their runs, in the same store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import mlp, write
+from children import HANG_SECONDS
+from serving import Serving, environment, serving
+
+from autoopt.store import open_store
+
+pytestmark = pytest.mark.service
+
+DAG = """\
+name: two
+model: mlp/model.onnx
+TARGET
+passes: {fold: constant_folding, clean: remove_unused, quant: {pass: dynamic_quantization}}
+chains: [[fold, quant], [clean]]
+constraints: []
+search: {trials: 2}
+measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
+"""
+BOTH = "targets: [{name: here}, {name: board, work_pool: board}]"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A server with the work pool `board` and a worker for it."""
+    folder = tmp_path_factory.mktemp("pools")
+    write(mlp(), folder / "mlp")
+    with serving(folder) as found:
+        found.ask("POST", "work_pools/", {"name": "board", "type": "process"})
+        env = environment(folder, **api(found))
+        deployed = [sys.executable, "-m", "autoopt", "serve", "--pool", "board"]
+        subprocess.run(deployed, cwd=folder, env=env, check=True, capture_output=True, timeout=HANG_SECONDS)
+        worker = subprocess.Popen([sys.executable, "-m", "prefect", "worker", "start", "--pool", "board"], env=env)
+        try:
+            yield found
+        finally:
+            worker.terminate()
+            worker.wait(HANG_SECONDS)
+
+
+def api(served: Serving) -> dict[str, str]:
+    return {"PREFECT_API_URL": f"{served.url}/api", "PREFECT_API_AUTH_STRING": served.password}
+
+
+def write_dag(served: Serving, target: str, name: str = "dag.yaml") -> str:
+    (served.folder / name).write_text(DAG.replace("TARGET", target))
+    return name
+
+
+def run(served: Serving, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "autoopt", "run", *arguments]
+    env = environment(served.folder, **env)
+    return subprocess.run(command, cwd=served.folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS)
+
+
+def test_a_target_of_this_machine_and_one_of_a_pool(served: Serving) -> None:
+    dag = write_dag(served, BOTH)
+    document = served.autoopt("run", dag, "--engine", "prefect", "--out", "both")
+    assert [target["name"] for target in document["targets"]] == ["here", "board"]
+    single = document["best_single"]
+    assert set(single["targets"]) == {"here", "board"}
+    with open_store(None, served.folder / "home") as store:
+        parts = store.runs.all(parent=document["run"])
+        requests = [part.settings["request"] for part in parts]
+        measuring = [part for part in parts if part.settings["request"]["candidates"]]
+        assert [request["pool"] for request in requests].count("board") == 2
+        assert len(measuring) == 1
+        contenders = measuring[0].settings["request"]["candidates"]
+        assert len(store.trials.all(measuring[0].id)) == len(contenders) > 0
+    assert [row["deployment_id"] for row in served.find("flow_runs") if row["work_pool_name"] == "board"]
+    assert (served.folder / "both" / "targets" / "board" / "run.py").is_file()
+    again = served.autoopt("run", dag, "--engine", "prefect", "--out", "both")
+    assert again["reused"]
+
+
+def test_a_pool_as_the_only_target_executes_the_whole_run(served: Serving) -> None:
+    dag = write_dag(served, "target: {work_pool: board}")
+    document = served.autoopt("run", dag, "--engine", "prefect", "--out", "alone")
+    assert document["trials"]["ok"] > 0
+    assert Path(document["best"]["path"]).is_relative_to(served.folder / "alone")
+    assert (served.folder / "alone" / "run.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "remedy"),
+    [
+        (BOTH, (), "run it with --engine prefect"),
+        ("target: {work_pool: board}", (), "run it with --engine prefect"),
+        ("target: {work_pool: nowhere}", ("--engine", "prefect"), "create it with 'autoopt serve --pool nowhere'"),
+        ("targets: [{name: a, work_pool: x}, {name: b, work_pool: y}]", ("--engine", "prefect"), "add a target of"),
+    ],
+)
+def test_a_pool_that_cannot_be_reached_is_one_line(
+    served: Serving, target: str, options: tuple[str, ...], remedy: str
+) -> None:
+    said = run(served, write_dag(served, target, "wrong.yaml"), *options)
+    assert said.returncode == 2
+    assert remedy in said.stderr.splitlines()[-1]
+    assert "Traceback" not in said.stderr
+
+
+def test_a_worker_with_another_store_is_one_line(served: Serving) -> None:
+    other = {**api(served), "AUTOOPT_HOME": str(served.folder / "other")}
+    said = run(served, write_dag(served, "target: {work_pool: board}"), "--engine", "prefect", **other)
+    assert said.returncode == 2
+    assert "store" in said.stderr.splitlines()[-1]
