@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import numpy_helper
-from autoopt.model.tensors import names_of, walk_graphs
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir
-from autoopt.passes.onnx_tools.graphs import constant_tensors, is_standard, producers
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from onnx import GraphProto, ModelProto, NodeProto
 
 STATES: Final = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
 """Recurrent layer -> the places of its initial states among its inputs."""
@@ -36,50 +32,43 @@ class OmitZeroStates(Pass):
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")
 
-    def run(self, model: ModelProto) -> ir.Model | None:
+    def run(self, model: ir.Model) -> ir.Model | None:
         from onnx_ir.passes import common
 
-        changed = [_omit_zero_states(graph) for graph in walk_graphs(model.graph)]
+        changed = [_omit_zero_states(node) for node in model.graph.all_nodes()]
         if not any(changed):
             return None
-        return apply_ir_passes(to_ir(model), common.RemoveUnusedNodesPass())
+        return apply_ir_passes(model, common.RemoveUnusedNodesPass())
 
 
-def _omit_zero_states(graph: GraphProto) -> bool:
-    """Leave out the zeros of the recurrent layers of a graph, in place; tell if there were any."""
-    zeros = _Zeros(graph)
-    is_changed = False
-    for node in graph.node:
-        places = STATES.get(node.op_type, ()) if is_standard(node) else ()
-        omitted = [place for place in places if place < len(node.input) and zeros.has(node.input[place])]
-        for place in omitted:
-            node.input[place] = ""
-        while omitted and not node.input[-1]:
-            node.input.pop()
-        is_changed |= bool(omitted)
-    return is_changed
+def _omit_zero_states(node: ir.Node) -> bool:
+    """Leave out the initial states of a node that are zero; tell if there were any."""
+    if node.op_type not in STATES or node.domain not in DEFAULT_DOMAINS:
+        return False
+    places = [place for place in STATES[node.op_type] if place < len(node.inputs) and _is_zero(node.inputs[place])]
+    for place in places:
+        node.replace_input_with(place, None)
+    while places and node.inputs[-1] is None:
+        node.resize_inputs(len(node.inputs) - 1)
+    return bool(places)
 
 
-class _Zeros:
-    """Values of a graph that are zero whatever the inputs are."""
+def _is_zero(value: ir.Value | None) -> bool:
+    """Tell if a value is zero whatever the inputs are."""
+    from onnx_ir import convenience
 
-    def __init__(self, graph: GraphProto) -> None:
-        self._constants = constant_tensors(graph)
-        self._producers = producers(graph)
-        self._inputs = names_of(graph.input)  # a caller may replace a weight that is an input too
-
-    def has(self, value: str) -> bool:
-        if value in self._inputs:
-            return False
-        if value in self._constants:
-            return not numpy_helper.to_array(self._constants[value]).any()
-        node = self._producers.get(value)
-        return node is not None and is_standard(node) and self._returns_zeros(node)
-
-    def _returns_zeros(self, node: NodeProto) -> bool:
-        if node.op_type == "ConstantOfShape":
-            values = [attribute.t for attribute in node.attribute if attribute.name == "value"]
-            return not any(numpy_helper.to_array(tensor).any() for tensor in values)
-        if node.op_type == "Concat":
-            return all(map(self.has, node.input))
-        return node.op_type in KEEP_ZEROS and self.has(node.input[0])
+    # A caller may replace a weight that is an input too.
+    if value is None or value.is_graph_input():
+        return False
+    fixed = convenience.get_const_tensor(value)
+    if fixed is not None:
+        return not fixed.numpy().any()
+    node = value.producer()
+    if node is None or node.domain not in DEFAULT_DOMAINS:
+        return False
+    if node.op_type == "ConstantOfShape":
+        filled = node.attributes.get_tensor("value")
+        return filled is None or not filled.numpy().any()
+    if node.op_type == "Concat":
+        return all(map(_is_zero, node.inputs))
+    return node.op_type in KEEP_ZEROS and _is_zero(node.inputs[0])

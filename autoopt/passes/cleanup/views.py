@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from autoopt.model.lazy_imports import np, numpy_helper
-from autoopt.model.tensors import names_of, op_name
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import (
-    attribute_values,
-    consumers,
-    new_name,
-    producers,
-    rename_inputs,
-    replace_items,
-    value_names,
-    values_read,
-)
-from autoopt.passes.onnx_tools.large_models import inferred_graph
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnx import ModelProto, NodeProto
+    import onnx_ir as ir
 
 VIEWS: Final = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 """Operators that keep the order of the elements."""
@@ -41,91 +29,82 @@ class MergeReshapes(Pass):
     tolerance = "lossless"
     needs_ops = (*VIEWS, "Transpose")
     conflicts = RUNTIME_BOUND
-    libraries = ("onnx",)
+    libraries = ("onnx", "onnx-ir")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        merger = _Merger(model)
-        changed = [merger.merge(chain) for chain in merger.chains()]
-        if not any(changed):
-            return None
-        replace_items(model.graph.node, [node for node in model.graph.node if node.output[0] not in merger.merged])
-        return model
+    def run(self, model: ir.Model) -> ir.Model | None:
+        from onnx_ir.passes import common
+
+        model = apply_ir_passes(model, common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False))
+        merged = [_merge(chain) for chain in list(_chains(model.graph))]
+        return model if any(merged) else None
 
 
-class _Merger:
-    """Joins the views of the main graph; `merged` are the values that nothing reads any more."""
+def _chains(graph: ir.Graph) -> Iterator[list[ir.Node]]:
+    """The longest chains of views, each from first to last; only the next view reads the value of another one."""
+    for node in graph:
+        if not _is_view(node) or _has_view_behind(node):
+            continue
+        chain = [node]
+        while (before := _producer(chain[0])) is not None and _is_view(before) and _has_view_behind(before):
+            chain.insert(0, before)
+        yield chain
 
-    def __init__(self, model: ModelProto) -> None:
-        self._graph = model.graph
-        self._shapes = _shapes(model)
-        self._names = value_names(model)
-        self._producers = producers(model.graph)
-        self._readers = consumers(model.graph)
-        self._outputs = names_of(model.graph.output)
-        self._read_in_bodies: set[str] = set()
-        for node in model.graph.node:
-            self._read_in_bodies |= values_read(node) - set(node.input)
-        self.merged: set[str] = set()
 
-    def chains(self) -> Iterator[list[NodeProto]]:
-        """The longest chains of views, each from first to last; only the next view reads the value of another one."""
-        for node in self._graph.node:
-            if not self._is_view(node) or self._has_view_behind(node):
-                continue
-            chain = [node]
-            while (before := self._producers.get(chain[0].input[0])) and self._is_view(before):
-                if not self._has_view_behind(before):
-                    break
-                chain.insert(0, before)
-            yield chain
+def _merge(chain: list[ir.Node]) -> bool:
+    """Turn a chain of views into one for all; return False if it is one already."""
+    import onnx_ir as ir
+    from onnx_ir import convenience
 
-    def merge(self, chain: list[NodeProto]) -> bool:
-        """Turn the last view of a chain into one for all; return False if it is one already."""
-        first, last = chain[0], chain[-1]
-        shape = self._shapes.get(last.output[0], ())
-        sizes = [size if isinstance(size, int) else -1 for size in shape]
-        is_single = len(chain) == 1 and op_name(first) != "Transpose"
-        if is_single or not shape or 0 in sizes or sizes.count(-1) > 1:
-            return False
-        self.merged.update(node.output[0] for node in chain[:-1])
-        if shape == self._shapes.get(first.input[0]) and "" not in shape and not self._is_kept(last.output[0]):
-            rename_inputs(self._graph.node, {last.output[0]: first.input[0]})
-            self.merged.add(last.output[0])
-            return True
-        last.op_type = "Reshape"
-        del last.attribute[:]
-        target = new_name(f"{last.output[0]}_shape", self._names)
-        self._graph.initializer.append(numpy_helper.from_array(np.array(sizes, np.int64), target))
-        replace_items(last.input, [first.input[0], target])
+    source, last = chain[0].inputs[0], chain[-1]
+    result, graph = last.outputs[0], last.graph
+    shape = _shape(result)
+    sizes = [size if isinstance(size, int) else -1 for size in shape]
+    is_single = len(chain) == 1 and last.op_type != "Transpose"
+    if is_single or not shape or 0 in sizes or sizes.count(-1) > 1:
+        return False
+    assert isinstance(graph, ir.Graph)
+    assert source is not None
+    if shape == _shape(source) and "" not in shape and not result.is_graph_output():
+        convenience.replace_all_uses_with(result, source)
+        graph.remove(chain, safe=True)
         return True
-
-    def _is_view(self, node: NodeProto) -> bool:
-        if op_name(node) != "Transpose":
-            return op_name(node) in VIEWS
-        shape = self._shapes.get(node.input[0], ())
-        order = attribute_values(node).get("perm", range(len(shape))[::-1])
-        moved = [axis for axis in order if axis < len(shape) and shape[axis] != 1]
-        return bool(shape) and moved == sorted(moved)
-
-    def _is_kept(self, value: str) -> bool:
-        """Tell if others than the nodes of the main graph need a value."""
-        return value in self._outputs or value in self._read_in_bodies
-
-    def _has_view_behind(self, node: NodeProto) -> bool:
-        """Tell if a view is all that reads the value of another one."""
-        value = node.output[0]
-        if self._is_kept(value):
-            return False
-        readers = self._readers.get(value, [])
-        return len(readers) == 1 and readers[0].input[0] == value and self._is_view(readers[0])
+    name = f"{result.name}/merged_shape"
+    target = ir.Value(name=name, const_value=ir.tensor(sizes, ir.DataType.INT64, name=name))
+    graph.register_initializer(target)
+    view = ir.node("Reshape", [source, target], name=last.name)
+    convenience.replace_nodes_and_values(graph, last, chain, [view], [result], view.outputs)
+    return True
 
 
-def _shapes(model: ModelProto) -> dict[str, Shape]:
-    """The shapes of the values of the main graph whose rank is known."""
-    graph = inferred_graph(model)
-    shapes: dict[str, Shape] = {}
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.tensor_type.HasField("shape"):
-            dims = value.type.tensor_type.shape.dim
-            shapes[value.name] = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims)
-    return shapes
+def _producer(node: ir.Node) -> ir.Node | None:
+    """The node of the same graph that computes what a view reads."""
+    before = node.inputs[0] and node.inputs[0].producer()
+    return before if before is not None and before.graph is node.graph else None
+
+
+def _is_view(node: ir.Node) -> bool:
+    if node.domain not in DEFAULT_DOMAINS or not node.inputs or node.inputs[0] is None:
+        return False
+    if node.op_type != "Transpose":
+        return node.op_type in VIEWS
+    shape = _shape(node.inputs[0])
+    order = node.attributes.get_ints("perm", range(len(shape))[::-1])
+    moved = [axis for axis in order if axis < len(shape) and shape[axis] != 1]
+    return bool(shape) and moved == sorted(moved)
+
+
+def _has_view_behind(node: ir.Node) -> bool:
+    """Tell if a view is all that reads the value of another one."""
+    value = node.outputs[0]
+    uses = value.uses()
+    if value.is_graph_output() or len(uses) != 1:
+        return False
+    use = next(iter(uses))
+    return use.idx == 0 and use.node.graph is node.graph and _is_view(use.node)
+
+
+def _shape(value: ir.Value) -> Shape:
+    """The sizes of a value; none if its rank is unknown."""
+    if value.shape is None:
+        return ()
+    return tuple(size if isinstance(size, int) else size.value or "" for size in value.shape)
