@@ -80,17 +80,17 @@ class Search:
     by_factor: Table
     failures: Table
     trials: Table
-    trial_ids: list[str]
 
 
 @dataclass(frozen=True)
 class Way:
     """The steps to a model: boxes, each linked to its row of the table, and all details."""
 
+    prefix: str
+    """Begins the ids of its steps on the page."""
     boxes: list[tuple[str, str, str]]
-    """Id of the row, name of the step, nodes and bytes."""
+    """Number and name of each step, nodes and bytes."""
     steps: Table
-    ids: list[str]
     details: str
 
 
@@ -253,7 +253,6 @@ def search_of(result: RunResult, trials: Sequence[Trial], facts: RunFacts, table
         by_factor=_levels_table(("pass or parameter", "value"), by_factor, objective),
         failures=_failures(trials),
         trials=trials_table(trials, result),
-        trial_ids=[f"{prefix}trial-{trial.number}" for trial in trials],
     )
 
 
@@ -344,12 +343,11 @@ def _way(document: Mapping[str, Any], models: Mapping[str, ModelContent], prefix
     if not document.get("steps"):
         return None
     steps = lineage_table(document, models)
-    ids = [f"step-{prefix}{number}" for number in range(len(steps.rows))]
     boxes = []
-    for identity, (_, name, nodes, size, *_others) in zip(ids, steps.rows, strict=True):
+    for number, name, nodes, size, *_ in steps.rows:
         texts = [f"{nodes} nodes" if nodes.isdecimal() else "", size.strip("-")]
-        boxes.append((identity, name, ", ".join(filter(None, texts))))
-    return Way(boxes, steps, ids, "\n".join(lineage_lines(document)))
+        boxes.append((number, name, ", ".join(filter(None, texts))))
+    return Way(f"step-{prefix}", boxes, steps, "\n".join(lineage_lines(document)))
 
 
 def _uses(result: RunResult, facts: RunFacts) -> list[tuple[str, str]]:

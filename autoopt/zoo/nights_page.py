@@ -90,7 +90,6 @@ def nights_html(history: ZooHistory) -> str:
         ),
         places={past.model: f"#plots-{past.model}" for past in plotted},
         models=models_table(history),
-        row_ids=[f"model-{past.model}" for past in history.models],
         plots=list(map(_plots, plotted)),
         most_plots=MOST_PLOTS,
         nights_table=nights_table(history),

@@ -80,13 +80,12 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
         headline=verdict[:1].upper() + verdict[1:],
         lines=[*_circumstances(result, facts), *(line for line in lines if line != verdict)],
         models=models_table(result),
-        row_ids=[f"model-{entry.name}" for entry in result.models],
-        rows={entry.name: f"#model-{entry.name}" for entry in result.models},
+        links={entry.name: f"#model-{entry.name}" for entry in result.models},
         pages={entry.name: facts.pages[entry.run] for entry in result.models if entry.run in facts.pages},
         changes=Table(changes.columns, changes.rows),
         heat=heat_map(facts.chains),
         histories=drawn and figures(_histories(drawn, facts)),
-        night_links={name: links for name in drawn if (links := _night_links(name, facts))},
+        night_links={name: _night_links(name, facts) for name in drawn},
         commands="\n".join(f"autoopt report {short(one.run)} -o {shell_word(f'{one.name}.html')}" for one in others),
     )
 
