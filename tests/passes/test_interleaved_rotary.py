@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
 from autoopt.passes.fusion.cached_attention import fuse_cached_attention
-from autoopt.passes.fusion.interleaved_rotary import fuse_interleaved_rotation
+from autoopt.passes.rewrites.rotary import fuse_interleaved_rotation
 
 BATCH, HEADS, ITEMS, SIZE, ROTATED = 2, 3, 4, 8, 4
 LAYOUTS = {"heads last, as in GPT-J": (ITEMS, HEADS), "heads first, as in Cohere": (HEADS, ITEMS)}
@@ -81,6 +82,12 @@ def rotation(layout: str, doubled: str = "tiled", width: int = ROTATED, **change
     return onnx.shape_inference.infer_shapes(model)
 
 
+def rotated(model: onnx.ModelProto) -> onnx.ModelProto:
+    graph = ir.from_proto(model)
+    fuse_interleaved_rotation(graph)
+    return ir.to_proto(graph)
+
+
 def feed(layout: str, width: int = ROTATED) -> dict[str, np.ndarray]:
     return {"x": normal(BATCH, *LAYOUTS[layout], SIZE), "angles": normal(BATCH, ITEMS, width // 2, seed=1)}
 
@@ -91,7 +98,7 @@ def feed(layout: str, width: int = ROTATED) -> dict[str, np.ndarray]:
 def test_the_operator_turns_neighbours(tmp_path: Path, layout: str, doubled: str, width: int) -> None:
     model = rotation(layout, doubled, width)
     (expected,) = outputs(model, tmp_path, feed(layout, width))
-    fuse_interleaved_rotation(model)
+    model = rotated(model)
     assert "RotaryEmbedding" in ops(model)
     np.testing.assert_allclose(outputs(model, tmp_path, feed(layout, width))[0], expected, rtol=1e-5, atol=1e-6)
 
@@ -107,7 +114,7 @@ OTHERS = {
 @pytest.mark.parametrize("other", list(OTHERS))
 def test_other_rotations_stay(other: str) -> None:
     model = rotation("heads last, as in GPT-J", **OTHERS[other])
-    fuse_interleaved_rotation(model)
+    model = rotated(model)
     assert "RotaryEmbedding" not in ops(model)
 
 
@@ -117,7 +124,7 @@ def test_the_rest_of_a_head_from_elsewhere_stays_apart(tmp_path: Path) -> None:
     changed = "low = Neg (x)\n rest = Slice (low, width, end, three, one)\n y = Concat <axis = -1> (summed, rest)"
     model = rotation(layout, rest=changed)
     (expected,) = outputs(model, tmp_path, feed(layout))
-    fuse_interleaved_rotation(model)
+    model = rotated(model)
     assert "RotaryEmbedding" in ops(model)
     np.testing.assert_allclose(outputs(model, tmp_path, feed(layout))[0], expected, rtol=1e-5, atol=1e-6)
 

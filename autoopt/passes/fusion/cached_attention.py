@@ -18,7 +18,6 @@ from autoopt.passes.fusion.attention_matcher import (
 )
 from autoopt.passes.fusion.finite_masks import FiniteMasks
 from autoopt.passes.fusion.flat_transposes import transpose_in_one_step
-from autoopt.passes.fusion.interleaved_rotary import fuse_interleaved_rotation
 from autoopt.passes.fusion.score_masks import join_score_masks
 from autoopt.passes.onnx_tools.copies import skip_copies
 from autoopt.passes.onnx_tools.folding import fold_known_sizes
@@ -167,16 +166,19 @@ def _fuse_rotation(model: ModelProto) -> ModelProto:
     from onnxscript.rewriter.rules import common as common_rules
     from onnxscript.rewriter.rules.fusion._rotary_embedding import partial_embedding_rules, rotary_embedding_rules
 
+    from autoopt.passes.rewrites.rotary import fuse_interleaved_rotation
+
     # The library's rules need the number of heads, and no casts and factors of 1 around the angles.
     make_targets_constant(model)
     graph = to_ir(fold_known_sizes(model))
     apply_rules(graph, [common_rules.mul_by_1_rule, common_rules.no_op_cast_rule])
-    plain = onnx_ir.to_proto(apply_ir_passes(graph, common.IdentityEliminationPass()))
-    fuse_interleaved_rotation(plain)
-    graph = to_ir(plain)
+    graph = apply_ir_passes(
+        graph, common.IdentityEliminationPass(), common.ShapeInferencePass(check_type=False, strict_mode=False)
+    )
+    fuse_interleaved_rotation(graph)
     apply_rules(graph, rotary_embedding_rules.rules)
     apply_rules(graph, partial_embedding_rules.rules)
-    return onnx_ir.to_proto(graph)
+    return sort_nodes(onnx_ir.to_proto(graph))
 
 
 def _repeat_shared_angles(model: ModelProto) -> ModelProto:

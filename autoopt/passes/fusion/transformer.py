@@ -70,7 +70,7 @@ class TransformerFusion(Pass):
     (Gemma 2) and with a bias that each layer computes for all pairs of items (DeBERTa, WavLM).
     """
 
-    version = 21
+    version = 22
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
