@@ -257,7 +257,7 @@ def search_of(result: RunResult, trials: Sequence[Trial], facts: RunFacts, table
 
 
 def _evidence(result: RunResult) -> list[str]:
-    """How the best model was measured, its caveats, and if the race was decided, a sentence each."""
+    """Sentences on the measurements of the best model, its caveats, and the end of the race."""
     best = result.best
     if best is None:
         return [verdict(result)]

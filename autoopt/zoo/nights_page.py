@@ -29,16 +29,14 @@ HEIGHT: Final = 130
 
 @dataclass(frozen=True)
 class Course:
-    """One figure of a model over the nights, with the times of its lasting changes and of releases."""
+    """One figure of a model over the nights."""
 
     metric: str
     """Empty if it was never measured."""
     caption: str
     value_of: Callable[[ModelNight], Estimate | None]
-    changes: Sequence[float] = ()
-    releases: Sequence[float] = ()
-    as_ratio: bool = False
-    """True for the ratio to the source."""
+    what: str = ""
+    """The lasting changes that it shows: `gain` for the ratio to the source, `source`, or none."""
 
     def values(self, past: ModelHistory) -> list[tuple[float, Estimate]]:
         """The nights on which it was measured, as seconds since 1970, and its values."""
@@ -47,13 +45,16 @@ class Course:
     def last(self, past: ModelHistory) -> str:
         """The newest value in words."""
         value = self.values(past)[-1][1].value
-        if self.as_ratio:
+        if self.what == "gain":
             return estimate_text(self.metric, Estimate.exact(value))
         return figure_text(self.metric, value)
 
     def chart(self, past: ModelHistory) -> Chart:
         """The chart, its caption and its height."""
-        chart = chart_over_nights(self.values(past), self.metric, self.changes, self.releases, as_ratio=self.as_ratio)
+        changes = [change.time for change in past.changes if change.what == self.what]
+        releases = [mark.time for mark in past.releases if self.what == "gain"]
+        as_ratio = self.what == "gain"
+        chart = chart_over_nights(self.values(past), self.metric, changes, releases, as_ratio=as_ratio)
         return chart, f"{self.caption}, {self.last(past)} last night", HEIGHT
 
 
@@ -156,13 +157,10 @@ def _plots(past: ModelHistory) -> Plots:
     lines = [change_text(past, change) for change in past.changes]
     if past.flaky:
         lines.append(f"Flaky: {past.flaky}.")
-    gains = [change.time for change in past.changes if change.what == "gain"]
-    sources = [change.time for change in past.changes if change.what == "source"]
-    releases = [mark.time for mark in past.releases]
     metric, quality = past.metric, past.quality_metric
     courses = [
-        Course(metric, f"{metric} of the best model", lambda night: night.ratio, gains, releases, as_ratio=True),
-        Course(metric, f"{metric} of the source", lambda night: _exact(night.source), sources),
+        Course(metric, f"{metric} of the best model", lambda night: night.ratio, "gain"),
+        Course(metric, f"{metric} of the source", lambda night: _exact(night.source), "source"),
         Course("size", "size of the best model", lambda night: _exact(night.size)),
         Course(quality, f"{quality} of the best model", lambda night: _exact(night.quality)),
     ]
