@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 from children import HANG_SECONDS
 
+from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, INSPECT, LAYER_WORK, LOAD, LOCATE, NAME_DATA, RUNTIME
+from autoopt.registry import DESCRIBE
 from autoopt.workers import WorkerPool
 from autoopt.workers.gate import machine_folder
 
 Calls = list[tuple[str, bool]]
 """Worker functions as they were called, and whether anybody was inside the gate then."""
+READINGS = (ADMIT, INSPECT, LAYER_WORK, LOAD, NAME_DATA, LOCATE, RUNTIME, DESCRIBE_DATA, DESCRIBE)
+"""Worker functions that only read, and wait for nobody."""
 
 
 def somebody_inside() -> bool:
@@ -36,7 +40,7 @@ def somebody_inside() -> bool:
 
 @contextmanager
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
-    """The calls into workers of this process, within; at the end, none of them went past the gate."""
+    """The calls into workers of this process, within; at the end, none but readings went past the gate."""
     calls: Calls = []
     call = WorkerPool.call
 
@@ -46,7 +50,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
 
     monkeypatch.setattr(WorkerPool, "call", seen)
     yield calls
-    assert [function for function, inside in calls if not inside] == []
+    assert [function for function, inside in calls if not inside and function not in READINGS] == []
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from autoopt.engine.run import package_inputs
 from autoopt.engine.tools import apply, maintenance
-from autoopt.problem import resources
 from autoopt.workers import WorkerPool
 
-USERS: tuple[ModuleType, ...] = (apply, package_inputs, maintenance, resources)
+USERS: tuple[ModuleType, ...] = (apply, package_inputs, maintenance)
 """Modules that open pools."""
 _free: list[KeptPool] = []
 

@@ -32,7 +32,7 @@ from autoopt.model.files import digest_folder
 from autoopt.model.inspection import Inspection
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassReply, PassRequest, StepReply
-from autoopt.problem import named_sources as sources
+from autoopt.problem import reading as sources
 from autoopt.problem.goal import GoalRequest, make_goal
 from autoopt.problem.problem import DataSets, DataSource, Goal, Problem
 from autoopt.problem.resolve import ResolvedInputs

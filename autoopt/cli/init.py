@@ -59,7 +59,8 @@ def init(  # noqa: PLR0913  options of the command
     from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.model.archive import is_archive
     from autoopt.problem.model_folders import read_models
-    from autoopt.problem.plan_request import PlanRequest, largest_part, make_proposal, propose_for_set
+    from autoopt.problem.plan_request import largest_part, make_proposal, propose_for_set
+    from autoopt.problem.run_request import RunRequest
     from autoopt.settings import settings
 
     if examples:
@@ -69,7 +70,7 @@ def init(  # noqa: PLR0913  options of the command
         raise InputError("name a model", where="MODEL", remedy="or copy examples with --examples")
     evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
     first, parts = read_models(model, settings().home)
-    request = PlanRequest(
+    request = RunRequest(
         dag=first,
         parts=parts,
         data=evaluation_data,

@@ -52,12 +52,13 @@ def plan(  # noqa: PLR0913  options of the command
     """
     from autoopt.dag.compiler.rendering import mermaid, tree_text
     from autoopt.problem.model_folders import read_models
-    from autoopt.problem.plan_request import PlanRequest, make_plans
+    from autoopt.problem.plan_request import make_plans
+    from autoopt.problem.run_request import RunRequest
     from autoopt.settings import settings
 
     first, parts = read_models(dag, settings().home)
     evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
-    request = PlanRequest(
+    request = RunRequest(
         dag=first,
         model=model,
         parts=parts,

@@ -6,17 +6,14 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from autoopt.dag import check_dag
 from autoopt.dag.compiler.chain import Chain
-from autoopt.data.config import check_exists
 from autoopt.engine.run.early_warnings import script_warnings, source_warnings
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.errors import InputError, SystemFailure, TimeUp, reading
-from autoopt.problem.resolve import resolve_inputs, spec_of
-from autoopt.problem.resources import Resources, closed_on_error
-from autoopt.problem.run_request import RunRequest
-from autoopt.settings import root_of_data
+from autoopt.problem.resolve import resolve_inputs
+from autoopt.problem.resources import Resources, closed_on_error, open_resources
+from autoopt.problem.run_request import RunRequest, load
 from autoopt.spec import DagSpec
 from autoopt.store import RunRecord, Store
 from autoopt.workers import Gate
@@ -46,10 +43,7 @@ def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
     """
     began = time.monotonic() if request.began is None else request.began
     with reading():
-        request = request.read()
-        spec = spec_of(request)
-        check_exists(root_of_data(request.data_root), request.data, request.calibration)
-    check_dag(spec, model=request.model is None, data=request.data is None)
+        request, spec = load(request)
     minutes = spec.search.config().overridden(request.search).minutes
     until = min(request.until, began + minutes * 60 if minutes else FOREVER)
     try:
@@ -64,19 +58,21 @@ def prepare(request: RunRequest, *, try_scripts: bool = True) -> Prepared:
 
 def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool) -> Prepared:
     _check_pools(request, spec)
-    with closed_on_error(request.open_resources(spec)) as resources:
+    with closed_on_error(open_resources(request, spec)) as resources:
         parts = request.parts or spec.parts
         if parts and request.model is None:
             # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
             from autoopt.engine.model_sets.preparation import prepare_model_set
 
+            model_set = prepare_model_set(request, spec, parts, resources, began)
             _warm(resources, WARM)
-            return prepare_model_set(request, spec, parts, resources, began)
+            return model_set
         if len(spec.all_targets) > 1:
             from autoopt.engine.targets.preparation import prepare_targets
 
+            targets = prepare_targets(request, spec, resources, began)
             _warm(resources, WARM)
-            return prepare_targets(request, spec, resources, began)
+            return targets
         inputs = resolve_inputs(request, spec, resources)
         parent = _parent(request, resources.store)
         session = open_session(request, inputs, resources, began, parent)

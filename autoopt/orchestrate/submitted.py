@@ -15,10 +15,10 @@ from autoopt.errors import InputError, SystemFailure
 from autoopt.observer import Observer
 from autoopt.orchestrate.connection import Serving, without_userinfo
 from autoopt.orchestrate.place import Place
-from autoopt.problem.named_sources import ARTIFACT, admit
+from autoopt.problem.admission import ARTIFACT, admit
 from autoopt.problem.proposal_facts import model_name
-from autoopt.problem.resolve import spec_of
-from autoopt.problem.run_request import PoolRun, RunRequest
+from autoopt.problem.resources import open_resources
+from autoopt.problem.run_request import PoolRun, RunRequest, spec_of
 from autoopt.results import RunResult, Trial
 from autoopt.script import is_below
 from autoopt.settings import settings
@@ -65,7 +65,7 @@ def submit(request: RunRequest) -> RunResult | None:
 
 def _submit_to_pool(request: RunRequest, spec: DagSpec) -> RunResult:
     """Have a work pool execute a run over its only target, and write the package here."""
-    with closing(request.open_resources(spec)) as resources:
+    with closing(open_resources(request, spec)) as resources:
         named = str(request.model or spec.model_path or "")
         sent = replace(request, pool=spec.all_targets[0].work_pool, out=None)
         if named and not request.parts:

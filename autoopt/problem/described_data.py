@@ -1,29 +1,47 @@
-"""The data sets of a run with their descriptions, each read once."""
+"""The data sets of a request, described and checked against its model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from autoopt.data.config import DataConfig
+from autoopt.data import DataConfig
 from autoopt.data.description import DataDescription
-from autoopt.problem.named_sources import data_source, describe_data
+from autoopt.data.digest import digest as digest_data
+from autoopt.model.fetch import localized
+from autoopt.model.inspection import Inspection
+from autoopt.problem.data_check import check_data
 from autoopt.problem.problem import DataSets, DataSource
-from autoopt.problem.resources import Resources
 
 MOST_STARTS = 8
 """Beginnings of sequences that a message lists."""
 Described: TypeAlias = tuple[DataSource, DataDescription]
 
 
+def data_source(config: object, cache: Path, *, digested: bool = True) -> DataSource:
+    """Read the configuration of a data set, and digest its content for a run.
+
+    Relative paths start from the current folder; `cache` is the folder for downloads. No `config` means no data.
+
+    Raises:
+        InputError: A file does not exist, or the configuration is wrong.
+    """
+    if config is None:
+        return DataSource()
+    source = str(config) if isinstance(config, Path) else config
+    parsed = DataConfig.parse(localized(source, cache)).resolved(Path.cwd())
+    return DataSource(parsed.to_json(), digest_data(parsed) if digested else "")
+
+
 @dataclass(frozen=True)
 class DescribedData:
     """Data sets and their descriptions."""
 
-    sets: DataSets
-    descriptions: Sequence[Described]
+    sets: DataSets = field(default_factory=DataSets)
+    descriptions: Sequence[Described] = ()
     """Of the data sets that there are, each once, the evaluation data first."""
     notes: Sequence[str] = ()
     """Messages for the user."""
@@ -34,7 +52,7 @@ class DescribedData:
         described = (description for source, description in self.descriptions if source is self.sets.evaluation)
         return next(described, None)
 
-    def with_own_state(self, resources: Resources) -> DescribedData:
+    def with_own_state(self, cache: Path) -> DescribedData:
         """Feed recurrent state back if the items of the evaluation data follow each other, and note it.
 
         The data hold the states of the source model, with which the errors of a candidate would not add up.
@@ -43,7 +61,7 @@ class DescribedData:
         if evaluation.config is None or description is None or not description.state:
             return self
         config = DataConfig.parse({**evaluation.config, **description.state_fields})
-        streamed = data_source(config, resources.store.home / "downloads")
+        streamed = data_source(config, cache, digested=bool(evaluation.digest))
         sets = replace(self.sets, evaluation=streamed)
         if sets.calibration == evaluation:
             sets = replace(sets, calibration=streamed)
@@ -54,25 +72,45 @@ class DescribedData:
             note += f"; sequences that start with the state in the data: {len(description.starts)}"
         return DescribedData(sets, [(streamed, description), *others], [*self.notes, note])
 
+    def checked(
+        self, inspection: Inspection, place: str, measurement: Mapping[str, Any], *, has_script: bool
+    ) -> DataFacts:
+        """Check all data sets against the model. `place` names data without a path in messages.
 
-def describe_sets(sets: DataSets, artifact: str, resources: Resources) -> DescribedData:
-    """Describe data sets for the source model with this digest.
+        Raises:
+            InputError: The model cannot use them.
+        """
+        notes = list(self.notes)
+        measured_states = frozenset((measurement.get("state") or {}).values())
+        fed_back = measured_states
+        batch_size = int(measurement.get("batch_size") or 0)
+        for source, description in self.descriptions:
+            config: Mapping[str, Any] = source.config or {}
+            states = measured_states.union(config.get("state", {}).values())
+            where = str(config.get("path") or place)
+            if description.state and not states:
+                notes.append(f"{where}: {state_advice(description)}")
+            named = "post_process" in config or has_script
+            notes += check_data(description, inspection, where, fed_back=states, named=named)
+            fed_back |= states
+            batch_size = max(batch_size, int(config.get("batch_size", 0)))
+        descriptions = [description for _, description in self.descriptions]
+        return DataFacts(self.evaluation, descriptions, fed_back, batch_size, notes)
 
-    Raises:
-        InputError: Data cannot be read.
-    """
-    model_file = resources.store.artifacts.readable(artifact)
-    described: list[Described] = []
-    evaluation = describe_data(resources, sets.evaluation, model_file, artifact)
-    if evaluation is not None:
-        described.append((sets.evaluation, evaluation))
-    for other in (sets.calibration, sets.latency):
-        if other != sets.evaluation:
-            description = describe_data(resources, other, model_file, artifact)
-            if description is not None:
-                # Only the labels of the evaluation data are used; those of other data may be anything.
-                described.append((other, replace(description, label_text=None)))
-    return DescribedData(sets, described)
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What the data of a request say about the use of the model."""
+
+    evaluation: DataDescription | None = None
+    """None without data and for generated data, which say nothing about the use of the model."""
+    descriptions: Sequence[DataDescription] = ()
+    """Of all data sets."""
+    fed_back: Collection[str] = ()
+    """Inputs that take the recurrent state."""
+    batch_size: int = 0
+    """Items per inference that the data or the measurement name; 0 if none do."""
+    notes: Sequence[str] = ()
 
 
 def state_advice(description: DataDescription) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from autoopt.errors import SystemFailure
 from autoopt.outcome import Outcome
 from autoopt.problem.resources import Resources
-from autoopt.workers import CallResult, gated_call, repeated_call
+from autoopt.workers import CallResult, WorkerPool, reading_call
 from autoopt.workers.pool import READING
 from autoopt.workers.quarantine import Subject
 
@@ -26,12 +26,12 @@ def first_call(
     *,
     subject: Callable[[], str],
     limit: float,
-    alone: bool = True,
+    call: Callable[[WorkerPool, str, dict[str, Any], float], CallResult] = reading_call,
 ) -> CallResult:
     """Call a worker function `module:function` with a model before there is a run.
 
     `subject` computes the digest of what the worker reads, and is called only if any worker has died before. `limit` is
-    in seconds. `alone`: call again, with nothing else running, if other work may have caused the failure.
+    in seconds. `call` says how: `repeated_call` or `gated_call` for what is more than reading.
     """
     quarantine = resources.quarantine
     if quarantine.any:
@@ -39,7 +39,6 @@ def first_call(
         if reason is not None:
             return CallResult(Outcome.CRASHED, message=reason, transient=True)
     resources.pool.warm(READING, workers=1)
-    call = repeated_call if alone else gated_call
     result = call(resources.pool, function, payload, limit)
     raise_if_disk_full(result.message)
     for step in (result.value or {}).get("steps", ()):

@@ -1,39 +1,49 @@
-"""Ask a worker about models, data, user scripts and runtimes, for a plan."""
+"""Read what a request names, in workers: models, data, user scripts and runtimes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoopt.data.description import DataDescription
+from autoopt.data.description import VERSION, DataDescription
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import digest_file, is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
-from autoopt.problem.environment import library_version
+from autoopt.problem.described_data import DescribedData
+from autoopt.problem.environment import library_version, versions
+from autoopt.problem.problem import DataSets, DataSource
 from autoopt.problem.reading import DESCRIBE_DATA, INSPECT, LAYER_WORK, RUNTIME, ask_worker
-from autoopt.problem.readings import read_once
+from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
 from autoopt.settings import settings
+from autoopt.spec.targets import HostSpec, TargetSpec
 from autoopt.target import DEFAULT_EP, Accelerator
 
-if TYPE_CHECKING:
-    from autoopt.data.config import DataConfig
+if TYPE_CHECKING:  # a plan without a model starts no worker
+    from autoopt.problem.resources import Resources
     from autoopt.problem.run_hosts import Hosts
-    from autoopt.spec.targets import HostSpec
     from autoopt.workers import WorkerPool
 
 
 class Probe:
-    """Asks one worker about models, scripts and runtimes. The worker starts with the first question."""
+    """Reads models, data, scripts and runtimes. Its readings wait for no measurement.
 
-    def __init__(self) -> None:
+    What was read of the same content before is looked up beside the store, if there is one.
+    """
+
+    def __init__(self, resources: Resources | None = None) -> None:
+        """Read with the workers of a run, or with one of its own, which starts with the first question."""
         self._stack = ExitStack()
         self._pool: WorkerPool | None = None
         self._hosts: Hosts | None = None
+        self._home = settings().home
+        if resources is not None:
+            self._pool, self._hosts, self._home = resources.pool, resources.hosts, resources.store.home
 
     def __enter__(self) -> Probe:
         return self
@@ -42,6 +52,7 @@ class Probe:
         self._stack.close()
 
     def ask(self, function: str, payload: Mapping[str, object], where: str) -> dict[str, Any]:
+        """Call a worker function that reads `where`; errors as of `value_of`."""
         return ask_worker(self._workers(), function, payload, where)
 
     def _workers(self) -> WorkerPool:
@@ -51,37 +62,45 @@ class Probe:
             self._pool = self._stack.enter_context(WorkerPool(size=1))
         return self._pool
 
-    def passes_of(self, host: HostSpec, accelerator: Accelerator) -> Mapping[str, PassInfo]:
-        """The passes of another host by name and alias."""
+    @property
+    def hosts(self) -> Hosts:
         from autoopt.problem.run_hosts import Hosts
 
         if self._hosts is None:
             self._hosts = Hosts(self._workers())
             self._stack.callback(self._hosts.close)
-        return self._hosts.passes_of(host, accelerator)
+        return self._hosts
 
-    def describe_script(self, script: str, accelerator: Accelerator) -> DescribeReply:
-        """Describe the passes and metrics that a user script defines."""
-        return DescribeReply.from_json(self.ask(DESCRIBE, to_json(DescribeRequest(script, accelerator)), script))
+    def passes_of(self, host: HostSpec, accelerator: Accelerator) -> Mapping[str, PassInfo]:
+        """The passes of another host by name and alias."""
+        return self.hosts.passes_of(host, accelerator)
 
-    def read(self, model: Path, configs: Mapping[str, DataConfig]) -> tuple[Inspection, dict[str, DataDescription]]:
-        """Inspect a model file, and describe its data sets by use."""
-        inspection = self.inspect(model)
-        descriptions = {}
-        for use, config in configs.items():
-            payload = {"data": config.to_json(), "model": str(model.absolute())}
-            reply = self.ask(DESCRIBE_DATA, payload, str(config.path or "data"))
-            descriptions[use] = from_json(DataDescription, reply)
-        return inspection, descriptions
+    def describe_script(self, script: str | Path | None, accelerator: Accelerator) -> DescribeReply:
+        """Describe the passes and metrics that a user script defines; nothing without a script.
 
-    def execution_providers(self, provider: str) -> tuple[str, ...]:
-        """The execution providers of this interpreter's runtime, asked only for one that not every runtime has."""
+        Raises:
+            InputError: The script cannot be read or fails.
+        """
+        if script is None:
+            return DescribeReply(())
+        request = DescribeRequest(str(script), accelerator)
+        return DescribeReply.from_json(self.ask(DESCRIBE, to_json(request), str(script)))
+
+    def execution_providers(self, target: TargetSpec) -> tuple[str, ...]:
+        """List the execution providers of the runtime that measures. Every runtime has the CPU's."""
+        provider = target.execution_provider
         if provider == DEFAULT_EP["cpu"]:
             return (provider,)
-        return tuple(self.ask(RUNTIME, {}, provider)["providers"])
+        if target.where.type == "local":
+            return tuple(self.ask(RUNTIME, {}, provider)["providers"])
+        return tuple(self.hosts.runtime_of(target.where)["providers"])
 
     def inspect(self, model: Path) -> Inspection:
-        """Inspect a model file. If there is a store, the inspection of the same bytes is looked up there."""
+        """Inspect a model file.
+
+        Raises:
+            InputError: There is none, or it is no ONNX model.
+        """
         if is_convertible(str(model)) or is_packaged(model):
             remedy = "'autoopt run' converts it itself; 'autoopt apply torch_export' writes the ONNX model"
             raise InputError("must be converted to ONNX before planning", where=str(model), remedy=remedy)
@@ -95,12 +114,53 @@ class Probe:
                 inspection.update(self.ask(LAYER_WORK, payload, str(model)))
             return inspection
 
-        home = settings().home
-        if not home.is_dir():
-            return Inspection.from_json(ask())
         content = [INSPECT, digest_file(model), list(map(library_version, ("autoopt", "onnx", "onnx-ir")))]
+        return Inspection.from_json(self._once(content, ask))
+
+    def describe(self, data: DataSource, model: Path, artifact: str = "") -> DataDescription | None:
+        """Describe a data set; None without data.
+
+        Args:
+            data: The data set.
+            model: The model's file; an empty path without a model.
+            artifact: Its digest. With it, the description of digested data in files is looked up first.
+
+        Raises:
+            InputError: The data cannot be read, or changed meanwhile.
+        """
+        if data.config is None:
+            return None
+
+        def ask() -> dict[str, Any]:
+            reply = self.ask(DESCRIBE_DATA, {"data": data.config, "model": str(model)}, data.place)
+            if data.digest:
+                data.check_unchanged()
+            return reply
+
+        if not (artifact and data.digest and is_read_from_files(data.config)):
+            return from_json(DataDescription, ask())
+        content = [DESCRIBE_DATA, VERSION, data.config, data.digest, artifact, versions()]
+        return from_json(DataDescription, self._once(content, ask))
+
+    def describe_sets(self, sets: DataSets, model: Path, artifact: str = "") -> DescribedData:
+        """Describe each data set once, as `describe` does."""
+        described = []
+        evaluation = self.describe(sets.evaluation, model, artifact)
+        if evaluation is not None:
+            described.append((sets.evaluation, evaluation))
+        for other in (sets.calibration, sets.latency):
+            if other != sets.evaluation:
+                description = self.describe(other, model, artifact)
+                if description is not None:
+                    # Only the labels of the evaluation data are used; those of other data may be anything.
+                    described.append((other, replace(description, label_text=None)))
+        return DescribedData(sets, described)
+
+    def _once(self, content: object, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The reply for some content, looked up below the home if there is one."""
+        if not self._home.is_dir():
+            return ask()
         try:
-            _, reply = read_once(home, content, lambda _: ask())
+            return read_once(self._home, content, lambda _: ask())[1]
         except OSError:  # a full or read-only disk costs the cache, not the plan
-            reply = ask()
-        return Inspection.from_json(reply)
+            return ask()

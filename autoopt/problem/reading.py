@@ -43,12 +43,15 @@ def admission_seconds(source: str) -> float:
 def ask_worker(
     pool: WorkerPool, function: str, payload: Mapping[str, object], where: str, seconds: float = READ_SECONDS
 ) -> dict[str, Any]:
-    """Call a worker function `module:function` that reads `where`; raises the errors of `value_of`."""
-    from autoopt.workers import repeated_call
+    """Call a worker function `module:function` that reads `where`; raises the errors of `value_of`.
+
+    It waits for no measurement of other runs: a wrong label is told at once.
+    """
+    from autoopt.workers import reading_call
     from autoopt.workers.pool import READING
 
     pool.warm(READING, workers=1)
-    return value_of(repeated_call(pool, function, dict(payload), seconds), where, seconds)
+    return value_of(reading_call(pool, function, dict(payload), seconds), where, seconds)
 
 
 def value_of(result: CallResult, where: str, seconds: float = READ_SECONDS) -> dict[str, Any]:

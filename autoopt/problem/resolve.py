@@ -1,54 +1,41 @@
-"""Resolve a request: read the model, data and script that it names, plan, and set the goal."""
+"""Resolve a request for a run: read the model, data and script that it names, plan, and set the goal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
-from autoopt.dag import Facts, Plan, compile_plan, pass_infos, read_dag
-from autoopt.data.config import map_texts
+from autoopt.dag import Facts
 from autoopt.data.decoder import decoder_of, decodes
-from autoopt.data.description import DataDescription
 from autoopt.errors import InputError
-from autoopt.json_codec import to_json
+from autoopt.json_codec import JsonValue, to_json
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
-from autoopt.model.fetch import fetch, has_secret
+from autoopt.model.fetch import fetch
+from autoopt.model.files import digest_file
 from autoopt.model.inspection import Inspection
+from autoopt.problem.admission import admit
 from autoopt.problem.best_candidate import Machine
+from autoopt.problem.compile import Probed, compile_request
 from autoopt.problem.content_keys import run_identity
-from autoopt.problem.data_check import check_data
-from autoopt.problem.described_data import DescribedData, describe_sets, state_advice
+from autoopt.problem.described_data import data_source
 from autoopt.problem.earlier_examples import Case, taught_plan
 from autoopt.problem.environment import cpu
 from autoopt.problem.goal import GoalRequest, make_goal
-from autoopt.problem.named_sources import (
-    admit,
-    data_source,
-    describe_data,
-    describe_script,
-    digest_script,
-    execution_providers,
-)
 from autoopt.problem.plan_explanations import explanations
-from autoopt.problem.problem import DataSets, Goal, Limits, Problem, UserScript
-from autoopt.problem.proposal_facts import machine_options, proposal_inputs
+from autoopt.problem.probe import Probe
+from autoopt.problem.problem import DataSets, DataSource, Goal, Limits, Problem, UserScript
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_hosts import Runtime
 from autoopt.problem.run_request import RunRequest
-from autoopt.problem.spec_checks import check_supported
 from autoopt.registry import DescribeReply
 from autoopt.script import check_allowed
-from autoopt.settings import root_of_data, settings
-from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.document import Document, Json
-from autoopt.spec.proposal_options import names_model, refuse_proposal_options
+from autoopt.spec import DagSpec
+from autoopt.spec.proposal_options import names_model
 from autoopt.spec.search import SearchConfig
 from autoopt.spec.threads import with_thread_search
+from autoopt.store import Store
 from autoopt.target import Accelerator
 
 GENERATED_ITEMS = 64
@@ -101,53 +88,6 @@ class ResolvedInputs:
         return "; ".join(dict.fromkeys(pruned.reason for pruned in self.problem.plan.pruned(3)))
 
 
-def spec_of(request: RunRequest) -> DagSpec:
-    """Read the DAG that a request names.
-
-    For a bare model, the DAG only names the model and the target; the graph is proposed once the model is read.
-
-    Raises:
-        InputError: The DAG is wrong or asks for something unsupported, or options for a bare model came with a DAG.
-    """
-    if not names_model(request.dag):
-        refuse_proposal_options(request.proposal_options)
-        spec = _without_secret_parameters(read_dag(request.dag), (request.home or settings().home) / "downloads")
-        spec = spec.with_data_root(root_of_data(request.data_root))
-        check_supported(spec)
-        if request.target is not None:
-            spec = spec.for_target(request.target)
-        return spec
-    if request.model is None and "://" not in str(request.dag) and not Path(request.dag).is_file():
-        raise InputError("no such model file", where=str(request.dag))
-    placeholder = {
-        "name": "proposed",
-        "model": str(request.dag),
-        "target": machine_options(request.proposal_options).target().model_dump(exclude={"name"}),
-        "passes": {"names": "name_fix"},
-        "chains": [["names"]],
-    }
-    return load_dag(placeholder)
-
-
-def _without_secret_parameters(spec: DagSpec, cache: Path) -> DagSpec:
-    """The DAG with the files behind URLs with secrets in parameters of passes, which plans, results and recipes keep.
-
-    Raises:
-        InputError: One cannot be fetched.
-    """
-    document = spec.document.value
-    assert isinstance(document, dict), "a DAG is a mapping"
-    passes = document.get("passes")
-
-    def fetched(text: str) -> str:
-        return str(fetch(text, cache)) if has_secret(text) else text
-
-    public_passes = cast("Json", map_texts(passes, fetched))
-    if public_passes == passes:
-        return spec
-    return load_dag(Document({**document, "passes": public_passes}, spec.source))
-
-
 def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> ResolvedInputs:
     """Read what the request names, and plan.
 
@@ -159,69 +99,143 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
     if not model:
         raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
     measurement = {**spec.measurement, **request.measurement}
-    settings = MeasurementSettings.parse(measurement)
-    sources = _read_sources(request, spec, resources, model)
-    sources, facts = _describe_data(request, spec, sources, measurement, resources)
-    if request.data_is_generated:
-        facts = replace(facts, evaluation=None)
-    unverified = _is_unverified(request, facts)
-    if names_model(request.dag) and not sources.data.calibration and request.proposal_options.fidelity is not False:
-        # Only now, because generated data says nothing about the inputs that the model is to be specialized to.
-        sources, assumed = _with_generated_data(sources, settings, resources)
-        facts = replace(facts, notes=[*facts.notes, *assumed])
-    spec, plan, custom = _plan(request, spec, sources, facts, resources)
-    goal_request = request.goal.apply(GoalRequest.of(spec, custom), facts.evaluation)
-    goal_request = replace(goal_request, unverified=unverified, generates=decodes(sources.inspection))
-    goal, goal_notes = make_goal(goal_request, facts.evaluation)
+    sources = _read_sources(request, spec, resources, measurement)
+
+    compiled = compile_request(request, spec, sources.probed, Probe(resources))
+    spec = compiled.spec
+    target = spec.all_targets[0]
+    goal, goal_notes = _goal(request, spec, sources)
     search = spec.search.config().overridden(request.search)
-    plan = taught_plan(resources.store, plan, _case(spec, sources, goal, search), resources.store.home)
+    case = Case(
+        inspection=sources.inspection,
+        objective=goal.objectives[0],
+        target=target.target(),
+        machine=Machine.of(resources.hosts.runtime_of(target.where)),
+        isa=sources.probed.facts.accelerator.isa,
+        constraints=goal.constraints,
+        search=search,
+        artifact=sources.model.artifact,
+    )
+    plan = taught_plan(resources.store, compiled.plan, case, resources.store.home)
     problem = Problem(
         plan=plan,
         source=sources.model,
         goal=goal,
-        target=spec.all_targets[0].target(),
-        host=spec.all_targets[0].where,
-        accelerator=sources.accelerator,
+        target=target.target(),
+        host=target.where,
+        accelerator=sources.probed.facts.accelerator,
         data=sources.data,
         script=sources.script,
         data_root=spec.data_root,
         limits=_limits(request, spec, sources.inspection.bytes),
         measurement=measurement,
-        unverified=unverified,
+        unverified=sources.unverified,
     )
-    return ResolvedInputs(
-        spec=spec,
-        model=model,
-        problem=problem,
-        search=search,
-        runtimes=resources.hosts.runtimes_of(spec),
-        candidates=request.candidates,
-        notes=[
-            *(f"model: {repair}" for repair in sources.inspection.repairs),
-            *plan.warnings,
-            *dict.fromkeys(facts.notes),
-            *explanations(plan),
-            *goal_notes,
-        ],
-    )
+    repairs = [f"model: {repair}" for repair in sources.inspection.repairs]
+    notes = [*repairs, *plan.warnings, *dict.fromkeys(sources.probed.data.notes), *explanations(plan), *goal_notes]
+    runtimes = resources.hosts.runtimes_of(spec)
+    return ResolvedInputs(spec, model, problem, search, runtimes, notes, request.candidates)
 
 
-def _with_generated_data(
-    sources: _Sources, settings: MeasurementSettings, resources: Resources
-) -> tuple[_Sources, list[str]]:
-    """The sources with calibration data that is made up for the model, and a note on sizes that were assumed.
+@dataclass(frozen=True)
+class _Sources:
+    """The model, data and script that a request names, in the store or digested, and what was read of them."""
+
+    model: Candidate
+    inspection: Inspection
+    data: DataSets
+    script: UserScript
+    probed: Probed
+    unverified: bool
+
+
+def _read_sources(
+    request: RunRequest, spec: DagSpec, resources: Resources, measurement: Mapping[str, JsonValue]
+) -> _Sources:
+    """Read the model, data and script, and check the data.
+
+    Of bare models, items that follow each other get each model's own state, and calibration data is made up where there
+    is none.
+    """
+    MeasurementSettings.parse(measurement)  # refused before a model is read
+    probe = Probe(resources)
+    cache = resources.store.home / "downloads"
+    model, inspection = admit(resources, str(request.model or spec.model_path))
+    accelerator = spec.all_targets[0].accelerator(frozenset(cpu()["flags"]))
+    sets = _data_sets(request, spec, cache)
+    script, definitions = _script(spec, cache, probe, accelerator)
+
+    described = probe.describe_sets(sets, resources.store.artifacts.readable(model.artifact), model.artifact)
+    is_bare = names_model(request.dag)
+    if is_bare and not measurement.get("state"):
+        described = described.with_own_state(cache)
+    sets = described.sets
+    data = described.checked(inspection, spec.source.file, measurement, has_script=script.path is not None)
+    if request.data_is_generated:
+        data = replace(data, evaluation=None)
+    if is_bare and not sets.calibration and request.proposal_options.fidelity is not False:
+        # Only now, because generated data says nothing about the inputs that the model is to be specialized to.
+        calibration, assumed = _generated_data(probe, measurement, inspection, resources.store, model)
+        sets = replace(sets, calibration=calibration)
+        data = replace(data, notes=[*data.notes, *assumed])
+    facts = Facts(
+        accelerator, inspection, probe.execution_providers(spec.all_targets[0]), has_calibration=bool(sets.calibration)
+    )
+    is_unverified = is_bare and data.evaluation is None and not request.proposal_options.accepts_unverified
+    return _Sources(model, inspection, sets, script, Probed(facts, data, definitions), is_unverified)
+
+
+def _goal(request: RunRequest, spec: DagSpec, sources: _Sources) -> tuple[Goal, list[str]]:
+    """The goal of the request or of the DAG with its defaults, and notes on these."""
+    evaluation = sources.probed.data.evaluation
+    goal = request.goal.apply(GoalRequest.of(spec, sources.probed.script.metrics_by_name()), evaluation)
+    goal = replace(goal, unverified=sources.unverified, generates=decodes(sources.inspection))
+    return make_goal(goal, evaluation)
+
+
+def _data_sets(request: RunRequest, spec: DagSpec, cache: Path) -> DataSets:
+    """The data of the request, else those of the DAG, digested."""
+    evaluation, calibration = request.data, request.calibration
+    if evaluation is None:
+        evaluation = spec.data_json("evaluation")
+    if calibration is None:
+        calibration = spec.data_json("calibration")
+    source = data_source(evaluation, cache)
+    return DataSets(source, data_source(calibration, cache) or source, data_source(spec.data_json("latency"), cache))
+
+
+def _script(spec: DagSpec, cache: Path, probe: Probe, accelerator: Accelerator) -> tuple[UserScript, DescribeReply]:
+    """The user script of a DAG, digested, and what it defines; empty without one."""
+    if spec.script_path is None:
+        return UserScript(), DescribeReply(())
+    check_allowed(spec.script_path)
+    script = fetch(spec.script_path, cache)
+    if not script.is_file():
+        raise InputError("no such user script", where=str(script))
+    digest = digest_file(script)
+    described = probe.describe_script(script, accelerator)
+    user_script = UserScript(str(script), digest, described.source_digest, described.imports)
+    user_script.check_unchanged()
+    return user_script, described
+
+
+def _generated_data(
+    probe: Probe, measurement: Mapping[str, JsonValue], inspection: Inspection, store: Store, model: Candidate
+) -> tuple[DataSource, list[str]]:
+    """Calibration data that is made up for the model, and a note on sizes that were assumed.
 
     The shapes are fixed here: passes drop the metadata and names that tell them.
     """
+    settings = MeasurementSettings.parse(measurement)
     params: dict[str, object] = {"items": 1}
     for name in ("dimensions", "shapes", "ranges", "image_size"):
         if getattr(settings, name):
             params[name] = getattr(settings, name)
     notes: list[str] = []
-    if _has_open_sizes(sources.inspection):
-        model_file = resources.store.artifacts.readable(sources.model.artifact)
-        single = data_source(_generated(params), resources.store.home)
-        description = describe_data(resources, single, model_file, sources.model.artifact)
+    if _has_open_sizes(inspection):
+        description = probe.describe(
+            data_source(_generated(params), store.home), store.artifacts.readable(model.artifact), model.artifact
+        )
         assert description is not None
         params["shapes"] = {name: list(column.shape) for name, column in description.columns.items()}
         if description.assumed:
@@ -229,8 +243,7 @@ def _with_generated_data(
             if any(text.startswith("images") for text in description.assumed):
                 remedy = "--image-size HxW or --data FILE"
             notes.append(f"generated inputs: {', '.join(description.assumed)}; {remedy} changes this")
-    calibration = data_source(_generated({**params, "items": GENERATED_ITEMS}), resources.store.home)
-    return replace(sources, data=replace(sources.data, calibration=calibration)), notes
+    return data_source(_generated({**params, "items": GENERATED_ITEMS}), store.home), notes
 
 
 def _has_open_sizes(inspection: Inspection) -> bool:
@@ -250,144 +263,3 @@ def _limits(request: RunRequest, spec: DagSpec, size: int) -> Limits:
     if request.limits == Limits():
         return Limits(**spec.limits.model_dump()).grown(size, spec.limits.model_fields_set)
     return request.limits
-
-
-def _case(spec: DagSpec, sources: _Sources, goal: Goal, search: SearchConfig) -> Case:
-    """The run, as earlier runs are compared with it."""
-    return Case(
-        inspection=sources.inspection,
-        objective=goal.objectives[0],
-        target=spec.all_targets[0].target(),
-        machine=Machine.of(sources.runtime),
-        isa=sources.accelerator.isa,
-        constraints=goal.constraints,
-        search=search,
-        artifact=sources.model.artifact,
-    )
-
-
-def _is_unverified(request: RunRequest, facts: _DataFacts) -> bool:
-    """True for a bare model without data whose user did not ask for a lossy one."""
-    options = request.proposal_options
-    return names_model(request.dag) and facts.evaluation is None and not options.accepts_unverified
-
-
-@dataclass(frozen=True)
-class _Sources:
-    """The model, data and script that the request names, read."""
-
-    model: Candidate
-    inspection: Inspection
-    data: DataSets
-    script: UserScript
-    described: DescribeReply
-    """The definitions of the script."""
-    accelerator: Accelerator
-    runtime: Runtime
-    """Runtime on the target's host; empty for this interpreter."""
-
-
-def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, model: str) -> _Sources:
-    candidate, inspection = admit(resources, model)
-    cache = resources.store.home / "downloads"
-    target = spec.all_targets[0]
-    runtime = resources.hosts.runtime_of(target.where)
-    flags = frozenset(cpu()["flags"])
-    # The data of the request, else those of the DAG.
-    evaluation, calibration = request.data, request.calibration
-    if evaluation is None:
-        evaluation = spec.data_json("evaluation")
-    if calibration is None:
-        calibration = spec.data_json("calibration")
-    source = data_source(evaluation, cache)
-    data = DataSets(source, data_source(calibration, cache) or source, data_source(spec.data_json("latency"), cache))
-    script = None
-    if spec.script_path is not None:
-        check_allowed(spec.script_path)
-        script = fetch(spec.script_path, cache)
-    accelerator = target.accelerator(flags)
-    digest = digest_script(script) if script is not None else ""
-    described = describe_script(resources.pool, script, accelerator)
-    user_script = UserScript()
-    if script is not None:
-        user_script = UserScript(str(script), digest, described.source_digest, described.imports)
-        user_script.check_unchanged()
-    return _Sources(candidate, inspection, data, user_script, described, accelerator, runtime)
-
-
-def _plan(
-    request: RunRequest,
-    spec: DagSpec,
-    sources: _Sources,
-    data_facts: _DataFacts,
-    resources: Resources,
-) -> tuple[DagSpec, Plan, Mapping[str, Metric]]:
-    """Plan the DAG of the request, or the DAG that is proposed for a bare model.
-
-    Returns:
-        The DAG, its plan, and the metrics of the user script.
-    """
-    custom = {metric.name: metric for metric in sources.described.metrics}
-    infos = pass_infos(sources.accelerator, sources.described.added_passes())
-    has_calibration = bool(sources.data.calibration)
-    providers = execution_providers(resources.pool, spec.all_targets[0], sources.runtime)
-    facts = Facts(sources.accelerator, sources.inspection, providers, has_calibration=has_calibration)
-    if not names_model(request.dag):
-        host_passes = partial(resources.hosts.passes_of, accelerator=sources.accelerator)
-        return spec, compile_plan(spec, infos, facts, host_passes=host_passes), custom
-    # Imported late, because most runs have a DAG.
-    from autoopt.dag.proposal.narrowing import narrowing_of
-    from autoopt.dag.proposal.propose import propose
-
-    options = machine_options(request.proposal_options)
-    narrowing = narrowing_of(sources.inspection, data_facts.descriptions, data_facts.fed_back, data_facts.batch_size)
-    inputs = proposal_inputs(
-        str(request.dag), sources.inspection, data_facts.evaluation, has_calibration, options, narrowing
-    ).with_goal(request.goal.minimize)
-    proposal = propose(options, inputs, infos, facts)
-    return proposal.spec, proposal.plan(infos), custom
-
-
-def _describe_data(
-    request: RunRequest, spec: DagSpec, sources: _Sources, measurement: Mapping[str, Any], resources: Resources
-) -> tuple[_Sources, _DataFacts]:
-    """Describe and check the data sets. Of bare models, items that follow each other get each model's own state."""
-    data = describe_sets(sources.data, sources.model.artifact, resources)
-    if names_model(request.dag) and not measurement.get("state"):
-        data = data.with_own_state(resources)
-    return replace(sources, data=data.sets), _check_data(sources, data, spec.source.file, measurement)
-
-
-@dataclass(frozen=True)
-class _DataFacts:
-    """The data sets of a run, described and checked against the model."""
-
-    evaluation: DataDescription | None
-    """None without data and for generated data, which say nothing about the use of the model."""
-    descriptions: Sequence[DataDescription]
-    """Of all data sets."""
-    fed_back: frozenset[str]
-    """Inputs that take the recurrent state."""
-    batch_size: int
-    """Items per inference that the data or the measurement name; 0 if none do."""
-    notes: Sequence[str]
-
-
-def _check_data(sources: _Sources, data: DescribedData, spec_file: str, measurement: Mapping[str, Any]) -> _DataFacts:
-    """Check all data sets against the model."""
-    notes = list(data.notes)
-    measured_states = frozenset((measurement.get("state") or {}).values())
-    fed_back = measured_states
-    batch_size = int(measurement.get("batch_size") or 0)
-    for source, description in data.descriptions:
-        config: Mapping[str, Any] = source.config or {}
-        states = measured_states.union(config.get("state", {}).values())
-        place = str(config.get("path") or spec_file)
-        if description.state and not states:
-            notes.append(f"{place}: {state_advice(description)}")
-        named = "post_process" in config or sources.script.path is not None
-        notes += check_data(description, sources.inspection, place, fed_back=states, named=named)
-        fed_back |= states
-        batch_size = max(batch_size, int(config.get("batch_size", 0)))
-    descriptions = [description for _, description in data.descriptions]
-    return _DataFacts(data.evaluation, descriptions, fed_back, batch_size, notes)

@@ -9,10 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoopt.problem.run_hosts import Hosts
-from autoopt.store import Store
+from autoopt.problem.run_request import RunRequest
+from autoopt.problem.stored_quarantine import stored_quarantine
+from autoopt.spec import DagSpec
+from autoopt.store import Store, open_store
 from autoopt.workers import Gate, WorkerPool
+from autoopt.workers.gate import report_other_runs
+from autoopt.workers.pausing_gate import PausingGate
 from autoopt.workers.quarantine import Deaths
-from autoopt.working_folder import remove_working_folder
+from autoopt.working_folder import STORE_WORK, make_working_folder, remove_working_folder
 
 
 class Locks:
@@ -63,6 +68,21 @@ class Resources:
         self.stop()
         remove_working_folder(self.scratch)
         self.store.close()
+
+
+def open_resources(request: RunRequest, spec: DagSpec) -> Resources:
+    """Open what a run works with on this machine. The caller closes it."""
+    memory = request.limits.memory or spec.limits.memory
+    store = open_store(request.db_url, request.home)
+    pool = WorkerPool(max(1, request.workers), memory=memory)
+    return Resources(
+        store=store,
+        pool=pool,
+        hosts=Hosts(pool, memory=memory),
+        gate=PausingGate(waiting=report_other_runs(request.observer.on_note)),
+        quarantine=stored_quarantine(store, retry=request.retry_failed),
+        scratch=make_working_folder(store.home / STORE_WORK),
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The request for one run, as the command line, Python and deployed flows make it."""
+"""The request for a plan or a run, as the command line, Python and deployed flows make it."""
 
 from __future__ import annotations
 
@@ -7,31 +7,26 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
-from autoopt.dag import read_dag
+from autoopt.dag import check_dag, read_dag
 from autoopt.data import DataConfig
-from autoopt.data.config import map_texts
+from autoopt.data.config import check_exists, map_texts
+from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue, from_json, to_json, without_nulls
-from autoopt.model.fetch import cached, has_secret, shown_source
+from autoopt.model.fetch import cached, fetch, has_secret, shown_source
 from autoopt.observer import SILENT, Observer
 from autoopt.problem.goal import GoalOptions
 from autoopt.problem.model_folders import holds_models, read_models, with_models
 from autoopt.problem.problem import Limits
-from autoopt.problem.resources import Resources
-from autoopt.problem.run_hosts import Hosts
-from autoopt.problem.stored_quarantine import stored_quarantine
+from autoopt.problem.proposal_facts import machine_options
+from autoopt.problem.spec_checks import check_supported
 from autoopt.results import RunResult
 from autoopt.settings import root_of_data, root_to_store, settings
-from autoopt.spec import DagSpec
-from autoopt.spec.document import Document
-from autoopt.spec.proposal_options import ProposalOptions, names_model
+from autoopt.spec import DagSpec, load_dag
+from autoopt.spec.document import Document, Json
+from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.source import Source
-from autoopt.store import open_store
-from autoopt.workers import WorkerPool
-from autoopt.workers.gate import report_other_runs
-from autoopt.workers.pausing_gate import PausingGate
-from autoopt.working_folder import STORE_WORK, make_working_folder
 
 Remeasure: TypeAlias = Literal["undecided", "all"]
 
@@ -47,7 +42,7 @@ class PoolRun:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """One run of a DAG over a model."""
+    """One run of a DAG over a model, or a plan of it."""
 
     dag: Any
     """Path of a dag.yaml, its content, a `DagSpec`, or the path of a bare model, for which a DAG is proposed."""
@@ -131,20 +126,6 @@ class RunRequest:
             return replace(self, dag=dag, dag_file=file)
         return replace(self, dag=with_models(dag, home, self.model), model=None, dag_file=file)
 
-    def open_resources(self, spec: DagSpec) -> Resources:
-        """Open what the run works with on this machine. The caller closes it."""
-        memory = self.limits.memory or spec.limits.memory
-        store = open_store(self.db_url, self.home)
-        pool = WorkerPool(max(1, self.workers), memory=memory)
-        return Resources(
-            store=store,
-            pool=pool,
-            hosts=Hosts(pool, memory=memory),
-            gate=PausingGate(waiting=report_other_runs(self.observer.on_note)),
-            quarantine=stored_quarantine(store, retry=self.retry_failed),
-            scratch=make_working_folder(store.home / STORE_WORK),
-        )
-
     def to_json(self) -> dict[str, Any]:
         """Write what a process in another folder needs to continue the run: the DAG as read, and absolute paths.
 
@@ -218,6 +199,69 @@ class RunRequest:
         fields["candidates"] = tuple(fields["candidates"])
         fields["out"] = None if fields["out"] is None else Path(fields["out"])
         return RunRequest(**fields)
+
+
+def load(request: RunRequest) -> tuple[RunRequest, DagSpec]:
+    """Read the DAG of a request, and check that what it names exists and can be done.
+
+    Returns:
+        The request with the DAG as read, and the DAG.
+
+    Raises:
+        InputError: as `spec_of`, or a file is missing.
+    """
+    request = request.read()
+    spec = spec_of(request)
+    check_exists(root_of_data(request.data_root), request.data, request.calibration)
+    check_dag(spec, model=request.model is None, data=request.data is None)
+    return request, spec
+
+
+def spec_of(request: RunRequest) -> DagSpec:
+    """Read the DAG that a request names.
+
+    For a bare model, the DAG only names the model and the target; the graph is proposed once the model is read.
+
+    Raises:
+        InputError: The DAG is wrong or asks for something unsupported, or options for a bare model came with a DAG.
+    """
+    if not names_model(request.dag):
+        refuse_proposal_options(request.proposal_options)
+        spec = _without_secret_parameters(read_dag(request.dag), (request.home or settings().home) / "downloads")
+        spec = spec.with_data_root(root_of_data(request.data_root))
+        check_supported(spec)
+        if request.target is not None:
+            spec = spec.for_target(request.target)
+        return spec
+    if request.model is None and "://" not in str(request.dag) and not Path(request.dag).is_file():
+        raise InputError("no such model file", where=str(request.dag))
+    placeholder = {
+        "name": "proposed",
+        "model": str(request.dag),
+        "target": machine_options(request.proposal_options).target().model_dump(exclude={"name"}),
+        "passes": {"names": "name_fix"},
+        "chains": [["names"]],
+    }
+    return load_dag(placeholder)
+
+
+def _without_secret_parameters(spec: DagSpec, cache: Path) -> DagSpec:
+    """The DAG with the files behind URLs with secrets in parameters of passes, which plans, results and recipes keep.
+
+    Raises:
+        InputError: One cannot be fetched.
+    """
+    document = spec.document.value
+    assert isinstance(document, dict), "a DAG is a mapping"
+    passes = document.get("passes")
+
+    def fetched(text: str) -> str:
+        return str(fetch(text, cache)) if has_secret(text) else text
+
+    public_passes = cast("Json", map_texts(passes, fetched))
+    if public_passes == passes:
+        return spec
+    return load_dag(Document({**document, "passes": public_passes}, spec.source))
 
 
 def _absolute(path: str | Path) -> str:

@@ -29,6 +29,7 @@ from autoopt.problem.resources import Resources
 from autoopt.registry import registry
 from autoopt.store import PassRunRecord
 from autoopt.target import Accelerator
+from autoopt.workers import repeated_call
 
 CONVERTER: Final = "torch_export"
 """The pass that converts."""
@@ -93,7 +94,9 @@ def convert(resources: Resources, name: str, file: Path) -> str:
 def _run(resources: Resources, name: str, digest: str, request: PassRequest) -> StepReply:
     """Run the converter; raises an InputError if it fails. `digest` names the source's artifact."""
     limit = Limits().pass_seconds
-    result = first_call(resources, RUN_PASSES, to_json(request), subject=lambda: digest, limit=limit)
+    result = first_call(
+        resources, RUN_PASSES, to_json(request), subject=lambda: digest, limit=limit, call=repeated_call
+    )
     message = result.message or str(result.outcome)
     if result.value is not None:
         reply = from_json(PassReply, result.value).steps[0]

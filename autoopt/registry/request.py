@@ -47,6 +47,9 @@ class DescribeReply:
         """The passes that are not built in, by name."""
         return {info.name: info for info in self.passes if info.origin != "built-in"}
 
+    def metrics_by_name(self) -> dict[str, Metric]:
+        return {metric.name: metric for metric in self.metrics}
+
     def to_json(self) -> dict[str, JsonValue]:
         return {
             "passes": list(map(info_to_json, self.passes)),

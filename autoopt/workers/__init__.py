@@ -6,7 +6,7 @@ limit. Read `pool` first, then `process` (the pool's side of one worker), `child
 """
 
 from autoopt.workers.gate import Gate
-from autoopt.workers.pool import WorkerPool, call_once, gated_call, repeated_call
+from autoopt.workers.pool import WorkerPool, call_once, gated_call, reading_call, repeated_call
 from autoopt.workers.process import CallResult, Cancelled
 
-__all__ = ["CallResult", "Cancelled", "Gate", "WorkerPool", "call_once", "gated_call", "repeated_call"]
+__all__ = ["CallResult", "Cancelled", "Gate", "WorkerPool", "call_once", "gated_call", "reading_call", "repeated_call"]

@@ -19,7 +19,7 @@ from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
 from autoopt.target import Accelerator
-from autoopt.workers.pool import WorkerPool, gated_call
+from autoopt.workers.pool import WorkerPool
 from autoopt.workers.process import CallResult
 
 Kind: TypeAlias = Literal["local", "python_env", "isolated_ort"]
@@ -69,12 +69,12 @@ class Host:
 
     def runtime(self) -> CallResult:
         """Describe the runtime: versions and execution providers."""
-        return gated_call(self.pool, RUNTIME, {})
+        return self.pool.call(RUNTIME, {})
 
     def passes(self, accelerator: Accelerator) -> HostReply[DescribeReply]:
         """Describe the passes that are installed there, with their parameters for an accelerator."""
         payload: dict[str, Any] = to_json(DescribeRequest(accelerator=accelerator))
-        return _reply(gated_call(self.pool, DESCRIBE, payload), DescribeReply.from_json)
+        return _reply(self.pool.call(DESCRIBE, payload), DescribeReply.from_json)
 
     def _call(self, function: str, payload: dict[str, Any], limits: CallLimits) -> CallResult:
         return self.pool.call(function, payload, limits.seconds, limits.memory, fresh=limits.fresh, until=limits.until)

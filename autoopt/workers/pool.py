@@ -268,9 +268,20 @@ def gated_call(
         return pool.call(function, payload, timeout, memory)
 
 
+def reading_call(pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float) -> CallResult:
+    """Make a call that only reads, at once, and once more with nothing else running if other work may have ended it."""
+    return _or_alone(pool.call(function, payload, timeout), pool, function, payload, timeout)
+
+
 def repeated_call(pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float) -> CallResult:
     """Make a call behind the gate, and once more with nothing else running if other work may have made it fail."""
-    result = gated_call(pool, function, payload, timeout)
+    return _or_alone(gated_call(pool, function, payload, timeout), pool, function, payload, timeout)
+
+
+def _or_alone(
+    result: CallResult, pool: WorkerPool, function: str, payload: dict[str, Any], timeout: float
+) -> CallResult:
+    """The result of a call, or that of the same call alone on the machine if other work may have ended it."""
     if result.transient:
         with Gate(waiting=report_waiting).measuring():
             result = pool.call(function, payload, timeout)

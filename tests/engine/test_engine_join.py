@@ -19,8 +19,7 @@ from autoopt.api import execute, resume
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.join import join
 from autoopt.errors import ConfigError, InputError
-from autoopt.problem.resolve import spec_of
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.settings import settings
 from autoopt.spec import load_dag
 from autoopt.store import TrialRecord, open_store

@@ -16,8 +16,8 @@ from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
-from autoopt.problem import named_sources as sources
-from autoopt.problem import run_request as request_module
+from autoopt.problem import reading as sources
+from autoopt.problem import resources as resources_module
 from autoopt.problem.run_request import RunRequest
 from autoopt.workers import CallResult
 
@@ -28,7 +28,7 @@ DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chain
 def pool(monkeypatch: pytest.MonkeyPatch) -> ReadingPool:
     pool = ReadingPool()
     pool.passes = {"remove_unused": faster(0.5)}
-    monkeypatch.setattr(request_module, "WorkerPool", lambda *_, **__: pool)
+    monkeypatch.setattr(resources_module, "WorkerPool", lambda *_, **__: pool)
     return pool
 
 

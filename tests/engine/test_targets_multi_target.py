@@ -22,7 +22,7 @@ from autoopt.engine.run.join import join
 from autoopt.engine.targets.single_best import mean
 from autoopt.errors import ConfigError, InputError
 from autoopt.metrics import Estimate
-from autoopt.problem.plan_request import PlanRequest, make_plans
+from autoopt.problem.plan_request import make_plans
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult, WorkCounts
 from autoopt.settings import settings
@@ -173,7 +173,7 @@ def test_the_examples_of_the_documentation_are_plans(tmp_path: Path) -> None:
     for number, example in enumerate(examples):
         file = tmp_path / f"{number}.yaml"
         file.write_text(example)
-        plans = make_plans(PlanRequest(file)).by_name
+        plans = make_plans(RunRequest(file)).by_name
         assert len(plans) == max(1, example.count("  - "))
         assert all(plan.chain_count for plan in plans.values())
 

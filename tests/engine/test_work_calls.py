@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from autoopt.passes.request import TOO_LARGE, PassReply, PassRequest, PassStep, 
 from autoopt.problem.first_call import first_call
 from autoopt.registry import DescribeReply
 from autoopt.target import Accelerator
-from autoopt.workers import CallResult, Gate
+from autoopt.workers import CallResult, Gate, gated_call, reading_call, repeated_call
 from autoopt.workers.hosts import CallLimits, Host, HostReply
 from autoopt.workers.quarantine import Subject
 
@@ -252,9 +252,9 @@ def test_a_first_call_is_counted_for_the_quarantine(simulation: Simulation, monk
     assert "is quarantined" in first_call(simulation.resources, "a:b", {}, subject=subject, limit=1.0).message
 
 
-@pytest.mark.parametrize(("alone", "calls"), [(True, 2), (False, 1)])
+@pytest.mark.parametrize(("call", "calls"), [(reading_call, 2), (repeated_call, 2), (gated_call, 1)])
 def test_a_first_call_that_failed_beside_other_work_is_repeated_only_if_it_matters(
-    simulation: Simulation, monkeypatch: pytest.MonkeyPatch, alone: bool, calls: int
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch, call: Callable[..., CallResult], calls: int
 ) -> None:
     made: list[str] = []
 
@@ -263,7 +263,7 @@ def test_a_first_call_that_failed_beside_other_work_is_repeated_only_if_it_matte
         return CallResult(Outcome.TIMEOUT, transient=True)
 
     monkeypatch.setattr(SimulatedPool, "call", time_out)
-    first_call(simulation.resources, "a:b", {}, subject=lambda: "digest", limit=1.0, alone=alone)
+    first_call(simulation.resources, "a:b", {}, subject=lambda: "digest", limit=1.0, call=call)
     assert len(made) == calls
 
 

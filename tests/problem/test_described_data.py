@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from simulation import SOURCE, ReadingPool, Simulation, write_model
 
-from autoopt.problem import named_sources as sources
-from autoopt.problem.resolve import ResolvedInputs, resolve_inputs, spec_of
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem import reading as sources
+from autoopt.problem.described_data import data_source
+from autoopt.problem.problem import DataSource
+from autoopt.problem.resolve import ResolvedInputs, resolve_inputs
+from autoopt.problem.run_request import RunRequest, spec_of
 
 STATE = {"state_out": "state"}
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
@@ -93,3 +95,17 @@ def test_many_sequences_are_left_to_init(simulation: Simulation, model: str) -> 
     pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": list(range(0, 40, 4))}
     advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
     assert any("'autoopt init MODEL --data FILE' writes the fields" in note for note in advice)
+
+
+def test_data_has_absolute_paths_and_a_digest_of_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "d.npz", x=np.zeros((2, 3), np.float32))
+    first = data_source("d.npz", tmp_path)
+    assert first.config is not None
+    assert first.config["path"] == str(tmp_path / "d.npz")
+    np.savez(tmp_path / "d.npz", x=np.ones((2, 3), np.float32))
+    assert data_source("d.npz", tmp_path).digest != first.digest
+
+
+def test_no_data_is_an_empty_source(tmp_path: Path) -> None:
+    assert data_source(None, tmp_path) == DataSource()

@@ -10,7 +10,8 @@ from builders import mlp, write
 
 from autoopt.errors import ConfigError, InputError
 from autoopt.problem.model_folders import models_of, read_models, with_models
-from autoopt.problem.plan_request import PlanRequest, make_plans
+from autoopt.problem.plan_request import make_plans
+from autoopt.problem.run_request import RunRequest
 from autoopt.spec import load_dag
 
 
@@ -52,14 +53,14 @@ def test_a_dag_names_a_folder_or_an_archive_of_models(tmp_path: Path, folder: Pa
     for model in ("set", "all.zip"):
         file = dag_file(tmp_path, model, "connections: {back.x: front.y}\n")
         assert list(with_models(load_dag(str(file)), tmp_path / "home").parts) == ["back", "front"]
-        assert list(make_plans(PlanRequest(str(file))).by_name) == ["back", "front"]
+        assert list(make_plans(RunRequest(str(file))).by_name) == ["back", "front"]
     single = dag_file(tmp_path, "set/back")
     assert with_models(load_dag(str(single)), tmp_path).model_path == str(folder / "back" / "model.onnx")
 
 
 def test_a_folder_given_with_a_dag_takes_the_place_of_its_model(tmp_path: Path, folder: Path) -> None:
     file = dag_file(tmp_path, "other.onnx")
-    assert list(make_plans(PlanRequest(str(file), folder)).by_name) == ["back", "front"]
+    assert list(make_plans(RunRequest(str(file), folder)).by_name) == ["back", "front"]
 
 
 @pytest.mark.parametrize(

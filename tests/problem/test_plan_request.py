@@ -10,7 +10,8 @@ import model_sets
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.problem.plan_request import PlanRequest, make_plan, make_plans
+from autoopt.problem.plan_request import make_plan, make_plans
+from autoopt.problem.run_request import RunRequest
 from autoopt.settings import settings
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +96,7 @@ def test_data_that_a_run_refuses_is_refused(dag: object, tmp_path: Path) -> None
 @pytest.mark.parametrize("data", [None, "texts.npz"])
 def test_a_plan_of_bare_models_counts_on_data_only_if_there_are_some(tmp_path: Path, data: str | None) -> None:
     paths = model_sets.write_set(tmp_path, merged=True)
-    plans = make_plans(PlanRequest(paths["encoder"], parts=paths, data=data)).by_name
+    plans = make_plans(RunRequest(paths["encoder"], parts=paths, data=data)).by_name
     assert plans.keys() == {"encoder", "decoder"}
     for plan in plans.values():
         found = {decision.what for decision in plan.decisions}

@@ -12,10 +12,10 @@ from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model
 
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.inspection import ValueSpec
-from autoopt.problem import named_sources as sources
+from autoopt.problem import reading as sources
 from autoopt.problem.problem import Limits
-from autoopt.problem.resolve import ResolvedInputs, resolve_inputs, spec_of
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem.resolve import ResolvedInputs, resolve_inputs
+from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.spec.proposal_options import ProposalOptions
 
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}

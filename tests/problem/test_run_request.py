@@ -13,8 +13,7 @@ import pytest
 
 from autoopt.errors import ConfigError
 from autoopt.problem.problem import Limits
-from autoopt.problem.resolve import spec_of
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import ProposalOptions
 

@@ -8,7 +8,7 @@ import builders
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.problem import named_sources as sources
+from autoopt.problem import admission as sources
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_hosts import Hosts
 from autoopt.problem.stored_quarantine import stored_quarantine

@@ -24,7 +24,8 @@ from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import AutooptError
 from autoopt.model.session_file import read_session, session_document
-from autoopt.problem.plan_request import PlanRequest, make_plans
+from autoopt.problem.plan_request import make_plans
+from autoopt.problem.run_request import RunRequest
 from autoopt.problem.spec_checks import check_supported
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import load_zoo
@@ -159,7 +160,7 @@ def through_json(reader: Reader) -> Callable[[Any], object]:
 def test_dag_files(tmp_path: Path, examples: int) -> None:
     def read(path: Path) -> object:
         check_supported(load_dag(path))
-        return make_plans(PlanRequest(str(path)))
+        return make_plans(RunRequest(str(path)))
 
     check(mutants(DAG), through_file(tmp_path / "dag.yaml", read), examples)
 

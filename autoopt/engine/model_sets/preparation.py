@@ -17,13 +17,14 @@ from autoopt.measure.recording import SET
 from autoopt.metrics import AGREEMENT, GENERATION
 from autoopt.model.model_set import ModelSet
 from autoopt.problem.content_keys import run_identity
+from autoopt.problem.described_data import data_source
 from autoopt.problem.goal import MINIMIZED, GoalOptions, GoalRequest, make_goal
-from autoopt.problem.named_sources import data_source, describe_data
 from autoopt.problem.plan_request import plans_json
+from autoopt.problem.probe import Probe
 from autoopt.problem.problem import DataSets, DataSource
-from autoopt.problem.resolve import ResolvedInputs, resolve_inputs, spec_of
+from autoopt.problem.resolve import ResolvedInputs, resolve_inputs
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.results import NO_DATA
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
@@ -189,7 +190,7 @@ def _whole(
 ) -> ResolvedInputs:
     """The set as a problem: the same target as each part's, the user's goal, and the recorded inputs of the set."""
     data = data_source({"path": str(recorded.file(SET)), **_post_process(sources.data)}, resources.store.home)
-    description = describe_data(resources, data, Path())
+    description = Probe(resources).describe(data, Path())
     if request.data_is_generated:
         description = None
     goal_request = request.goal.apply(GoalRequest.of(spec, part.problem.goal.custom), description)

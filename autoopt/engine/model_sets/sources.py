@@ -22,15 +22,18 @@ from autoopt.model.fetch import fetch
 from autoopt.model.files import digest_file
 from autoopt.model.inspection import Inspection
 from autoopt.model.model_set import ModelSet, Part, Pipeline
+from autoopt.problem.admission import admit
+from autoopt.problem.described_data import data_source
 from autoopt.problem.environment import library_version
-from autoopt.problem.named_sources import admit, data_source, describe_data
+from autoopt.problem.probe import Probe
 from autoopt.problem.problem import DataSource
-from autoopt.problem.reading import ask_worker
+from autoopt.problem.reading import value_of
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.spec.source import FieldError
+from autoopt.workers import repeated_call
 from autoopt.working_folder import RECORDINGS
 
 RECORD: Final = "autoopt.measure.model_set:record"
@@ -109,7 +112,7 @@ def _connected(
 
 def _shapes(data: DataSource, resources: Resources) -> dict[str, list[int | None]]:
     """The shapes of the data as inputs, by name; None for items and for open sizes."""
-    description = describe_data(resources, data, Path())
+    description = Probe(resources).describe(data, Path())
     assert description is not None, "data were checked"
     shapes: dict[str, list[int | None]] = {}
     for name, column in description.columns.items():
@@ -143,7 +146,7 @@ def _data(request: RunRequest, spec: DagSpec, description: ModelSet, resources: 
 def _checked(config: object, description: ModelSet, resources: Resources) -> DataSource:
     """Read a data set and check that it has all inputs of the set."""
     source = data_source(config, resources.store.home / "downloads")
-    data = describe_data(resources, source, Path())
+    data = Probe(resources).describe(source, Path())
     columns = () if data is None else tuple(data.columns)
     needed = description.inputs
     for name, target in needed.items():
@@ -215,7 +218,11 @@ def record_inputs(
         )
         request.observer.on_phase("running the models together, to record what reaches each")
         place = data.place if data else "generated inputs"
-        reply = ask_worker(resources.pool, RECORD, to_json(record_request), script or place, RECORD_SECONDS)
+        reply = value_of(
+            repeated_call(resources.pool, RECORD, to_json(record_request), RECORD_SECONDS),
+            script or place,
+            RECORD_SECONDS,
+        )
         data.check_unchanged()
         if script is not None and digest_file(script) != recording_settings[-1]:
             raise InputChanged(script)

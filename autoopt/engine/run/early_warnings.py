@@ -20,6 +20,7 @@ from autoopt.problem.problem import Problem
 from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.report.words.failures import plain_reason
 from autoopt.results.run import WARNING
+from autoopt.workers import gated_call
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
 CHECK_SHARE: Final = 0.15
@@ -82,7 +83,7 @@ def _check(ctx: RunContext, payload: JsonObject) -> JsonObject:
         dict(payload),
         subject=lambda: problem.source.artifact,
         limit=min(problem.limits.measure_seconds, max(CHECK_SHARE * remaining, min(CHECK_SECONDS, remaining / 2))),
-        alone=False,
+        call=gated_call,
     )
     if not result.outcome.good or result.value is None:
         raise _SourceFails(result.outcome)

@@ -14,8 +14,9 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import execute_trial
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
-from autoopt.problem.resolve import resolve_inputs, spec_of
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem.resolve import resolve_inputs
+from autoopt.problem.resources import open_resources
+from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.results import RunResult
 from autoopt.store import EventRecord, RunRecord, Store, TrialRecord, open_store
 from autoopt.store.leases import renewed_claim
@@ -108,7 +109,7 @@ def join(run: str, *, home: Path | None = None) -> Iterator[JoinedRun]:
     request = RunRequest.from_json(record.settings["request"])
     request = replace(request, model=model, workers=1, home=home)
     spec = spec_of(request)
-    with closing(request.open_resources(spec)) as resources:
+    with closing(open_resources(request, spec)) as resources:
         inputs = resolve_inputs(request, spec, resources)
         if inputs.identity != record.identity:
             raise InputError(

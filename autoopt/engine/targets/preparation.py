@@ -9,8 +9,8 @@ from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.targets.part import PoolPart, TargetPart
 from autoopt.errors import InputError
+from autoopt.problem.admission import ARTIFACT
 from autoopt.problem.content_keys import run_identity
-from autoopt.problem.named_sources import ARTIFACT
 from autoopt.problem.plan_request import plans_json
 from autoopt.problem.proposal_facts import model_name
 from autoopt.problem.resolve import resolve_inputs

@@ -1,4 +1,4 @@
-"""Read the sources that a request names: model, data and script. Only workers parse them."""
+"""Copy a model into the store and inspect it, once for each content. Only workers parse it."""
 
 from __future__ import annotations
 
@@ -8,40 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from autoopt.data import DataConfig
-from autoopt.data.description import VERSION, DataDescription
-from autoopt.data.digest import digest as digest_data
 from autoopt.errors import InputError, SystemFailure
-from autoopt.json_codec import from_json, to_json
 from autoopt.model.candidate import Candidate
-from autoopt.model.fetch import cached, is_url, localized, shown_source, url_name
+from autoopt.model.fetch import cached, is_url, shown_source, url_name
 from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
-from autoopt.problem.environment import versions
 from autoopt.problem.first_call import first_call
-from autoopt.problem.problem import DataSource
 from autoopt.problem.reading import (
     ADMIT,
-    DESCRIBE_DATA,
     INSPECT,
     LAYER_WORK,
     LOCATE,
     READ_SECONDS,
-    RUNTIME,
     admission_seconds,
     ask_worker,
     value_of,
 )
-from autoopt.problem.readings import is_read_from_files, read_once
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_hosts import Runtime
-from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
-from autoopt.spec.targets import TargetSpec
 from autoopt.store import ModelRecord
-from autoopt.target import DEFAULT_EP, Accelerator
-from autoopt.workers import Gate, WorkerPool, gated_call
-from autoopt.workers.gate import report_waiting
 
 ARTIFACT: Final = "artifact://"
 """Scheme of a model that is named by its digest in the store."""
@@ -51,7 +36,7 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     """Copy a model into the store and inspect it, once for each content.
 
     `model` is a path, an fsspec URL, or `artifact://` and the digest of a model in the store. A PyTorch model is
-    converted first, see `conversion`.
+    converted first, see `torch_conversion`.
 
     Raises:
         InputError: There is no such file or artifact, or the model cannot be read or converted; one line.
@@ -88,7 +73,7 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
 
 def _layer_work(resources: Resources, payload: dict[str, str]) -> dict[str, Any]:
     """The part of an inspection that needs shape inference; empty if that fails, which says nothing against a model."""
-    return gated_call(resources.pool, LAYER_WORK, payload, READ_SECONDS).value or {}
+    return resources.pool.call(LAYER_WORK, payload, READ_SECONDS).value or {}
 
 
 def _located(resources: Resources, name: str, where: str) -> str:
@@ -112,12 +97,10 @@ def _known(resources: Resources, source: str) -> str:
     if "://" in source:
         return ""
     store = resources.store
-    # Digesting reads all of the file, which would disturb a measurement.
-    with Gate(waiting=report_waiting).working():
-        try:
-            digest = digest_file(source)
-        except OSError as error:
-            raise InputError(f"cannot be read ({error.strerror})", where=source) from error
+    try:
+        digest = digest_file(source)
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", where=source) from error
     if store.models.get(digest) is None:
         return ""
     try:
@@ -146,82 +129,3 @@ def _copy(resources: Resources, source: str, name: str) -> tuple[str, tuple[str,
         return artifacts.put(Path(copy["path"]), copy["digest"], consume=True), tuple(copy["repairs"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def data_source(config: object, cache: Path) -> DataSource:
-    """Read the configuration of a data set and digest its content.
-
-    Relative paths start from the current folder; `cache` is the folder for downloads. No `config` means no data.
-
-    Raises:
-        InputError: A file does not exist, or the configuration is wrong.
-    """
-    if config is None:
-        return DataSource()
-    parsed = DataConfig.parse(localized(config, cache)).resolved(Path.cwd())
-    # Digesting reads all of the data, which would disturb a measurement.
-    with Gate(waiting=report_waiting).working():
-        return DataSource(parsed.to_json(), digest_data(parsed))
-
-
-def describe_data(resources: Resources, data: DataSource, model: Path, artifact: str = "") -> DataDescription | None:
-    """Describe a data set; None without data.
-
-    Args:
-        resources: Store and workers.
-        data: The data set.
-        model: The model's file in the store; an empty path without a model.
-        artifact: Its digest. With it, the description of data in files is looked up first.
-
-    Raises:
-        InputError: The data cannot be read, or changed meanwhile.
-    """
-    if data.config is None:
-        return None
-    payload = {"data": data.config, "model": str(model)}
-
-    def ask() -> dict[str, Any]:
-        reply = ask_worker(resources.pool, DESCRIBE_DATA, payload, data.place)
-        data.check_unchanged()
-        return reply
-
-    if artifact and is_read_from_files(data.config):
-        content = [DESCRIBE_DATA, VERSION, data.config, data.digest, artifact, versions()]
-        _, reply = read_once(resources.store.home, content, lambda _: ask())
-    else:
-        reply = ask()
-    return from_json(DataDescription, reply)
-
-
-def describe_script(pool: WorkerPool, script: Path | None, accelerator: Accelerator) -> DescribeReply:
-    """Describe the passes and metrics that a user script defines; nothing without a script.
-
-    Raises:
-        InputError: The script cannot be read or fails.
-    """
-    if script is None:
-        return DescribeReply(())
-    request = DescribeRequest(str(script), accelerator)
-    return DescribeReply.from_json(ask_worker(pool, DESCRIBE, to_json(request), str(script)))
-
-
-def execution_providers(pool: WorkerPool, target: TargetSpec, runtime: Runtime) -> tuple[str, ...]:
-    """List the execution providers of the runtime that measures.
-
-    `runtime` is that of the target's own host; empty for this interpreter. Every runtime has the CPU's provider.
-    """
-    provider = target.execution_provider
-    if provider == DEFAULT_EP["cpu"]:
-        return (provider,)
-    return tuple((runtime or ask_worker(pool, RUNTIME, {}, provider))["providers"])
-
-
-def digest_script(script: Path) -> str:
-    """Compute the sha256 of a user script.
-
-    Raises:
-        InputError: There is no such file.
-    """
-    if not script.is_file():
-        raise InputError("no such user script", where=str(script))
-    return digest_file(script)
