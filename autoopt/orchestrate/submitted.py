@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 POLL_SECONDS: Final = 1.0
+SYSTEM_FAILURE: Final = "System failure"
+"""Name of the failed state of a run that the machine failed, not its input."""
 END_SECONDS: Final = 40.0
 """A cancelled flow run has this long to end; the runner kills its process after 30 s."""
 RUN_TAG: Final = "run:"
@@ -168,7 +170,7 @@ def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
         except KeyboardInterrupt:
             _cancel(client, submitted.id)
             raise
-    result = _result(flow_run, followed.record, began, request.observer)
+    result = result_of_flow_run(flow_run, followed.record, began, request.observer)
     queued = 0.0
     if flow_run.start_time is not None and flow_run.created is not None:
         queued = (flow_run.start_time - flow_run.created).total_seconds()
@@ -211,7 +213,7 @@ def _cancel(client: SyncPrefectClient, flow_run: UUID) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _result(flow_run: FlowRun, record: RunRecord | None, began: float, observer: Observer) -> RunResult:
+def result_of_flow_run(flow_run: FlowRun, record: RunRecord | None, began: float, observer: Observer) -> RunResult:
     """The result of a flow run that has ended."""
     state = flow_run.state
     assert state is not None, "it has ended"
@@ -222,6 +224,8 @@ def _result(flow_run: FlowRun, record: RunRecord | None, began: float, observer:
     if state.is_crashed():
         remedy = "the same command continues it"
         raise SystemFailure(f"the flow run has crashed: {message}", where=f"flow run {flow_run.name}", remedy=remedy)
+    if state.name == SYSTEM_FAILURE:
+        raise SystemFailure(message)
     if record is None or not has_result(record):
         raise InputError(message)
     result = result_of(record)
