@@ -1,4 +1,4 @@
-"""Models of onnx-ir, made from protobufs.
+"""Models of onnx-ir and protobufs, made from each other.
 
 For a model of 808 nodes and 500 MB, `from_proto` takes 0.01 s of CPU and `to_proto`, which copies the weights, 1.3 s;
 for 50 MB 0.03 s. Names, documentation, metadata, functions, quantization annotations and text weights come back as
@@ -34,3 +34,10 @@ def to_ir(model: ModelProto) -> ir.Model:
         remedy = "export scikit-learn's models with options={'zipmap': False}, and without a DictVectorizer"
         raise Refused(f"the model has values of map type, which onnx-ir cannot hold; {remedy}")
     return ir.from_proto(model)
+
+
+def to_proto(model: ir.Model) -> ModelProto:
+    """Convert a model of onnx-ir back."""
+    import onnx_ir as ir
+
+    return ir.to_proto(model)

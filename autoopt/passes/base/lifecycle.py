@@ -15,7 +15,7 @@ from autoopt.model.map_outputs import cut_map_outputs
 from autoopt.model.random_nodes import distinct_seeds
 from autoopt.outcome import Outcome
 from autoopt.passes.base.contract import PassContext, Refused, Retry
-from autoopt.passes.base.conversion import to_ir
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.registry import Takes
 from autoopt.script import script_line
 from autoopt.target import Accelerator
@@ -90,9 +90,7 @@ def run_on_form(pass_: LifecyclePass, model: ir.Model | ModelProto | Path) -> Mo
         model = to_ir(model)
     result: ir.Model | ModelProto | Path | Retry | None = pass_.run(model)
     if hasattr(result, "opset_imports"):
-        import onnx_ir
-
-        return onnx_ir.to_proto(result)
+        return to_proto(result)
     return result
 
 

@@ -16,7 +16,7 @@ from autoopt.model.split import splitting
 from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.base.lifecycle import run_on_proto
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.functions import inline_functions
@@ -439,16 +439,12 @@ class Simplify(Pass):
 
     def _simplified(self, model: ModelProto) -> ModelProto | None:
         skipped: list[str] = []
+        if not self.fuse:
+            skipped += {"onnxslim": SLIM_FUSIONS, "onnxsim": SIM_FUSIONS}.get(self.engine, ())
         if self.engine == "onnxslim":
-            if not self.fuse:
-                skipped = list(SLIM_FUSIONS)
             return OnnxSlim(skip_fusion_patterns=skipped).run(model)
         if self.engine == "onnxsim":
-            if not self.fuse:
-                skipped = list(SIM_FUSIONS)
             return OnnxSim(skip_fuse_bn=not self.fuse, skipped_optimizers=skipped).run(model)
-        import onnx_ir
-
         optimized = OnnxScriptOptimize(num_iterations=self.iterations).run(model) or model
         rewritten = RewriteRules().run(to_ir(optimized))
-        return optimized if rewritten is None else onnx_ir.to_proto(rewritten)
+        return optimized if rewritten is None else to_proto(rewritten)

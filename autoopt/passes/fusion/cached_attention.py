@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
-from autoopt.passes.base.conversion import to_ir
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.fusion.attention_matcher import (
     HEADS_FIRST,
     SWAP_LAST,
@@ -94,10 +94,9 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
 
 def _without_unused(model: ModelProto) -> ModelProto:
     """Sort the nodes and remove what no output needs."""
-    import onnx_ir
     from onnx_ir.passes import common
 
-    return onnx_ir.to_proto(apply_ir_passes(to_ir(sort_nodes(model)), common.RemoveUnusedNodesPass()))
+    return to_proto(apply_ir_passes(to_ir(sort_nodes(model)), common.RemoveUnusedNodesPass()))
 
 
 def may_rotate(model: ModelProto) -> bool:
@@ -161,7 +160,6 @@ def _size_caches(model: ModelProto, caches: Mapping[str, NodeProto]) -> None:
 
 def _fuse_rotation(model: ModelProto) -> ModelProto:
     """Join rotary embedding, of a head's whole width or of its first part."""
-    import onnx_ir
     from onnx_ir.passes import common
     from onnxscript.rewriter.rules import common as common_rules
     from onnxscript.rewriter.rules.fusion._rotary_embedding import partial_embedding_rules, rotary_embedding_rules
@@ -178,7 +176,7 @@ def _fuse_rotation(model: ModelProto) -> ModelProto:
     fuse_interleaved_rotation(graph)
     apply_rules(graph, rotary_embedding_rules.rules)
     apply_rules(graph, partial_embedding_rules.rules)
-    return sort_nodes(onnx_ir.to_proto(graph))
+    return sort_nodes(to_proto(graph))
 
 
 def _repeat_shared_angles(model: ModelProto) -> ModelProto:

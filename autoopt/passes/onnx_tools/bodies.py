@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from autoopt.model.tensors import by_name, walk_graphs
-from autoopt.passes.base.conversion import to_ir
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import (
     constant_names,
     defined_names,
@@ -28,11 +28,10 @@ def lift_constants(model: ModelProto) -> ModelProto:
     """
     if not has_subgraphs(model) and not any(map(_holds_matrix, model.graph.node)):
         return model
-    import onnx_ir
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
     lift = LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
-    return onnx_ir.to_proto(lift(to_ir(model)).model)
+    return to_proto(lift(to_ir(model)).model)
 
 
 def _holds_matrix(node: NodeProto) -> bool:

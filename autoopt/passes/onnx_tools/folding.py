@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper
-from autoopt.passes.base.conversion import to_ir
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import INTEGERS, constant_tensors, fixed_size, producers
 from autoopt.passes.onnx_tools.large_models import call_on_references, inferred_graph
 from autoopt.passes.onnx_tools.libraries import quiet
@@ -25,9 +25,7 @@ def fold_constants(
     model: ModelProto, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT
 ) -> ModelProto:
     """Fold constants of a protobuf; see `fold_ir_constants`."""
-    import onnx_ir
-
-    return onnx_ir.to_proto(fold_ir_constants(to_ir(model), input_size_limit, output_size_limit))
+    return to_proto(fold_ir_constants(to_ir(model), input_size_limit, output_size_limit))
 
 
 def fold_ir_constants(

@@ -10,7 +10,7 @@ from autoopt.errors import one_line
 from autoopt.model.lazy_imports import onnx
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Refused
-from autoopt.passes.base.conversion import to_ir
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import (
     DEFAULT_DOMAINS,
@@ -169,14 +169,13 @@ def _without_early_resize(model: ModelProto) -> ModelProto:
 
 def _convert_with_onnxscript(model: ModelProto, version: int) -> ModelProto:
     """Convert with onnxscript, which knows the steps from `ONNXSCRIPT_FROM` on."""
-    import onnx_ir
     from onnxscript.version_converter import convert_version
 
     if opset(model) < min(version, ONNXSCRIPT_FROM):
         model = _convert_with_onnx(model, min(version, ONNXSCRIPT_FROM))
     ir_model = to_ir(model)
     convert_version(ir_model, version, fallback=True)
-    return onnx_ir.to_proto(ir_model)
+    return to_proto(ir_model)
 
 
 CONVERTERS: Final[Mapping[Converter, Callable[[ModelProto, int], ModelProto]]] = {

@@ -10,7 +10,7 @@ from autoopt.model.lazy_imports import onnx
 from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir
+from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.casts import cast_input, cast_output
 from autoopt.passes.onnx_tools.graphs import (
     caller_inputs,
@@ -80,7 +80,6 @@ class RemoveOutputs(Pass):
     outputs: Annotated[list[str], "names of the outputs to remove"]
 
     def run(self, model: ModelProto) -> ModelProto:
-        import onnx_ir
         from onnx_ir.passes import common
 
         _check_names(self.outputs, model.graph.output)
@@ -88,7 +87,7 @@ class RemoveOutputs(Pass):
         if not remaining:
             raise Refused("a model needs at least one output")
         replace_items(model.graph.output, remaining)
-        model = onnx_ir.to_proto(apply_ir_passes(to_ir(model), common.RemoveUnusedNodesPass()))
+        model = to_proto(apply_ir_passes(to_ir(model), common.RemoveUnusedNodesPass()))
         read = read_names(model.graph)
         replace_items(model.graph.input, [value for value in model.graph.input if value.name in read])
         return model
