@@ -26,5 +26,5 @@ from autoopt.orchestrate.submitted import SYSTEM_FAILURE, result_of_flow_run
     ],
 )
 def test_a_run_without_a_result_ends_as_it_would_have_ended_here(state: State, error: type[BaseException]) -> None:
-    with pytest.raises(error, match=state.message or ""):
+    with pytest.raises(error):
         result_of_flow_run(FlowRun(flow_id=uuid4(), state=state), None, 0.0, SILENT)
