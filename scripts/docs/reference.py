@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from passes_page import page
 
 from autoopt.cli.app import COMMANDS, build
 from autoopt.cli.yaml_files import dag_schema, zoo_schema
@@ -200,6 +201,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/dag.md": lambda: schema_page("dag.yaml", json.loads(dag_schema())),
     "reference/zoo.md": lambda: schema_page("zoo.yaml", json.loads(zoo_schema())),
+    "reference/passes.md": page,
     "reference/metrics.md": metrics_page,
     "reference/json.md": json_page,
     "reference/notebook.md": notebook_page,

@@ -11,6 +11,7 @@ import pytest
 
 from autoopt.cli.app import COMMANDS
 from autoopt.metrics import METRICS
+from autoopt.registry import registry
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +43,8 @@ def test_the_reference_names_commands_fields_and_metrics(site: Path) -> None:
         assert f"<code>{field}</code>" in dag
     metrics = (site / "reference" / "metrics.html").read_text()
     assert all(f"<code>{name}</code>" in metrics for name in METRICS)
+    passes = (site / "reference" / "passes.html").read_text()
+    assert all(f'<h3 id="{name}">{name}' in passes for name in registry().dotted)
     document = (site / "reference" / "json.html").read_text()
     assert "<code>best_lossy</code>" in document
     assert "The best lossy model of a run" in document

@@ -1,25 +1,11 @@
-"""docs/passes.md and the JSON of `autoopt passes list` are made from the code."""
+"""The JSON of `autoopt passes list` is made from the code."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from autoopt.passes.catalogue.document import FAMILIES, page, pass_entry
+from autoopt.passes.catalogue.document import pass_entry
 from autoopt.registry import registry
-
-PAGE = Path(__file__).parents[2] / "docs" / "passes.md"
-
-
-def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(), "run: python -m autoopt.passes.catalogue.document docs/passes.md"
-
-
-def test_every_built_in_pass_is_on_the_page() -> None:
-    text = page()
-    for name in registry().dotted:
-        assert registry().info(name).family in FAMILIES
-        assert f"### {name}\n" in text
 
 
 def test_entries_are_json_and_complete() -> None:

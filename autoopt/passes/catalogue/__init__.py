@@ -1,5 +1,5 @@
 """Passes described to people.
 
-`document` renders the entries of `autoopt passes list` and docs/passes.md; `scaffold` writes a new pass from a
+`document` renders the entries of `autoopt passes list`; `scaffold` writes a new pass from a
 template.
 """
