@@ -10,14 +10,14 @@ from pathlib import Path
 from prefect import flow, get_run_logger, tags
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Cancelled, Failed
+from prefect.states import Cancelled
 
 from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError
 from autoopt.json_codec import without_nulls
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.artifacts import SweepProgress, show_sweep
-from autoopt.orchestrate.executor import call_flow, final_state
+from autoopt.orchestrate.executor import call_flow, failed_state, final_state
 from autoopt.orchestrate.names import TAG, night_name, zoo_title
 from autoopt.results import RunResult, SweepResult
 from autoopt.script import only_allowed_scripts
@@ -79,7 +79,7 @@ def nightly_sweep(  # noqa: PLR0913, PLR0917  these are the fields of the form t
     except NightInProgress as error:
         return Cancelled(message=str(error))
     except AutooptError as error:
-        return Failed(message=str(error))
+        return failed_state(error)
 
 
 def sweep_as_flow(request: SweepRequest) -> SweepResult:

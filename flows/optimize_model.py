@@ -12,21 +12,20 @@ from prefect import flow, get_run_logger, tags
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Failed
 from pydantic import Field
 
 from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.session import Session
-from autoopt.errors import AutooptError, SystemFailure
+from autoopt.errors import AutooptError
 from autoopt.json_codec import without_nulls
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.artifacts import RunNotes, RunProgress, show_result
 from autoopt.orchestrate.connection import without_userinfo
 from autoopt.orchestrate.deployed_chains import DeployedExecutor
-from autoopt.orchestrate.executor import FlowExecutor, call_flow, final_state
+from autoopt.orchestrate.executor import FlowExecutor, call_flow, failed_state, final_state
 from autoopt.orchestrate.names import model_run_name, run_name, tags_of
-from autoopt.orchestrate.submitted import SYSTEM_FAILURE, run_in_pool
+from autoopt.orchestrate.submitted import run_in_pool
 from autoopt.problem.run_request import Remeasure, RunRequest
 from autoopt.results import RunResult
 from autoopt.script import only_allowed_scripts
@@ -95,10 +94,8 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     try:
         with only_allowed_scripts():
             result = _execute(asked, chains)
-    except SystemFailure as error:
-        return Failed(name=SYSTEM_FAILURE, message=str(error))
     except AutooptError as error:
-        return Failed(message=str(error))
+        return failed_state(error)
     return run_state(result)
 
 

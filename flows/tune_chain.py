@@ -5,13 +5,12 @@ from __future__ import annotations
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Failed
 
 from autoopt.engine.run.join import join
 from autoopt.errors import AutooptError
 from autoopt.orchestrate.artifacts import show_chain
 from autoopt.orchestrate.deployed_chains import claimed_jobs
-from autoopt.orchestrate.executor import TrialTasks
+from autoopt.orchestrate.executor import TrialTasks, failed_state
 from autoopt.orchestrate.names import run_name
 from autoopt.script import only_allowed_scripts
 
@@ -42,4 +41,4 @@ def tune_chain(run: str, chain: str) -> State[None]:
             show_chain(joined.store, run, chain, run_name(session), session.chains[chain].name)
             return trials.state()
     except AutooptError as error:
-        return Failed(message=str(error))
+        return failed_state(error)

@@ -22,7 +22,7 @@ from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.run.executor import Work
@@ -69,7 +69,7 @@ def call_flow(
             outcome.set_exception(error)
             if isinstance(error, KeyboardInterrupt | TerminationSignal):
                 return Cancelled(message="cancelled; the store has what is finished")
-            return Failed(message=str(error) or type(error).__name__)
+            return failed_state(error)
         outcome.set_result(result)
         return state_of(result)
 
@@ -103,6 +103,14 @@ def final_state(success: bool, message: str) -> State[None]:
     """Completed, or Failed for a result that falls short."""
     if success:
         return Completed(message=message)
+    return Failed(message=message)
+
+
+def failed_state(error: BaseException) -> State[None]:
+    """The final state of a flow run that an error ended: Crashed if the machine, the database or Prefect failed."""
+    message = str(error) or type(error).__name__
+    if isinstance(error, SystemFailure):
+        return Crashed(message=message)
     return Failed(message=message)
 
 

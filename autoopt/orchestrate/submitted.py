@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 POLL_SECONDS: Final = 1.0
-SYSTEM_FAILURE: Final = "System failure"
-"""Name of the failed state of a run that the machine failed, not its input."""
 END_SECONDS: Final = 40.0
 """A cancelled flow run has this long to end; the runner kills its process after 30 s."""
 RUN_TAG: Final = "run:"
@@ -224,8 +222,6 @@ def result_of_flow_run(flow_run: FlowRun, record: RunRecord | None, began: float
     if state.is_crashed():
         remedy = "the same command continues it"
         raise SystemFailure(f"the flow run has crashed: {message}", where=f"flow run {flow_run.name}", remedy=remedy)
-    if state.name == SYSTEM_FAILURE:
-        raise SystemFailure(message)
     if record is None or not has_result(record):
         raise InputError(message)
     result = result_of(record)

@@ -24,6 +24,7 @@ from ports import free_port
 from serving import Serving, alive, belonging, environment, eventually, serving
 
 from autoopt.store import TrialRecord, open_store
+from autoopt.workers import Gate
 
 pytestmark = pytest.mark.service
 
@@ -247,6 +248,17 @@ def test_a_script_that_serve_may_not_run_keeps_the_run_in_the_command(served: Se
     tagged = served.find("flow_runs", flow_runs={"tags": {"all_": [f"run:{run}"]}})
     assert {row["name"] for row in tagged} == {"mlp · fragile", "weak"}
     assert not [row for row in tagged if row["deployment_id"]]
+
+
+def test_a_failure_of_the_machine_ends_a_submitted_run_as_it_ends_others(served: Serving) -> None:
+    write(mlp(seed=7), served.folder / "busy")
+    with Gate(served.folder / "tmp").measuring():
+        process = command(served, "quick.yaml", "--model", "busy/model.onnx", "--minutes", "0.02")
+        _, err = process.communicate(timeout=HANG_SECONDS)
+    assert process.returncode == 3, err
+    assert "wait for the other run, or allow more --minutes" in err.splitlines()[-1]
+    run = err.partition("/runs/flow-run/")[2].split()[0]
+    assert served.get(f"flow_runs/{run}")["state_type"] == "CRASHED"
 
 
 def test_an_interrupt_of_the_command_cancels_the_run(served: Serving) -> None:

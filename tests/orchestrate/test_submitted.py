@@ -13,13 +13,12 @@ from prefect.states import Cancelled, Crashed, Failed
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.observer import SILENT
-from autoopt.orchestrate.submitted import SYSTEM_FAILURE, result_of_flow_run
+from autoopt.orchestrate.submitted import result_of_flow_run
 
 
 @pytest.mark.parametrize(
     ("state", "error"),
     [
-        (Failed(name=SYSTEM_FAILURE, message="the disk is full"), SystemFailure),
         (Failed(message="no such file"), InputError),
         (Crashed(message="killed"), SystemFailure),
         (Cancelled(), KeyboardInterrupt),
