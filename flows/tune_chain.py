@@ -31,7 +31,7 @@ def tune_chain(run: str, chain: str) -> State[None]:
             session = joined.session
             retried = flow_run.run_count > 1 or not joined.is_running
             if retried:
-                joined.retry_failures(chain)
+                joined.retry_failures()
             trials = TrialTasks(session)
             for job in claimed_jobs(joined, chain):
                 trials.submit(job)

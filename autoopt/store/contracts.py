@@ -231,6 +231,10 @@ class RunStore(ABC):
         """Store the interim result of a run; False if it has ended or belongs to another owner."""
 
     @abstractmethod
+    def set_seconds(self, run: str, seconds: float) -> None:
+        """Store the time that a run has taken so far; does nothing if it has ended or belongs to another owner."""
+
+    @abstractmethod
     def finish(self, run: str, status: RunStatus = "finished", result: Json | None = None) -> bool:
         """End a run; False if it has already ended or belongs to another owner."""
 

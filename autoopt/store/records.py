@@ -193,6 +193,8 @@ class RunRecord:
     parent: str | None = None
     """Id of the run over several targets whose part for one target this run is."""
     owner: str | None = None
+    seconds: float = 0.0
+    """The time that it has taken up to its last completed trial, so that its time limit survives a kill."""
     created: float = 0.0
     finished: float | None = None
 
@@ -226,6 +228,7 @@ class TrialRecord:
     """Keys of its pass runs in order, including unchanged and failed ones."""
     evaluations: tuple[str, ...] = ()
     seconds: float = 0.0
+    finished: float | None = None
     details: Json = field(default_factory=dict)
 
     @property

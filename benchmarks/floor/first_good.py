@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from autoopt.engine.run.loop import TIME_SPENT
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.store import Store, TrialRecord
 from autoopt.store.opening import open_store
@@ -20,13 +19,14 @@ def seconds_until_good(home: Path) -> float:
     """Seconds from the start of the newest run in `home` to the end of the first such trial."""
     with open_store(home=home) as store:
         (run,) = store.runs.newest(1)
-        spent = [float(event.data["seconds"]) for event in store.events.all(run=run.id, kind=TIME_SPENT)]
         trials = store.trials.all(run.id)
         ratios = [_ratio(store, trial) for trial in trials]
         chains = {chain.id for chain in store.runs.chains(run.id) if OWN_PASS not in chain.nodes}
     best = min(ratio for ratio, trial in zip(ratios, trials, strict=True) if trial.chain in chains)
-    # Trials are told in their order, each with an event.
-    return next(seconds for seconds, ratio in zip(spent, ratios, strict=True) if ratio <= best * (1 + TOLERANCE))
+    ends = [trial.finished or 0.0 for trial in trials]
+    good = [end for end, ratio in zip(ends, ratios, strict=True) if ratio <= best * (1 + TOLERANCE)]
+    # The run's seconds, up to its last trial, count from the start of the command; its row was made after planning.
+    return run.seconds - (max(ends) - min(good))
 
 
 def _ratio(store: Store, trial: TrialRecord) -> float:

@@ -100,7 +100,7 @@ def redone(run: str) -> list[TrialRecord]:
     """What a retry of the chain with the broken pass does."""
     with join(run) as joined:
         (chain,) = (name for name, chain in joined.session.chains.items() if len(chain.nodes) == 2)
-        joined.retry_failures(chain)
+        joined.retry_failures()
         rows = []
         while (row := joined.claim_trial(chain)) is not None:
             rows.append(joined.execute(row))

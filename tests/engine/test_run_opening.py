@@ -11,7 +11,6 @@ from simulation import Simulation, failing, faster, killed
 from store_owners import by
 
 from autoopt.dag.compiler.plan import Learned
-from autoopt.engine.run.loop import TIME_SPENT
 from autoopt.engine.run.opening import (
     begin_run,
     chain_records,
@@ -23,7 +22,7 @@ from autoopt.engine.run.opening import (
 )
 from autoopt.engine.run.session import search_inline
 from autoopt.problem.run_request import RunRequest
-from autoopt.store import EventRecord, RunRecord, SweepRecord
+from autoopt.store import RunRecord, SweepRecord
 
 TWO_CHAINS = {"passes": {"fold": "identity_elimination", "clean": "remove_unused"}, "chains": [["fold"], ["clean"]]}
 
@@ -104,7 +103,7 @@ def test_the_minutes_contain_the_end_of_the_process(simulation: Simulation, endi
 
 def test_the_time_of_interrupted_attempts_counts(simulation: Simulation) -> None:
     first = simulation.session(search={"minutes": 10})
-    simulation.store.events.add(EventRecord(kind=TIME_SPENT, run=first.ctx.run, data={"seconds": 60.0}))
+    simulation.store.runs.set_seconds(first.ctx.run, 60.0)
     simulation.store.claims.release("run", first.ctx.run)
     again = simulation.session(search={"minutes": 10}, resume=first.ctx.run)
     assert 60.0 <= again.ctx.attempt.elapsed() < 120.0

@@ -235,7 +235,7 @@ def test_retried_failures_of_a_joined_run_are_executed_again(simulation: Simulat
     assert trial is not None
     assert joined.execute(trial).outcome is Outcome.CRASHED
     simulation.pool.passes[name] = faster(0.5)
-    joined.retry_failures(chain.id)
+    joined.retry_failures()
     again = joined.claim_trial(chain.id)
     assert again is not None
     assert joined.execute(again).outcome is Outcome.OK

@@ -86,6 +86,9 @@ def test_an_interrupt_ends_a_run_as_cancelled_and_says_how_to_continue(store: St
 def test_the_interim_result_of_a_run_survives_its_end(store: Store) -> None:
     run = start_run(store)
     assert store.runs.update(run.id, {"baseline": {}})
+    store.runs.set_seconds(run.id, 42.0)
+    by(store, "other").runs.set_seconds(run.id, 1.0)
+    assert store.runs.get(run.id).seconds == 42.0
     assert not by(store, "other").runs.update(run.id, {"baseline": None})
     abandon_run(store, run.id, KeyboardInterrupt())
     assert store.runs.get(run.id).result == {"baseline": {}, "error": ""}

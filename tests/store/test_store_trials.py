@@ -59,7 +59,9 @@ def test_only_the_owner_of_a_trial_finishes_it(store: Store) -> None:
     assert by(store, "a").trials.finish(end)
     assert by(store, "a").trials.finish(end), "the same again is no refusal"
     assert not by(store, "b").trials.finish(dataclasses.replace(end, outcome=Outcome.FAILED))
-    assert store.trials.all(run) == (dataclasses.replace(end, status="done", owner="a"),)
+    (stored,) = store.trials.all(run)
+    assert stored.finished is not None
+    assert stored == dataclasses.replace(end, status="done", owner="a", finished=stored.finished)
 
 
 def test_trials_of_dead_and_overdue_owners_are_claimed_again(store: Store, dead_owner: str) -> None:

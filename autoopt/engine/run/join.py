@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoopt.engine.run.loop import time_spent
 from autoopt.engine.run.opening import make_attempt, make_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import execute_trial
@@ -18,11 +17,8 @@ from autoopt.problem.resolve import resolve_inputs
 from autoopt.problem.resources import open_resources
 from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.results import RunResult
-from autoopt.store import EventRecord, RunRecord, Store, TrialRecord, open_store
+from autoopt.store import RunRecord, Store, TrialRecord, open_store
 from autoopt.store.leases import renewed_claim
-
-RETRIED = "chain retried"
-"""Kind of the events that record when a chain's failures were declared retryable."""
 
 
 @dataclass
@@ -42,13 +38,10 @@ class JoinedRun:
     def is_running(self) -> bool:
         return self.store.runs.get(self.record.id).status == "running"
 
-    def retry_failures(self, chain: str) -> None:
-        """Execute the chain's failed trials, pass runs and evaluations again."""
-        run = self.record.id
-        self.store.events.add(EventRecord(kind=RETRIED, run=run, subject=chain))
+    def retry_failures(self) -> None:
+        """Execute failed trials, pass runs and evaluations again."""
         # The database's clock decides, because other machines compare their failures with this time.
-        now = self.store.events.all(run=run, kind=RETRIED, subject=chain)[-1].time
-        self.session.retry_failures(before=now)
+        self.session.retry_failures(before=self.store.clock())
 
     def claim_trial(self, chain: str) -> TrialRecord | None:
         """Claim the next trial of a chain; None if there is none now."""
@@ -115,7 +108,7 @@ def join(run: str, *, home: Path | None = None) -> Iterator[JoinedRun]:
             raise InputError(
                 f"run {record.id} cannot be joined here: the DAG, the data, the CPU or the installed versions differ"
             )
-        began = time.monotonic() - time_spent(resources.store, record.id)
+        began = time.monotonic() - record.seconds
         attempt = make_attempt(request, inputs, record.id, began)
         ctx = RunContext(inputs.problem, resources, attempt)
         yield JoinedRun(make_session(ctx, inputs, record.name), record)

@@ -32,11 +32,9 @@ from autoopt.results import Trial, TrialResult
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.search.trial import Feedback, Proposal
-from autoopt.store import EventRecord, Store, TrialRecord, faults
+from autoopt.store import TrialRecord, faults
 from autoopt.store.records import PARALLEL
 
-TIME_SPENT = "time spent"
-"""Kind of the events with the time that a run has taken so far, so that its time limit survives a kill."""
 TOLERANCE: Final = 0.1
 """Relative difference from the expected ratio that counts as the same: the width to which trials are measured."""
 
@@ -53,12 +51,6 @@ NOTICED_SECONDS: Final = 5.0
 
 OVERRUN: Final = 0.5
 """Share of the time for deciding that the last trial may use."""
-
-
-def time_spent(store: Store, run: str) -> float:
-    """Seconds that a run had taken when it was interrupted; 0 for a new one."""
-    events = store.events.all(run=run, kind=TIME_SPENT)
-    return max((float(event.data["seconds"]) for event in events), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -240,11 +232,10 @@ class SearchLoop:
         faults.reached("between ask and tell")
         chain, attempt = self.chains[proposal.chain], self.ctx.attempt
         trial = CompletedTrial(proposal.number, chain, result, partial=proposal.upto is not None)
-        # The trial itself is in the store since its end: a kill here costs nothing but the time since the last event.
+        # The trial itself is in the store since its end: a kill here costs nothing but the time since the one before.
         self.completed.append(trial)
         self.study.tell(proposal.number, self._feedback(result))
-        event = EventRecord(kind=TIME_SPENT, run=attempt.run, data={"seconds": attempt.elapsed()})
-        self.ctx.store.events.add(event)
+        self.ctx.store.runs.set_seconds(attempt.run, attempt.elapsed())
         attempt.observer.on_trial_end(Trial(proposal.number, chain.name, result), self.incumbent())
         if self.confirmation is not None and not self.stopped:
             self.stopped = self.confirmation.reason(trial)

@@ -10,7 +10,6 @@ from typing import Any
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned, Plan
-from autoopt.engine.run.loop import time_spent
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.attempt import GRACE_SECONDS, Attempt, RetryPolicy
 from autoopt.engine.work.context import RunContext
@@ -75,7 +74,7 @@ def open_session(
     completed = sum(trial.status == "done" for trial in store.trials.all(record.id))
     if completed:
         request.observer.on_note(f"resuming run {record.id}: {plural(completed, 'trial')} already done")
-    attempt = make_attempt(request, inputs, record.id, began - time_spent(store, record.id))
+    attempt = make_attempt(request, inputs, record.id, began - record.seconds)
     session = make_session(RunContext(inputs.problem, resources, attempt), inputs, new_record.name)
     if repeats_failures:
         session.retry_failures(before=store.clock())

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from autoopt.engine.run.loop import time_spent
 from autoopt.engine.run.opening import begin_run, is_complete, open_session, stored_answer
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
@@ -140,7 +139,7 @@ def open_run_of_parts(
 
 def time_of_parts(store: Store, run: str) -> float:
     """Seconds that the parts of a run had taken when it was interrupted; 0 for a new one."""
-    return sum(time_spent(store, part.id) for part in store.runs.all(parent=run))
+    return sum(part.seconds for part in store.runs.all(parent=run))
 
 
 def _answers(result: Json) -> bool:

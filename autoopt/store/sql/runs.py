@@ -55,10 +55,15 @@ class SqlRuns(RunStore):
         return stored
 
     def update(self, run: str, result: Json) -> bool:
-        is_own = _T.owner == self._owner
-        change = update(tables.run).where(_T.id == run, _T.status == "running", is_own)
-        change = change.values(result=codec.dumps(result))
-        return self._database.write(lambda connection: connection.execute(change).rowcount == 1)
+        return self._change_own(run, {"result": codec.dumps(result)})
+
+    def set_seconds(self, run: str, seconds: float) -> None:
+        self._change_own(run, {"seconds": seconds})
+
+    def _change_own(self, run: str, values: Mapping[str, object]) -> bool:
+        """Change a running run of this owner; false if it is none."""
+        change = update(tables.run).where(_T.id == run, _T.status == "running", _T.owner == self._owner)
+        return self._database.write(lambda connection: connection.execute(change.values(values)).rowcount == 1)
 
     def finish(self, run: str, status: RunStatus = "finished", result: Json | None = None) -> bool:
         content = codec.dumps_optional(result)

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """The version of the tables. Raise it with every change of theirs: a database of another version is refused."""
 
 NAMES = {
@@ -111,6 +111,7 @@ run = Table(
     Column("sweep", String(64), ForeignKey("sweep.id"), nullable=True, index=True),
     _text("owner", null=True),
     _time("lease", null=True),
+    _time("seconds"),
     _time("created"),
     _time("finished", null=True),
     Column("parent", String(64), nullable=True, index=True),
