@@ -329,6 +329,32 @@ def test_a_killed_run_crashes_with_its_workers_and_retry_goes_on(server: Server,
     assert sorted(size for size, _ in calls(folder)[len(done) :]) == ["2", "3"], "what had ended is not repeated"
 
 
+AUTOMATION = """
+from autoopt.orchestrate import automations
+automations.SILENT_SECONDS = 45  # longer than the 30 s between two heartbeats
+automations.ensure_crash_automation()
+"""
+
+
+def test_flow_runs_of_a_killed_command_crash_and_resume_goes_on(server: Server, folder: Path) -> None:
+    env = environment(folder, server)
+    subprocess.run([sys.executable, "-c", AUTOMATION], cwd=folder, env=env, check=True, timeout=HANG_SECONDS)
+    (folder / "dag.yaml").write_text(dag("held"))
+    (folder / "hold2").touch()
+    with command(folder, server, *RUN, "--workers", "1") as process:
+        eventually(lambda: server.states().get("held") == "RUNNING" and "2" in dict(calls(folder)))
+        done = calls(folder)
+        process.kill()
+    assert all_gone([worker for _, worker in done])
+    eventually(lambda: set(server.states().values()) == {"CRASHED"})
+    for automation in server.find("automations"):
+        httpx.delete(f"{server.url}/automations/{automation['id']}", timeout=HANG_SECONDS).raise_for_status()
+    (folder / "hold2").unlink()
+    code, _, stderr = autoopt(folder, server, "resume", "--json")
+    assert code == 0, stderr
+    assert sorted(size for size, _ in calls(folder)[len(done) :]) == ["2", "3"], "what had ended is not repeated"
+
+
 def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) -> None:
     code, document, stderr = autoopt(folder, server, "sweep", "zoo.yaml", "--json", "--engine", "prefect")
     assert code == 0, stderr
