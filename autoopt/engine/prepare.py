@@ -64,33 +64,44 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
             # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
             from autoopt.engine.model_sets.preparation import prepare_model_set
 
-            model_set = prepare_model_set(request, spec, parts, resources, began)
-            _warm(resources, WARM)
-            return model_set
+            return _warmed(prepare_model_set(request, spec, parts, resources, began), resources)
         if len(spec.all_targets) > 1:
             from autoopt.engine.targets.preparation import prepare_targets
 
-            targets = prepare_targets(request, spec, resources, began)
-            _warm(resources, WARM)
-            return targets
-        inputs = resolve_inputs(request, spec, resources)
-        parent = _parent(request, resources.store)
-        session = open_session(request, inputs, resources, began, parent)
-        session.closing.callback(resources.close)
-        if session.answer is None:
-            modules = [*WARM, *_pass_modules(session.chains.values())]
-            if request.fresh:
-                # A new search over old results may find all of them in the store, and then needs no worker.
-                resources.pool.expect(modules)
-            else:
-                _warm(resources, modules)
-            warnings = source_warnings(session.ctx)
-            if try_scripts:
-                warnings += script_warnings(session.ctx, session.chains.values())
-            for warning in warnings:
-                session.notes.append(warning)
-                request.observer.on_note(warning)
+            return _warmed(prepare_targets(request, spec, resources, began), resources)
+        return _opened_session(request, spec, resources, began, try_scripts)
+
+
+def _opened_session(
+    request: RunRequest, spec: DagSpec, resources: Resources, began: float, try_scripts: bool
+) -> Session:
+    """Open a run on one target, with workers that wait for it unless the store has its answer."""
+    inputs = resolve_inputs(request, spec, resources)
+    parent = _parent(request, resources.store)
+    session = open_session(request, inputs, resources, began, parent)
+    session.closing.callback(resources.close)
+    if session.answer is not None:
         return session
+    modules = [*WARM, *_pass_modules(session.chains.values())]
+    if request.fresh:
+        # A new search over old results may find all of them in the store, and then needs no worker.
+        resources.pool.expect(modules)
+    else:
+        _warm(resources, modules)
+    warnings = source_warnings(session.ctx)
+    if try_scripts:
+        warnings += script_warnings(session.ctx, session.chains.values())
+    for warning in warnings:
+        session.notes.append(warning)
+        request.observer.on_note(warning)
+    return session
+
+
+def _warmed(run: Targets | ModelSetRun, resources: Resources) -> Targets | ModelSetRun:
+    """A run of several parts, with workers that wait for it unless the store has its answer."""
+    if run.answer is None:
+        _warm(resources, WARM)
+    return run
 
 
 def _parent(request: RunRequest, store: Store) -> RunRecord | None:

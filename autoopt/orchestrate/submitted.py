@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 POLL_SECONDS: Final = 1.0
+UNTAKEN_SECONDS: Final = 20.0
+"""Time after which a command says that its flow run still waits."""
 END_SECONDS: Final = 40.0
 """A cancelled flow run has this long to end; the runner kills its process after 30 s."""
 RUN_TAG: Final = "run:"
@@ -187,9 +190,14 @@ def _parameters(request: RunRequest) -> dict[str, Any]:
 
 
 def _wait(client: SyncPrefectClient, flow_run: UUID, followed: _Followed) -> FlowRun:
-    """Show what the store has of the run until the flow run has ended."""
+    """Show what the store has of the run until the flow run has ended; say so if nothing takes it."""
+    notice = time.monotonic() + UNTAKEN_SECONDS
     while True:
         row = client.read_flow_run(flow_run)
+        if row.start_time is None and time.monotonic() > notice:
+            notice = math.inf
+            place = f"a worker: prefect worker start --pool {row.work_pool_name}" if row.work_pool_name else "its turn"
+            followed.observer.on_note(f"the flow run waits for {place}")
         names = [tag.removeprefix(RUN_TAG) for tag in row.tags if tag.startswith(RUN_TAG)]
         if names:
             followed.show(names[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,14 +32,15 @@ BOTH = "targets: [{name: here}, {name: board, work_pool: board}]"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """A server with the work pool `board` and a worker for it."""
+    """A server with the work pool `board` and a worker for it, and the pool `idle` without one."""
     folder = tmp_path_factory.mktemp("pools")
     write(mlp(), folder / "mlp")
     with serving(folder) as found:
-        found.ask("POST", "work_pools/", {"name": "board", "type": "process"})
         env = environment(folder, **api(found))
-        deployed = [sys.executable, "-m", "autoopt", "serve", "--pool", "board"]
-        subprocess.run(deployed, cwd=folder, env=env, check=True, capture_output=True, timeout=HANG_SECONDS)
+        for pool in ("board", "idle"):
+            found.ask("POST", "work_pools/", {"name": pool, "type": "process"})
+            deployed = [sys.executable, "-m", "autoopt", "serve", "--pool", pool]
+            subprocess.run(deployed, cwd=folder, env=env, check=True, capture_output=True, timeout=HANG_SECONDS)
         worker = subprocess.Popen([sys.executable, "-m", "prefect", "worker", "start", "--pool", "board"], env=env)
         try:
             yield found
@@ -113,3 +115,14 @@ def test_a_worker_with_another_store_is_one_line(served: Serving) -> None:
     said = run(served, write_dag(served, "target: {work_pool: board}"), "--engine", "prefect", **other)
     assert said.returncode == 2
     assert "store" in said.stderr.splitlines()[-1]
+
+
+def test_a_pool_without_a_worker_is_said_and_can_be_interrupted(served: Serving) -> None:
+    dag = write_dag(served, "target: {work_pool: idle}", "idle.yaml")
+    command = [sys.executable, "-m", "autoopt", "run", dag, "--engine", "prefect"]
+    env = environment(served.folder)
+    process = subprocess.Popen(command, cwd=served.folder, env=env, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert any("prefect worker start --pool idle" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(HANG_SECONDS) == 130

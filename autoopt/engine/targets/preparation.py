@@ -32,19 +32,14 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     """
     here = [target for target in spec.all_targets if not target.is_elsewhere(request.pool)]
     parts, left_out = _runnable([_plan_part(request, spec, target, resources) for target in here])
-    source = parts[0].inputs.problem.source.artifact
-    pools = [
-        PoolPart(target.name, target, replace(_part_request(request, spec, target), model=f"{ARTIFACT}{source}"))
-        for target in spec.all_targets
-        if target not in here
-    ]
+    first = parts[0].inputs
+    pools = _pool_parts(request, spec, first.problem.source.artifact)
     content: dict[str, object] = {"targets": [[part.name, part.inputs.identity] for part in parts]}
     if pools:
         content["work pools"] = [pool.target.model_dump(mode="json") for pool in pools]
     if left_out:
         content["left out"] = left_out
     identity = run_identity(content)
-    first = parts[0].inputs
     settings = settings_of(replace(request, target=None), first)
     record = RunRecord(
         id="",
@@ -52,7 +47,7 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
         identity=identity,
         model=first.problem.source.artifact,
         plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, limit=100),
-        settings={**settings, "targets": [*(part.name for part in parts), *(pool.name for pool in pools)]},
+        settings={**settings, "targets": [part.name for part in parts] + [pool.name for pool in pools]},
         sweep=request.sweep,
     )
     record, answer = open_run_of_parts(request, record, resources.store, began)
@@ -61,6 +56,16 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
         pool.request = replace(pool.request, parent=record.id)
     order = [target.name for target in spec.all_targets]
     return Targets(request, resources, parts, began, record, answer, left_out, pools, order)
+
+
+def _pool_parts(request: RunRequest, spec: DagSpec, source: str) -> list[PoolPart]:
+    """The targets of other machines, which take the source model from the store by its digest."""
+    parts = []
+    for target in spec.all_targets:
+        if target.is_elsewhere(request.pool):
+            part_request = replace(_part_request(request, spec, target), model=f"{ARTIFACT}{source}")
+            parts.append(PoolPart(target.name, target, part_request))
+    return parts
 
 
 def _part_request(request: RunRequest, spec: DagSpec, target: TargetSpec) -> RunRequest:

@@ -19,6 +19,7 @@ from autoopt.engine.run.session import CONTENDERS, Session
 from autoopt.engine.run.stored_candidates import stored_candidates
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.targets.part import PoolPart, TargetPart
+from autoopt.errors import InputError
 from autoopt.metrics import Direction, Estimate, Objective
 from autoopt.problem.problem import Goal
 from autoopt.results import BestSingleModel, ModelResult
@@ -74,20 +75,19 @@ def join_targets(
     """
     contenders = find_contenders(parts, pools)
     found: dict[str, OnTarget] = {}
+    notes: list[str] = []
     missing = 0
     for part in parts:
-        measured: dict[str, CompletedTrial] = {}
-        for key, contender in contenders.items():
-            if time.monotonic() < until:
-                measured[key] = part.open_session.measure_trial(contender.trial, until)
+        measured = _measure_here(part, contenders, until)
         missing += len(contenders) - len(measured)
         found[part.name] = _on_target(part, contenders, measured)
     goal = parts[0].open_session.ctx.problem.goal
     for pool in pools:
-        _measure_in_pool(pool, contenders, until)
+        try:
+            missing += len(contenders) - _measure_in_pool(pool, contenders, until)
+        except InputError as error:
+            notes.append(f"target {pool.name} did not measure the best models of others: {error}")
         found[pool.name] = _on_pool(pool, contenders, goal, parts[0].open_session)
-        missing += len(contenders) - (0 if pool.measured is None else pool.measured.trial_counts["total"])
-    notes = []
     if missing:
         notes.append(f"time is up: {missing} measurements of good models on other targets were skipped")
     ordered = {name: found[name] for name in order or found if name in found}
@@ -99,21 +99,42 @@ def find_contenders(parts: Sequence[TargetPart], pools: Sequence[PoolPart] = ())
     """The model that each target's search chose and its few best, by key of the candidate, each once."""
     contenders: dict[str, Contender] = {}
     for part in parts:
-        session, trials = part.open_session, part.open_session.completed_trials()
-        chosen = []
-        if part.result is not None and part.result.best is not None:
-            best_key = part.result.best.candidate.key
-            feasible = distinct_feasible(trials, session.ctx.problem.source)
-            chosen = [trial for trial in feasible if trial.key == best_key]
-        for trial in (*chosen, *session.ranking.few_best(trials, CONTENDERS)):
-            contenders.setdefault(trial.key, Contender(trial, part.name, f"{session.ctx.run}:{trial.number}"))
+        for contender in _found_here(part):
+            contenders.setdefault(contender.trial.key, contender)
     for pool in pools:
-        result = pool.searched
-        models = [*filter(None, [result.better_model]), *result.front][: CONTENDERS + 1]
-        names = dict.fromkeys(f"{result.run}:{model.trial}" for model in models if model.trial is not None)
-        for trial, name in zip(stored_candidates(parts[0].open_session.ctx, names), names, strict=True):
-            contenders.setdefault(trial.key, Contender(trial, pool.name, name))
+        for contender in _found_in_pool(pool, parts[0].open_session):
+            contenders.setdefault(contender.trial.key, contender)
     return contenders
+
+
+def _found_here(part: TargetPart) -> list[Contender]:
+    """The good models of a search on this machine."""
+    session, trials = part.open_session, part.open_session.completed_trials()
+    chosen = []
+    if part.result is not None and part.result.best is not None:
+        best_key = part.result.best.candidate.key
+        feasible = distinct_feasible(trials, session.ctx.problem.source)
+        chosen = [trial for trial in feasible if trial.key == best_key]
+    good = [*chosen, *session.ranking.few_best(trials, CONTENDERS)]
+    return [Contender(trial, part.name, f"{session.ctx.run}:{trial.number}") for trial in good]
+
+
+def _found_in_pool(pool: PoolPart, session: Session) -> list[Contender]:
+    """The good models of a search on another machine: its best, and the first of its Pareto front."""
+    result = pool.searched
+    models = [*filter(None, [result.better_model]), *result.front][: CONTENDERS + 1]
+    names = dict.fromkeys(f"{result.run}:{model.trial}" for model in models if model.trial is not None)
+    trials = stored_candidates(session.ctx, names)
+    return [Contender(trial, pool.name, name) for trial, name in zip(trials, names, strict=True)]
+
+
+def _measure_here(part: TargetPart, contenders: Contenders, until: float) -> dict[str, CompletedTrial]:
+    """Measure the contenders on a target of this machine, by key, until the time is up."""
+    measured: dict[str, CompletedTrial] = {}
+    for key, contender in contenders.items():
+        if time.monotonic() < until:
+            measured[key] = part.open_session.measure_trial(contender.trial, until)
+    return measured
 
 
 def _on_target(part: TargetPart, contenders: Contenders, measured: Mapping[str, CompletedTrial]) -> OnTarget:
@@ -130,17 +151,18 @@ def _on_target(part: TargetPart, contenders: Contenders, measured: Mapping[str, 
     return OnTarget(source, session.ranking.source_meets, models, best)
 
 
-def _measure_in_pool(part: PoolPart, contenders: Contenders, until: float) -> None:
-    """Have the machine of a work pool measure the contenders, unless the time is up."""
+def _measure_in_pool(part: PoolPart, contenders: Contenders, until: float) -> int:
+    """Have the machine of a work pool measure the contenders, unless the time is up; returns how many it measured."""
     remaining = until - time.monotonic()
     if not contenders or remaining <= 0:
-        return
+        return 0
     assert part.request.in_pool is not None, "checked before the search"
     search = part.request.search
     if math.isfinite(remaining):
         search = {**search, "minutes": remaining / 60}
     names = tuple(contender.name for contender in contenders.values())
     part.measured = part.request.in_pool(replace(part.request, search=search, candidates=names)).result
+    return part.measured.trial_counts["total"]
 
 
 def _on_pool(part: PoolPart, contenders: Contenders, goal: Goal, session: Session) -> OnTarget:
