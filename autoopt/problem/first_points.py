@@ -196,7 +196,7 @@ def learned_points(plan: Plan, question: Question, sources: Sources) -> list[Lea
     expectation = process.expect(model, configurations)
     order = expectation.order([chain.weight for chain, _ in candidates], MAX_LEARNED)
     # The analysis of a slow model takes as long as several trials: in two minutes, it may leave no time for any.
-    order.sort(key=lambda index: _is_analysed(candidates[index][0]))
+    order.sort(key=lambda index: any(node.info.analysis for node in candidates[index][0].nodes))
     points: list[Learned] = []
     for index in order:
         chain, point = candidates[index]
@@ -282,10 +282,6 @@ class _Candidates:
         settings.sort(key=lambda values: not any(_agree(known, {**fixed, **values}) for known in tried))
         expectation = self.process.expect(self.model, [{node.pass_name: values} for values in settings])
         return settings[expectation.order([1.0] * len(settings), 1)[0]]
-
-
-def _is_analysed(chain: Chain) -> bool:
-    return any(node.info.analysis for node in chain.nodes)
 
 
 def lossy_passes(chain: Chain) -> list[str]:

@@ -13,13 +13,6 @@ PLAN = ("plan", str(DIGITS), "--data", str(DIGITS.with_name("evaluation.npz")))
 ReportCpu = Callable[[str], None]
 
 
-def test_they_order_plans_without_a_store(call: Any, report_cpu: ReportCpu) -> None:
-    report_cpu("avx512_vnni")
-    planned = call(*PLAN).out
-    assert "knowledge: built in: " in planned
-    assert "learned: " in planned
-
-
 @pytest.mark.parametrize("name", ["avx2", "arm"])
 def test_those_from_cpus_with_other_instructions_are_left_out(call: Any, report_cpu: ReportCpu, name: str) -> None:
     report_cpu(name)
@@ -28,8 +21,11 @@ def test_those_from_cpus_with_other_instructions_are_left_out(call: Any, report_
     assert "learned: " not in planned
 
 
-def test_a_dag_is_planned_with_them_too(call: Any, report_cpu: ReportCpu) -> None:
+def test_they_order_the_plans_of_models_and_dags_without_a_store(call: Any, report_cpu: ReportCpu) -> None:
     report_cpu("avx512_vnni")
+    planned = call(*PLAN).out
+    assert "knowledge: built in: " in planned
+    assert "learned: " in planned
     Path("d.yaml").write_text("name: d\npasses: {q: dynamic_quantization, s: simplify}\nchains: [[q], [s]]\n")
     assert "learned: " in call("plan", "d.yaml", "--model", str(DIGITS)).out
     assert "learned" not in call("plan", "d.yaml").out

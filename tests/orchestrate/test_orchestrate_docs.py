@@ -8,13 +8,20 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from guide import GUIDE, example
 from ruamel.yaml import YAML
 
 from autoopt.cli.app import main
 from autoopt.spec.zoo import load_zoo
 
 ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "zoos.md").read_text()
+
+
+def example(name: str, language: str = "yaml") -> str:
+    """The example that begins with `# file: name`."""
+    found = re.search(rf"```{language}\n# file: {re.escape(name)}\n(.*?)```", GUIDE, re.DOTALL)
+    assert found, name
+    return found[1]
 
 
 def test_the_zoo_of_the_guide_is_one() -> None:

@@ -68,20 +68,15 @@ def test_a_target_of_this_machine_and_one_of_a_pool(served: Serving) -> None:
     dag = write_dag(served, BOTH)
     document = served.autoopt("run", dag, "--engine", "prefect", "--out", "both")
     assert [target["name"] for target in document["targets"]] == ["here", "board"]
-    single = document["best_single"]
-    assert set(single["targets"]) == {"here", "board"}
+    assert set(document["best_single"]["targets"]) == {"here", "board"}
     with open_store(None, served.folder / "home") as store:
         parts = store.runs.all(parent=document["run"])
-        requests = [part.settings["request"] for part in parts]
-        measuring = [part for part in parts if part.settings["request"]["candidates"]]
-        assert [request["pool"] for request in requests].count("board") == 2
-        assert len(measuring) == 1
-        contenders = measuring[0].settings["request"]["candidates"]
-        assert len(store.trials.all(measuring[0].id)) == len(contenders) > 0
+        assert [part.settings["request"]["pool"] for part in parts].count("board") == 2
+        (measuring,) = [part for part in parts if part.settings["request"]["candidates"]]
+        assert len(store.trials.all(measuring.id)) == len(measuring.settings["request"]["candidates"]) > 0
     assert [row["deployment_id"] for row in served.find("flow_runs") if row["work_pool_name"] == "board"]
     assert (served.folder / "both" / "targets" / "board" / "run.py").is_file()
-    again = served.autoopt("run", dag, "--engine", "prefect", "--out", "both")
-    assert again["reused"]
+    assert served.autoopt("run", dag, "--engine", "prefect", "--out", "both")["reused"]
 
 
 def test_a_pool_as_the_only_target_executes_the_whole_run(served: Serving) -> None:
@@ -107,7 +102,6 @@ def test_a_pool_that_cannot_be_reached_is_one_line(
     said = run(served, write_dag(served, target, "wrong.yaml"), *options)
     assert said.returncode == 2
     assert remedy in said.stderr.splitlines()[-1]
-    assert "Traceback" not in said.stderr
 
 
 def test_a_worker_with_another_store_is_one_line(served: Serving) -> None:
@@ -119,9 +113,10 @@ def test_a_worker_with_another_store_is_one_line(served: Serving) -> None:
 
 def test_a_pool_without_a_worker_is_said_and_can_be_interrupted(served: Serving) -> None:
     dag = write_dag(served, "target: {work_pool: idle}", "idle.yaml")
-    command = [sys.executable, "-m", "autoopt", "run", dag, "--engine", "prefect"]
-    env = environment(served.folder)
-    process = subprocess.Popen(command, cwd=served.folder, env=env, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "autoopt", "run", dag, "--engine", "prefect"],
+        cwd=served.folder, env=environment(served.folder), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     assert process.stderr is not None
     assert any("prefect worker start --pool idle" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)

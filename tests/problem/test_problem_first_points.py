@@ -23,7 +23,7 @@ from autoopt.problem.first_points import (
     int8_kernels,
     sources_for,
 )
-from autoopt.problem.lessons import BUILT_IN, Lesson, Tried, all_lessons
+from autoopt.problem.lessons import BUILT_IN, Lesson, Tried
 from autoopt.spec import load_dag
 from autoopt.target import Accelerator, Target
 
@@ -170,14 +170,6 @@ def test_lessons_from_elsewhere_weigh_half_and_that_is_said() -> None:
     assert "half weight because measured with Other CPU, onnxruntime 1.20.0" in sources.text
 
 
-def test_lessons_from_a_cpu_with_other_integers_are_left_out_and_that_is_said() -> None:
-    plain = [replace(TAUGHT, machine=Machine("Old CPU", ""), isa=("avx2",))]
-    sources = sources_for(question(), plain)
-    assert sources.used == ()
-    assert sources.text == "this store: 1 left out, measured on a CPU with other instructions for integers"
-    assert len(sources_for(question(isa=()), plain).used) == 1
-
-
 @pytest.mark.parametrize(
     ("isa", "kernels"),
     [
@@ -198,14 +190,6 @@ def test_integer_kernels_are_those_of_the_fastest_instructions(isa: Any, kernels
 def test_lessons_of_another_goal_or_target_teach_nothing(goal: dict[str, Any]) -> None:
     assert sources_for(question(), [TAUGHT]).used
     assert sources_for(question(), [replace(TAUGHT, goal=replace(GOAL, **goal))]).used == ()
-
-
-def test_the_built_in_lessons_are_there_without_a_store_and_can_be_left_out() -> None:
-    lessons = list(all_lessons(None))
-    assert len(lessons) >= 10
-    assert {each.origin for each in lessons} == {BUILT_IN}
-    assert all(each.tried and each.isa for each in lessons)
-    assert list(all_lessons(None, built_in=False)) == []
 
 
 def test_the_same_lessons_give_the_same_order_and_what_a_plan_tells_is_json(monkeypatch: pytest.MonkeyPatch) -> None:

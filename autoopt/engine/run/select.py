@@ -149,7 +149,7 @@ def distinct_feasible(trials: Sequence[CompletedTrial], source: Candidate) -> li
     Of trials with the same candidate the one with the fewest passes is selected, then by chain id and number.
     """
     by_candidate: dict[str, CompletedTrial] = {}
-    for trial in sorted(trials, key=_precedence):
+    for trial in sorted(trials, key=lambda trial: (pass_count(trial), trial.chain.id, trial.number)):
         if trial.result.feasible and not trial.partial and trial.key not in ("", source.key):
             by_candidate.setdefault(trial.key, trial)
     return list(by_candidate.values())
@@ -158,7 +158,3 @@ def distinct_feasible(trials: Sequence[CompletedTrial], source: Candidate) -> li
 def pass_count(trial: CompletedTrial) -> int:
     """The passes that the user wrote, without those that autoopt inserted."""
     return sum(not node.inserted for node in trial.chain.nodes)
-
-
-def _precedence(trial: CompletedTrial) -> tuple[int, str, int]:
-    return pass_count(trial), trial.chain.id, trial.number

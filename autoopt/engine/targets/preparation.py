@@ -30,8 +30,13 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     Raises:
         InputError: anything is wrong with what the user gave, for any of the targets.
     """
-    here = [target for target in spec.all_targets if not target.is_elsewhere(request.pool)]
-    parts, left_out = _runnable([_plan_part(request, spec, target, resources) for target in here])
+    parts = []
+    for target in spec.all_targets:
+        if not target.is_elsewhere(request.pool):
+            part_request = _part_request(request, spec, target)
+            inputs = resolve_inputs(part_request, spec.for_target(target.name), resources)
+            parts.append(TargetPart(target.name, part_request, inputs))
+    parts, left_out = _runnable(parts)
     first = parts[0].inputs
     pools = _pool_parts(request, spec, first.problem.source.artifact)
     content: dict[str, object] = {"targets": [[part.name, part.inputs.identity] for part in parts]}
@@ -39,12 +44,11 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
         content["work pools"] = [pool.target.model_dump(mode="json") for pool in pools]
     if left_out:
         content["left out"] = left_out
-    identity = run_identity(content)
     settings = settings_of(replace(request, target=None), first)
     record = RunRecord(
         id="",
         name=request.name or model_name(first.model),
-        identity=identity,
+        identity=run_identity(content),
         model=first.problem.source.artifact,
         plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, limit=100),
         settings={**settings, "targets": [part.name for part in parts] + [pool.name for pool in pools]},
@@ -79,13 +83,6 @@ def _part_request(request: RunRequest, spec: DagSpec, target: TargetSpec) -> Run
         name = request.name or model_name(str(request.model or spec.model_path))
         return replace(part, pool=target.work_pool, out=None, name=name)
     return replace(part, out=None if request.out is None else request.out / "targets" / target.name)
-
-
-def _plan_part(request: RunRequest, spec: DagSpec, target: TargetSpec, resources: Resources) -> TargetPart:
-    """Plan for a target of this machine."""
-    part_request = _part_request(request, spec, target)
-    inputs = resolve_inputs(part_request, spec.for_target(target.name), resources)
-    return TargetPart(target.name, part_request, inputs)
 
 
 def _runnable(parts: list[TargetPart]) -> tuple[list[TargetPart], list[str]]:
