@@ -171,7 +171,7 @@ def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
         except KeyboardInterrupt:
             _cancel(client, submitted.id)
             raise
-    result = result_of_flow_run(flow_run, followed.record, began, request.observer)
+    result = _result(flow_run, followed.record, began, request.observer)
     queued = 0.0
     if flow_run.start_time is not None and flow_run.created is not None:
         queued = (flow_run.start_time - flow_run.created).total_seconds()
@@ -219,7 +219,7 @@ def _cancel(client: SyncPrefectClient, flow_run: UUID) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def result_of_flow_run(flow_run: FlowRun, record: RunRecord | None, began: float, observer: Observer) -> RunResult:
+def _result(flow_run: FlowRun, record: RunRecord | None, began: float, observer: Observer) -> RunResult:
     """The result of a flow run that has ended."""
     state = flow_run.state
     assert state is not None, "it has ended"

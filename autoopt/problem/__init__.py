@@ -1,4 +1,4 @@
-"""What is asked, resolved once: the request, what workers read of it, the plan and the goal.
+"""The problem of a run, resolved once: the request, the facts that workers read, the plan and the goal.
 
 Read `problem.py` first, then `resolve.py`.
 """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Probed:
-    """What was read of what a request names."""
+    """The facts that workers read of the model, data and script of a request."""
 
     facts: Facts
     """Those of the model, the runtime and the machine."""

@@ -100,7 +100,7 @@ class DescribedData:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What the data of a request say about the use of the model."""
+    """Facts of a request's data about the use of the model."""
 
     evaluation: DataDescription | None = None
     """None without data and for generated data, which say nothing about the use of the model."""

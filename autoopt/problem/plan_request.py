@@ -104,8 +104,9 @@ def _plans(request: RunRequest, *, most_targets: int | None = None) -> Plans:
 def _plan(request: RunRequest, spec: DagSpec, model: str | None) -> Plan:
     """Plan a DAG of one target, with the facts of a model if one is named."""
     target = spec.all_targets[0]
-    accelerator = target.accelerator(frozenset(cpu()["flags"]))
-    is_local = target.where.type == "local"
+    # The CPU behind a work pool is unknown here.
+    accelerator = target.accelerator(frozenset() if target.work_pool else frozenset(cpu()["flags"]))
+    is_local = target.where.type == "local" and not target.work_pool
     given = (request.data, request.calibration, spec.data.calibration, spec.data.evaluation)
     facts = Facts(accelerator, has_calibration=any(data is not None for data in given))
     with Probe() as probe:

@@ -45,7 +45,7 @@ def ask_worker(
 ) -> dict[str, Any]:
     """Call a worker function `module:function` that reads `where`; raises the errors of `value_of`.
 
-    It waits for no measurement of other runs: a wrong label is told at once.
+    It does not wait at the gate, so that the user learns of a wrong label at once.
     """
     from autoopt.workers import reading_call
     from autoopt.workers.pool import READING

@@ -67,7 +67,8 @@ def _check_interpreters(spec: DagSpec) -> None:
         place: Place = ("targets", index) if spec.targets else ("target",)
         if not target.python:
             place = (*place, "host")
-        interpreters.append((place, target.where.python))
+        if not target.work_pool:  # else it is on another machine
+            interpreters.append((place, target.where.python))
     for place, python in interpreters:
         if python and shutil.which(python) is None:
             raise spec.error((*place, "python"), f"no such interpreter: {python}")

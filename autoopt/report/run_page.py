@@ -59,7 +59,7 @@ TITLES: Final = {
 
 @dataclass(frozen=True)
 class Search:
-    """What a page shows of one search: of a run, or for one of several targets or models."""
+    """One search on a page: that of a run, or of one of its targets or models."""
 
     prefix: str
     """Begins the ids of its trials on the page."""

@@ -58,7 +58,7 @@ class LabelledModel(NamedTuple):
 
 @dataclass(frozen=True)
 class RunView:
-    """What is said of a result. Texts are lines of plain words, each said in one way wherever it is shown."""
+    """The words for a result: lines of plain text, the same in the terminal, on pages and in artifacts."""
 
     result: RunResult
 

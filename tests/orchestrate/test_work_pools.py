@@ -21,10 +21,10 @@ DAG = """\
 name: two
 model: mlp/model.onnx
 TARGET
-passes: {fold: constant_folding, clean: remove_unused, quant: {pass: dynamic_quantization}}
+passes: {fold: constant_folding, clean: remove_unused, quant: {pass: dynamic_quantization, params: search}}
 chains: [[fold, quant], [clean]]
 constraints: []
-search: {trials: 2}
+search: {trials: 3}
 measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
 """
 BOTH = "targets: [{name: here}, {name: board, work_pool: board}]"

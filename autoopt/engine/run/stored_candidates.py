@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from autoopt.dag import pass_infos
 from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
-from autoopt.space import NodeSpace, SearchSpace
+from autoopt.space import Categorical, NodeSpace, SearchSpace
 from autoopt.store import TrialRecord
 
 
@@ -17,7 +16,7 @@ def stored_candidates(ctx: RunContext, names: Iterable[str]) -> list[CompletedTr
     """Trials of other runs by `RUN:TRIAL`, numbered from 0.
 
     Their chains may not exist in this run's plan, which another machine may have pruned otherwise: each trial gets one
-    with its own parameters as the only point.
+    with its own point as the only one.
 
     Raises:
         InputError: The store has no such trial.
@@ -26,19 +25,22 @@ def stored_candidates(ctx: RunContext, names: Iterable[str]) -> list[CompletedTr
     for number, name in enumerate(names):
         run, _, original = name.rpartition(":")
         record = ctx.store.trials.get(run, int(original))
-        trials.append(CompletedTrial(number, _chain(ctx, record), replace(record.result, point={})))
+        trials.append(CompletedTrial(number, _chain(ctx, record), record.result))
     return trials
 
 
 def _chain(ctx: RunContext, trial: TrialRecord) -> Chain:
-    """The chain of another run's trial with the parameters of its pass runs as the only point."""
+    """The chain of another run's trial, with the trial's point as the only one."""
     infos = pass_infos(ctx.problem.accelerator)
     plan = ctx.problem.plan
     recorded = next(chain for chain in ctx.store.runs.chains(trial.run) if chain.id == trial.chain)
     pass_runs = ctx.store.results.pass_runs(trial.pass_runs)
     nodes = []
     for name, key in zip(recorded.nodes, trial.pass_runs, strict=False):
-        pass_name, space = pass_runs[key].pass_name, NodeSpace(fixed=pass_runs[key].params)
+        pass_name, point = pass_runs[key].pass_name, trial.point.get(name, {})
+        searched = {param: Categorical(value) for param, value in point.items()}
+        fixed = {param: value for param, value in pass_runs[key].params.items() if param not in point}
+        space = NodeSpace(searched, fixed)
         if name in plan.spec.passes:
             nodes.append(ChainNode(name, pass_name, plan.pass_info(name), space))
         else:

@@ -31,9 +31,7 @@ class Targets(RunOfParts[TargetPart]):
     left_out: list[str] = field(default_factory=list)
     """A note for each target that no chain can run on."""
     pools: list[PoolPart] = field(default_factory=list)
-    """The targets of other machines."""
-    order: list[str] = field(default_factory=list)
-    """The names of all targets as the DAG lists them."""
+    """The targets of other machines; they follow those of this one."""
 
     @property
     def ctx(self) -> RunContext:
@@ -51,7 +49,7 @@ class Targets(RunOfParts[TargetPart]):
         observer.on_phase("measuring the best models of each target on the others")
         minutes = self.request.search.get("minutes", self.parts[0].inputs.spec.search.minutes)
         deadline = self.began + minutes * 60 + queued if minutes else float("inf")
-        return self._result(join_targets(self.parts, deadline, pools, self.order), pools)
+        return self._result(join_targets(self.parts, deadline, pools), pools)
 
     def _search_in_pool(self, pool: PoolPart) -> float:
         """Have a work pool search its target; returns the seconds that it waited for a worker there.
@@ -105,9 +103,8 @@ class Targets(RunOfParts[TargetPart]):
         notes: list[str] = []
         trials: Counter[str] = Counter()
         pass_runs = evaluations = WorkCounts()
-        found: dict[str, TargetPart | PoolPart] = {part.name: part for part in self.parts}
-        found |= {pool.name: pool for pool in pools}
-        for part in (found[name] for name in self.order if name in found):
+        searched: list[TargetPart | PoolPart] = [*self.parts, *pools]
+        for part in searched:
             result = part.searched
             best, made_on = joined.best[part.name]
             target = part.target.target().content

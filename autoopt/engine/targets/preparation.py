@@ -44,6 +44,7 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
         content["work pools"] = [pool.target.model_dump(mode="json") for pool in pools]
     if left_out:
         content["left out"] = left_out
+    names = [part.name for part in parts] + [pool.name for pool in pools]
     settings = settings_of(replace(request, target=None), first)
     record = RunRecord(
         id="",
@@ -51,15 +52,14 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
         identity=run_identity(content),
         model=first.problem.source.artifact,
         plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, limit=100),
-        settings={**settings, "targets": [part.name for part in parts] + [pool.name for pool in pools]},
+        settings={**settings, "targets": names},
         sweep=request.sweep,
     )
     record, answer = open_run_of_parts(request, record, resources.store, began)
     began -= time_of_parts(resources.store, record.id)
     for pool in pools:
         pool.request = replace(pool.request, parent=record.id)
-    order = [target.name for target in spec.all_targets]
-    return Targets(request, resources, parts, began, record, answer, left_out, pools, order)
+    return Targets(request, resources, parts, began, record, answer, left_out, pools)
 
 
 def _pool_parts(request: RunRequest, spec: DagSpec, source: str) -> list[PoolPart]:

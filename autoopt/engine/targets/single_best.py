@@ -65,13 +65,11 @@ class JoinedTargets:
     notes: list[str]
 
 
-def join_targets(
-    parts: Sequence[TargetPart], until: float, pools: Sequence[PoolPart] = (), order: Sequence[str] = ()
-) -> JoinedTargets:
+def join_targets(parts: Sequence[TargetPart], until: float, pools: Sequence[PoolPart] = ()) -> JoinedTargets:
     """Measure the good models of each target on all others, then choose.
 
     No measurement begins after `until` on `time.monotonic`. Figures of one machine are only compared with the source's
-    on the same machine. `order` is that of the targets' names.
+    on the same machine.
     """
     contenders = find_contenders(parts, pools)
     found: dict[str, OnTarget] = {}
@@ -90,9 +88,8 @@ def join_targets(
         found[pool.name] = _on_pool(pool, contenders, goal, parts[0].open_session)
     if missing:
         notes.append(f"time is up: {missing} measurements of good models on other targets were skipped")
-    ordered = {name: found[name] for name in order or found if name in found}
-    best = {name: each.best for name, each in ordered.items()}
-    return JoinedTargets(best, best_single(goal.objectives[0], ordered, contenders), notes)
+    best = {name: each.best for name, each in found.items()}
+    return JoinedTargets(best, best_single(goal.objectives[0], found, contenders), notes)
 
 
 def find_contenders(parts: Sequence[TargetPart], pools: Sequence[PoolPart] = ()) -> dict[str, Contender]:
