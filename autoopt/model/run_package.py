@@ -306,16 +306,16 @@ def judge(factor: float, low: float, high: float, ratio: Mapping[str, float] | N
         return f"{text}; no latency was recorded.", True
     slowest, fastest = 1 / ratio["highest"], 1 / ratio["lowest"]
     text += f"; autoopt measured {speed(1 / ratio['value'])} ({slowest:.2f} to {fastest:.2f} in its rounds):"
-    reaches = high >= slowest * (1 - SAME)
-    if slowest <= 1 <= fastest and low <= fastest * (1 + SAME) and reaches:
-        return f"{text} no difference there, none here.", True
+    if ratio["high"] >= 1:
+        return f"{text} no gain there, none needed here.", True
+    # The mood of a machine explains a tenth less, but never that most of a small gain is gone.
+    reaches = high >= max(slowest * (1 - SAME), slowest**0.5)
     if low <= 1 <= high:
         return f"{text} cannot tell from no gain; repeat it with --seconds 30.", reaches
-    if low > fastest * (1 + SAME):
-        return f"{text} the same gain, or more.", True
-    if reaches and low > 1:
-        return f"{text} the same gain.", True
-    return f"{text} no such gain on this machine.", False
+    if not reaches or high < 1:
+        return f"{text} no such gain on this machine.", False
+    more = ", or more" if low > fastest * (1 + SAME) else ""
+    return f"{text} the same gain{more}.", True
 
 
 def speed(factor: float) -> str:

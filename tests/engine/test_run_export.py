@@ -131,7 +131,7 @@ def test_a_moved_package_runs_and_is_timed_against_its_source(
     assert "output   y: float32 [2, 4]" in lines
     assert f"source   {source}" in lines
     # Other programs decide which of the two.
-    assert lines[-1].endswith(("the same gain.", "or more.", "none here.", "repeat it with --seconds 30."))
+    assert lines[-1].endswith(("the same gain.", "or more.", "none needed here.", "repeat it with --seconds 30."))
 
     source.write_bytes(b"another model")
     assert f"source   {store.artifacts.path(package.run.model)}" in run_script(moved, capsys)

@@ -56,7 +56,17 @@ def test_the_gain_here_is_compared_with_the_recorded_rounds(low: float, high: fl
 
 def test_a_package_that_promises_no_gain_needs_none() -> None:
     recorded = recorded_ratio({"ratios": {"latency_p50": {"value": 1.0, "low": 0.97, "high": 1.03}}})
-    assert judge(1.01, 0.98, 1.04, recorded)[0].endswith(": no difference there, none here.")
+    sentence, shows = judge(1.01, 0.98, 1.04, recorded)
+    assert sentence.endswith(": no gain there, none needed here.")
+    assert shows
+    slower = recorded_ratio({"ratios": {"latency_p50": {"value": 1.2, "low": 1.1, "high": 1.3}}})
+    assert judge(0.84, 0.8, 0.9, slower)[1]  # a smaller model that takes longer
+
+
+@pytest.mark.parametrize(("here", "shows"), [((1.005, 1.02), False), ((1.02, 1.06), False), ((1.08, 1.2), True)])
+def test_a_small_gain_must_show_by_half(here: tuple[float, float], shows: bool) -> None:
+    recorded = recorded_ratio({"ratios": {"latency_p50": {"value": 1 / 1.18, "low": 1 / 1.2, "high": 1 / 1.15}}})
+    assert judge((here[0] * here[1]) ** 0.5, *here, recorded)[1] is shows
 
 
 def test_the_interval_of_a_gain_covers_it_in_19_of_20_cases() -> None:
