@@ -11,9 +11,12 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
 from reference import PAGES, ROOT
+from results_chart import results_chart
 
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:CONTRIBUTING|CHANGELOG|benchmarks)[^)]*)\)")
 """A link of the README to a file that is not part of the site."""
+CHART = "<!-- chart of results.csv -->"
+"""Where docs/results.md shows its chart, which exists only in the site."""
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
 
 
@@ -24,12 +27,14 @@ def on_files(files: Files, config: Any) -> Files:
     files.append(File.generated(config, "index.md", content=readme))
     for path, make in PAGES.items():
         files.append(File.generated(config, path, content=make()))
+    files.append(File.generated(config, "images/results.svg", content=results_chart()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Name files of the repository that are not part of the site instead of linking to them."""
     folder = (ROOT / "docs" / page.file.src_uri).parent
+    markdown = markdown.replace(CHART, "![Times as fast as the source, by model](images/results.svg)")
 
     def replace(match: re.Match[str]) -> str:
         label, up, path, _anchor = match.groups()
