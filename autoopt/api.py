@@ -234,7 +234,7 @@ def _resumable(store: Store, run: str | None) -> list[RunRecord]:
     if record.parent is not None:
         record = store.runs.get(record.parent)
     if record.status == "finished" and not is_outdated(record, store):
-        raise InputError(f"run {record.id} has finished", remedy=f"'autoopt best {record.id}' shows its result")
+        raise InputError(f"run {record.id} has finished", remedy=f"'autoopt runs {record.id}' shows its result")
     return [record]
 
 

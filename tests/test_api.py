@@ -112,7 +112,7 @@ def test_all_interrupted_runs_write_into_folders_of_their_own(model: Path, tmp_p
 
 def test_a_finished_run_is_not_resumed(model: Path) -> None:
     run = autoopt.run(DAG, model=model, out=None).run
-    with pytest.raises(InputError, match=f"run {run} has finished; 'autoopt best {run}' shows its result"):
+    with pytest.raises(InputError, match=f"run {run} has finished; 'autoopt runs {run}' shows its result"):
         autoopt.resume(run)
 
 

@@ -58,8 +58,9 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "resume": Command("run:resume", "Resume interrupted runs.", "autoopt resume", "autoopt resume 1f2e3d4c5b6a"),
     },
     "Look at results": {
-        "runs": Command("runs:runs", "List runs.", "autoopt runs --limit 5"),
-        "best": Command("runs:best", "Show the result of a run: best model and Pareto front.", "autoopt best latest"),
+        "runs": Command(
+            "runs:runs", "List runs, or show the result of one.", "autoopt runs --limit 5", "autoopt runs latest"
+        ),
         "report": Command("runs:report", "Write a run as an HTML page.", "autoopt report latest"),
         "compare": Command(
             "compare:compare",
@@ -74,22 +75,13 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
     "Use results elsewhere": {
         "export": Command(
             "exports:export",
-            "Write the best model, or a trial's, as a package.",
+            "Write a model as a package, or a run for Optuna or MLflow.",
             "autoopt export",
             "autoopt export latest 3 -o small.zip",
+            "autoopt export latest --to optuna:study.db",
         ),
         "replay": Command(
             "lineage:replay", "Rebuild a model from its recipe.", "autoopt replay out/recipe.json --model model.onnx"
-        ),
-        "export-optuna": Command(
-            "exports:export_optuna",
-            "Write a run as an Optuna study, for optuna-dashboard.",
-            "autoopt export-optuna latest -o study.db",
-        ),
-        "export-mlflow": Command(
-            "exports:export_mlflow",
-            "Log a run to MLflow.",
-            "autoopt export-mlflow latest --tracking-uri http://localhost:5000",
         ),
     },
     "Zoos of models, every night": {
@@ -111,15 +103,13 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "autoopt nights --compare 1f2e3d4c5b6a latest",
         ),
         "promote": Command(
-            "releases:promote",
+            "promote:promote",
             "Release a model; later sweeps compare with it.",
             "autoopt promote cnn --to /srv/models/cnn",
             "autoopt promote 1f2e3d4c5b6a 3 --to mlflow:cnn",
+            "autoopt promote --list",
+            "autoopt promote --undo production/cnn",
         ),
-        "rollback": Command(
-            "releases:rollback", "Go back to the previous release of a model.", "autoopt rollback production/cnn"
-        ),
-        "releases": Command("releases:releases", "List current and past releases.", "autoopt releases production"),
         "serve": Command(
             "serve:serve",
             "Start a Prefect server, workers and deployments.",
@@ -146,7 +136,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "Convert a configuration of Olive into a dag.yaml.",
             "autoopt import-olive config.json -o dag.yaml",
         ),
-        "store": Command("store:app", "Verify, clean, back up, export and import the store.", "autoopt store verify"),
+        "store": Command("store:app", "Verify, clean, count, back up and restore the store.", "autoopt store verify"),
     },
 }
 """By title of the group and name, in the order of the help page."""

@@ -1,60 +1,18 @@
-"""`autoopt export`, `export-optuna` and `export-mlflow`: runs as packages and for other tools."""
+"""`autoopt export`: runs as packages, and for other tools."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoopt.cli.output import AsJson, print_result
 from autoopt.cli.store_access import RunName, TargetName, existing_store
+from autoopt.errors import InputError
 
-
-def export_optuna(
-    run: RunName = "latest",
-    out: Annotated[Path, typer.Option("--out", "-o", help="SQLite file; other studies in it are kept.")] = Path(
-        "study.db"
-    ),
-    as_json: AsJson = False,
-) -> None:
-    """Write a run as an Optuna study, which optuna-dashboard shows.
-
-    Each target of a multi-target run is a study of its own.
-    """
-    from autoopt.engine.tools.exports.optuna_study import export_optuna as write
-    from autoopt.report.words.markup import shell_word
-
-    with existing_store() as store:
-        record = store.runs.get(run)
-        studies = write(store, record, out)
-    text = f"wrote {', '.join(studies)} to {out}; show it: optuna-dashboard {shell_word(f'sqlite:///{out}')}"
-    print_result({"run": record.id, "file": str(out.absolute()), "studies": studies}, text, as_json)
-
-
-def export_mlflow(
-    run: RunName = "latest",
-    tracking_uri: Annotated[
-        str | None,
-        typer.Option(metavar="URI", help="MLflow's server or store [default: MLFLOW_TRACKING_URI, else MLflow's own]."),
-    ] = None,
-    experiment: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Experiment [default: the name of the DAG].")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Log a run to MLflow: parameters, metrics, report, package of the best model, and a nested run for each trial.
-
-    A second export of the same run replaces the first. Needs autoopt[mlflow].
-    """
-    from autoopt.engine.tools.exports.mlflow_runs import export_mlflow as log
-
-    with existing_store() as store:
-        record = store.runs.get(run)
-        result = log(store, record, tracking_uri, experiment)
-    text = f"logged run {record.id} to experiment {result.experiment!r} at {result.tracking_uri}"
-    document = {"run": record.id, "tracking_uri": result.tracking_uri, "experiment": result.experiment}
-    print_result({**document, "mlflow_runs": dict(result.runs)}, text, as_json)
+if TYPE_CHECKING:
+    from autoopt.store import RunRecord, Store
 
 
 def export(
@@ -64,20 +22,64 @@ def export(
     ] = None,
     target: TargetName = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder, or a .zip file.")] = Path("out"),
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOOL",
+            help="Write the whole run for another tool instead: optuna:FILE, an SQLite file for optuna-dashboard; or "
+            "mlflow:EXPERIMENT [default: the DAG's name] on the server MLFLOW_TRACKING_URI.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the best model of a run, or that of a trial, as a package with all that is needed to use it.
 
-    Also works during a run and after a cancelled one.
+    Also works during a run and after a cancelled one. A study of Optuna and a run of MLflow replace those of an earlier
+    export of the run, and have all its trials. Each target of a multi-target run is a study, or a run, of its own.
     """
+    if to is not None and (trial is not None or target is not None):
+        raise InputError("writes the whole run", where="--to", remedy="omit TRIAL and --target")
+    tool, _, place = (to or "").partition(":")
+    with existing_store() as store:
+        record = store.runs.get(run)
+        if to is None:
+            text, document = _write_package(store, record, trial, target, out)
+        elif tool == "optuna":
+            text, document = _write_studies(store, record, Path(place or "study.db"))
+        elif tool == "mlflow":
+            text, document = _log_to_mlflow(store, record, place)
+        else:
+            raise InputError(f"unknown tool {tool!r}", where="--to", remedy="write optuna:FILE or mlflow:EXPERIMENT")
+    print_result({"run": record.id, **document}, text, as_json)
+
+
+def _write_package(
+    store: Store, record: RunRecord, trial: int | None, target: str | None, out: Path
+) -> tuple[str, dict[str, object]]:
     from autoopt.engine.run.export import export_to
     from autoopt.engine.tools.measured_model import package_of
     from autoopt.report.words.verdict import gains
 
-    with existing_store() as store:
-        package = package_of(store, store.runs.get(run), trial, target)
-        path = export_to(store, package, out)
+    package = package_of(store, record, trial, target)
+    path = export_to(store, package, out)
     place, model = f"{out}/" if out.is_dir() else str(out), package.model
     text = f"wrote {place}: {model.short_chain}: {', '.join(gains(package.result, model)) or 'no figures'}"
-    document = {"run": package.run.id, "trial": trial, "path": str(path.absolute()), "artifact": model.artifact}
-    print_result(document, text, as_json)
+    return text, {"run": package.run.id, "trial": trial, "path": str(path.absolute()), "artifact": model.artifact}
+
+
+def _write_studies(store: Store, record: RunRecord, file: Path) -> tuple[str, dict[str, object]]:
+    from autoopt.engine.tools.exports.optuna_study import export_optuna
+    from autoopt.report.words.markup import shell_word
+
+    studies = export_optuna(store, record, file)
+    text = f"wrote {', '.join(studies)} to {file}; show it: optuna-dashboard {shell_word(f'sqlite:///{file}')}"
+    return text, {"file": str(file.absolute()), "studies": studies}
+
+
+def _log_to_mlflow(store: Store, record: RunRecord, experiment: str) -> tuple[str, dict[str, object]]:
+    from autoopt.engine.tools.exports.mlflow_runs import export_mlflow
+
+    logged = export_mlflow(store, record, experiment)
+    text = f"logged run {record.id} to experiment {logged.experiment!r} at {logged.tracking_uri}"
+    document = {"tracking_uri": logged.tracking_uri, "experiment": logged.experiment}
+    return text, {**document, "mlflow_runs": dict(logged.runs)}

@@ -1,4 +1,4 @@
-"""`autoopt passes`: list passes, show one, translate names of other products, create one from a template."""
+"""`autoopt passes`: list passes, show one, also by its name in other products, create one from a template."""
 
 from __future__ import annotations
 
@@ -40,49 +40,38 @@ def list_passes(
     write_table(Table(("pass", "family", "searched", "description"), rows), sys.stdout)
 
 
-@app.command(epilog=example_text("autoopt passes show static_quantization"))
+@app.command(epilog=example_text("autoopt passes show static_quantization", "autoopt passes show OnnxQuantization"))
 def show(
-    name: Annotated[str, typer.Argument(metavar="PASS", help="Name or alias of a pass.", autocompletion=complete_pass)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="PASS", help="Name of a pass, also one of Olive or PopRT.", autocompletion=complete_pass
+        ),
+    ],
     user_script: UserScript = None,
     device: TargetDevice = None,
     ep: TargetProvider = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one pass: its parameters, requirements and conflicts."""
+    """Show one pass: its parameters, requirements and conflicts.
+
+    Of a pass of Olive or PopRT, show the equivalent.
+    """
     from autoopt.passes.catalogue.document import pass_entry
     from autoopt.registry import registry
+    from autoopt.registry.compat import answers
 
     infos = {info.name: info for info in _infos(user_script, device, ep)}
+    answer = answers().get(name)
+    if name not in infos and answer is not None:
+        print_result(answer.to_json(), f"{answer.name} ({answer.product}): {answer.text}", as_json)
+        return
     if name not in infos:
         name = registry().resolve(name)
     if as_json:
         print_json(pass_entry(infos[name]))
     else:
         _write_info(infos[name])
-
-
-@app.command(epilog=example_text("autoopt passes compat OnnxQuantization"))
-def compat(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="PASS", help="A PopRT or Olive pass [default: list all]."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the autoopt equivalent of an Olive or PopRT pass."""
-    from autoopt.registry.compat import answer, answers
-    from autoopt.report.table import Table, write_table
-
-    if name:
-        entry = answer(name)
-        print_result(entry.to_json(), f"{entry.name} ({entry.product}): {entry.text}", as_json)
-        return
-    entries = answers().values()
-    if as_json:
-        print_json([entry.to_json() for entry in entries])
-    else:
-        rows = tuple((entry.name, entry.product, entry.text) for entry in entries)
-        write_table(Table(("pass", "product", "equivalent"), rows), sys.stdout)
 
 
 @app.command(epilog=example_text("autoopt passes new strip_docs"))

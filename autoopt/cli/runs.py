@@ -1,4 +1,4 @@
-"""`autoopt runs`, `best` and `report`: answers from the store."""
+"""`autoopt runs` and `report`: answers from the store."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.output import AsJson, exit_code, print_json, print_result
-from autoopt.cli.store_access import RunName, TargetName, existing_store, result_of, target_of
-from autoopt.errors import writing
+from autoopt.cli.store_access import RunName, TargetName, complete_run, existing_store, result_of, target_of
+from autoopt.errors import InputError, writing
 
 if TYPE_CHECKING:
     from autoopt.results import RunResult
@@ -19,17 +19,41 @@ if TYPE_CHECKING:
 
 
 def runs(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs to show.")] = 20,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Show this run: its id, the beginning of one, or 'latest' [default: list runs].",
+            autocompletion=complete_run,
+        ),
+    ] = None,
+    target: TargetName = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs to list.")] = 20,
     as_json: AsJson = False,
-) -> None:
-    """List runs, newest first."""
+) -> int:
+    """List runs, newest first, or show the result of one: its best model and the Pareto front.
+
+    A run can be shown while it runs and after it was cancelled. For a multi-target run, show the result of each target
+    and the best single model for all.
+
+    Exit code 1 if no model of the run meets the constraints.
+    """
+    with existing_store() as store:
+        if run is not None:
+            return _show_run(result_of(store.runs.get(run)), target, as_json)
+        if target is not None:
+            raise InputError("is for one run", where="--target", remedy="name a run, or 'latest'")
+        _list_runs(store, limit, as_json)
+    return 0
+
+
+def _list_runs(store: Store, limit: int, as_json: bool) -> None:
     from autoopt.report.run_list import runs_table
     from autoopt.report.table import write_table
     from autoopt.stored_runs import run_row
 
-    with existing_store() as store:
-        records = store.runs.newest(limit)
-        rows = [run_row(store, record) for record in records]
+    records = store.runs.newest(limit)
+    rows = [run_row(store, record) for record in records]
     if not as_json:
         write_table(runs_table(rows), sys.stdout)
         return
@@ -40,31 +64,19 @@ def runs(
     print_json(documents)
 
 
-def best(
-    run: RunName = "latest",
-    target: TargetName = None,
-    as_json: AsJson = False,
-) -> int:
-    """Show the result of a run: the best model and the Pareto front. Also works during a run and after a cancelled one.
-
-    For a multi-target run, show the result of each target and the best single model for all.
-
-    Exit code 1 if no model meets the constraints.
-    """
+def _show_run(result: RunResult, target: str | None, as_json: bool) -> int:
     from autoopt.cli.logs import is_verbose
     from autoopt.report.run_text import write_run
 
-    with existing_store() as store:
-        result = result_of(store.runs.get(run))
-        document = result.to_json()
-        if target is not None:
-            selected = target_of(result, target)
-            result = selected.result
-            document = selected.to_json()
+    document = result.to_json()
+    if target is not None:
+        selected = target_of(result, target)
+        result = selected.result
+        document = selected.to_json()
     if as_json:
         print_json(document)
-        return exit_code(result.best is not None)
-    write_run(result, sys.stdout, verbose=is_verbose(), next_step=_next_step(result))
+    else:
+        write_run(result, sys.stdout, verbose=is_verbose(), next_step=_next_step(result))
     return exit_code(result.best is not None)
 
 

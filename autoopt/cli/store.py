@@ -3,46 +3,61 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli import quarantine
 from autoopt.cli.output import AsJson, example_text, exit_code, print_json, print_result
 from autoopt.cli.store_access import AllowScript, existing_store
+from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
+    from autoopt.problem.stored_quarantine import Quarantined
     from autoopt.store.maintenance.backup import CopyResult
     from autoopt.store.maintenance.gc import CollectionResult
     from autoopt.store.maintenance.verify import ArtifactProblem
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
-app.add_typer(
-    quarantine.app,
-    name="quarantine",
-    help="Show and lift the quarantine of work that killed its workers.",
-    epilog=example_text("autoopt store quarantine list"),
-)
 
 
-@app.command(epilog=example_text("autoopt store verify --repair"))
+@app.command(epilog=example_text("autoopt store verify --repair", "autoopt store verify --lift 1f2e3d4c5b6a"))
 def verify(
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild lost artifacts from their lineage.")] = False,
+    lift: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID",
+            help="Only lift the quarantine of this work, so that it is tried again: the beginning of its id, or 'all'; "
+            "may be repeated.",
+        ),
+    ] = None,
     allow_script: AllowScript = False,
     as_json: AsJson = False,
 ) -> int:
     """Read all artifacts and compare them with their digests.
 
-    Exit code 1 if one is missing or damaged.
+    Also list work that is in quarantine because it killed its workers.
+
+    Exit code 1 if an artifact is missing or damaged.
     """
     from autoopt.engine.tools.maintenance import verify_store
+    from autoopt.problem.stored_quarantine import lift as lift_quarantine
+    from autoopt.problem.stored_quarantine import quarantined
 
+    if lift is not None:
+        with existing_store() as store:
+            lifted = lift_quarantine(store, [] if lift == ["all"] else lift)
+        text = "\n".join(f"lifted: {item.name}" for item in lifted)
+        print_result(lifted, text or "nothing is in quarantine", as_json)
+        return 0
     with existing_store() as store:
         result = verify_store(store, repair=repair, allow_script=allow_script)
+        items = quarantined(store)
     if as_json:
-        print_json(result.to_json())
+        print_json({**result.to_json(), "quarantine": to_json(items)})
     else:
         lines = list(map(_problem_line, result.problems))
         repaired = sum(problem.repaired for problem in result.problems)
@@ -50,8 +65,16 @@ def verify(
         if repair:
             counts += f"{repaired} repaired, "
         counts += f"{len(result.problems) - repaired} bad, {len(result.orphans)} orphans (harmless)"
-        _write([*lines, counts])
+        _write([*lines, counts, *map(_quarantine_line, items)])
     return exit_code(result.ok)
+
+
+def _quarantine_line(item: Quarantined) -> str:
+    from autoopt.workers.quarantine import SHORT
+
+    expires = time.strftime("%Y-%m-%d", time.localtime(item.expires))
+    reason = f"killed its worker {item.deaths} times, last: {item.message}"
+    return f"in quarantine until {expires}: {item.name} ({reason}); --lift {item.id[:SHORT]} lets it run again"
 
 
 def _problem_line(problem: ArtifactProblem) -> str:

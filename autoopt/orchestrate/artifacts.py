@@ -172,7 +172,7 @@ class SweepProgress(RunNotes):
     def ended(self) -> None:
         """Show the table of the models."""
         self._progress.show(100.0, plural(len(self._rows), "model"))
-        description = f"{plural(len(self._rows), 'model')} of the sweep; show one with `autoopt best RUN`"
+        description = f"{plural(len(self._rows), 'model')} of the sweep; show one with `autoopt runs RUN`"
         create_table_artifact(list(self._rows.values()), artifact_key("models", self._zoo), description)
 
 
@@ -245,7 +245,7 @@ def result_markdown(result: RunResult, page: str = "") -> str:
         parts.append(markdown(table))
     notes = map(in_form_words, (*view.caveats, *result.notes))
     parts.append("\n".join(f"- {one_line(note).removeprefix('* ')}" for note in notes))
-    links = [f"`autoopt {command} {result.run}`" for command in ("best", "report", "lineage")]
+    links = [f"`autoopt {command} {result.run}`" for command in ("runs", "report", "lineage")]
     if page:
         links.insert(0, f"[flow run]({page})")
     parts.append(f"Run `{result.run}`: {result.status}; {', '.join(links)}")

@@ -72,7 +72,7 @@ def lift(store: Store, names: Sequence[str]) -> list[Quarantined]:
     items = quarantined(store)
     for name in names:
         if not name or not any(item.id.startswith(name) for item in items):
-            raise InputError(f"{name!r} is not in quarantine", remedy="'autoopt store quarantine list' shows what is")
+            raise InputError(f"{name!r} is not in quarantine", remedy="'autoopt store verify' shows what is")
     lifted = [item for item in items if not names or item.id.startswith(tuple(names))]
     for item in lifted:
         store.events.add(EventRecord(kind=LIFTED, subject=item.id))

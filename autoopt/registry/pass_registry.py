@@ -91,7 +91,7 @@ class Registry:
                 aliases.setdefault(alias, registered)
         if name in aliases:
             return aliases[name]
-        hint = did_you_mean(name, [*names, *aliases]) or "'autoopt passes list' shows all"
+        hint = did_you_mean(name, [*names, *aliases, *answers()]) or "'autoopt passes list' shows all"
         if name in answers():
             answer = answers()[name]
             if len(answer.passes) == 1:

@@ -133,7 +133,7 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
         use=_uses(result, facts),
         lossy=lossy_steps(result),
         has_lossy=result.best_lossy is not None,
-        store=f"autoopt best {short(result.run)}\nautoopt lineage {short(result.run)}",
+        store=f"autoopt runs {short(result.run)}\nautoopt lineage {short(result.run)}",
         work=view.work,
     )
 

@@ -1,4 +1,4 @@
-"""A result on the screen: all of it for `autoopt best` and `--verbose`, the conclusion at the end of a run.
+"""A result on the screen: all of it for `autoopt runs RUN` and `--verbose`, the conclusion at the end of a run.
 
 The conclusion fits into 100 columns: a short table, a few notes, the answer and the next steps.
 """
@@ -100,7 +100,7 @@ def _front_lines(result: RunResult) -> list[str]:
     doubtful = sum(any(flag.startswith(NO_ADVANTAGE) for flag in model.flags) for model in result.front)
     if doubtful:
         text += f", {doubtful} with {NO_ADVANTAGE} another one"
-    return [f"{text}: autoopt best {short(result.run)}"]
+    return [f"{text}: autoopt runs {short(result.run)}"]
 
 
 def _work_lines(view: RunView) -> list[str]:
@@ -129,5 +129,5 @@ def _note_lines(result: RunResult, shown: Collection[str]) -> list[str]:
             notes.append(f"the range is wide because {reason}; --remeasure all on a quieter machine narrows it")
     lines = [f"note: {one_line(note)}" for note in notes[:MOST_NOTES]]
     if len(notes) > MOST_NOTES:
-        lines.append(f"and {plural(len(notes) - MOST_NOTES, 'more note')}: autoopt best")
+        lines.append(f"and {plural(len(notes) - MOST_NOTES, 'more note')}: autoopt runs latest")
     return lines

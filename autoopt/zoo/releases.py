@@ -169,7 +169,7 @@ def find_releases(store: Store, name: str, zoo: str | None = None) -> tuple[str,
         if history is not None and zoo in (None, candidate):
             matches.append((candidate, name, history))
     if not matches:
-        raise InputError(f"no release of a model {name!r}", where="MODEL", remedy="see 'autoopt releases'")
+        raise InputError(f"no release of a model {name!r}", where="MODEL", remedy="see 'autoopt promote --list'")
     if len(matches) > 1:
         zoos = ", ".join(match[0] for match in matches)
         raise InputError(f"several zoos have released {name!r}: {zoos}", where="MODEL", remedy="add --zoo")

@@ -83,7 +83,7 @@ def _table_row(cells: list[str]) -> str:
 
 
 def _compat_section() -> str:
-    lines = ["## Passes of other products", "", "The answers of `autoopt passes compat NAME`.", ""]
+    lines = ["## Passes of other products", "", "The answers of `autoopt passes show NAME`.", ""]
     for product in ("PopRT", "Olive", "Olive surgery"):
         lines += [f"| {product} | autoopt |", "|---|---|"]
         for answer in answers().values():

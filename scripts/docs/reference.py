@@ -129,7 +129,7 @@ def json_page() -> str:
     """The records behind the JSON documents, from the fields and docstrings of their classes."""
     parts = [
         "# JSON documents",
-        "Generated from the records in `autoopt/results`. `autoopt run --json` and `best --json` print a run, "
+        "Generated from the records in `autoopt/results`. `autoopt run --json` and `runs RUN --json` print a run, "
         "`autoopt sweep --json` a sweep. In a sweep, the fields of a model's run stand beside those of its entry. "
         'An `Estimate` is `{"value", "low", "high"}`: the value and its 95 % interval. New versions may add fields.',
     ]

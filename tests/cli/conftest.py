@@ -53,7 +53,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def call(home: Path, capfd: pytest.CaptureFixture[str]) -> Call:
-    """Return `call("best", "--json")`, which runs a command in the empty folder, in this process."""
+    """Return `call("runs", "--json")`, which runs a command in the empty folder, in this process."""
 
     def run(*arguments: str) -> Said:
         capfd.readouterr()

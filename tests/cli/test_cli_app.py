@@ -43,8 +43,8 @@ def test_without_arguments_it_prints_the_help(call: Callable[..., Any]) -> None:
     ("arguments", "said"),
     [
         (["rnus"], "No such command 'rnus'. Did you mean 'runs'"),
-        (["best", "--josn"], "autoopt best: No such option: --josn"),
-        (["best", "a", "b"], "unexpected extra argument"),
+        (["runs", "--josn"], "autoopt runs: No such option: --josn"),
+        (["runs", "a", "b"], "unexpected extra argument"),
         (["runs", "--limit", "x"], "autoopt runs: Invalid value for '--limit'"),
         (["runs", "--limit", "0"], "must be greater than or equal to 1"),
         (["compare"], "Missing argument 'OLD'; see 'autoopt compare --help'"),
@@ -154,9 +154,8 @@ def test_ctrl_c_ends_silently_with_exit_code_130(call: Callable[..., Any], monke
 
 
 def test_a_closed_pipe_is_no_error(filled: dict[str, Any]) -> None:
-    command = (
-        f'{sys.executable} -c \'import sys; from autoopt.cli.app import main; sys.exit(main(["best", "--json"]))\''
-    )
+    main = 'import sys; from autoopt.cli.app import main; sys.exit(main(["runs", "--json"]))'
+    command = f"{sys.executable} -c '{main}'"
     script = f"{command} 2>err.txt | true; cat err.txt"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert done.stdout == ""
@@ -171,7 +170,7 @@ def test_a_closed_pipe_is_no_error(filled: dict[str, Any]) -> None:
     ],
 )
 def test_standard_streams_may_be_closed_or_full(filled: dict[str, Any], streams: str, code: int, shown: str) -> None:
-    script = f"{sys.executable} -m autoopt best {streams}"
+    script = f"{sys.executable} -m autoopt runs latest {streams}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert (done.returncode, done.stderr) == (code, shown)
 
@@ -179,7 +178,7 @@ def test_standard_streams_may_be_closed_or_full(filled: dict[str, Any], streams:
 @pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
 def test_the_exit_code_tells_where_standard_error_cannot(home: Path, streams: str) -> None:
     done = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m autoopt best {streams}"], timeout=HANG_SECONDS, check=False
+        ["sh", "-c", f"{sys.executable} -m autoopt runs latest {streams}"], timeout=HANG_SECONDS, check=False
     )
     assert done.returncode == 2
 
@@ -188,7 +187,6 @@ def test_no_summary_of_a_command_is_cut_in_80_columns(call: Callable[..., Any]) 
     groups = {
         (): "Optimize:",
         ("store",): "Commands:",
-        ("store", "quarantine"): "Commands:",
         ("passes",): "Commands:",
     }
     for group, title in groups.items():

@@ -55,13 +55,13 @@ def test_values_of_options_are_completed(complete: Any, line: str, expected: lis
 
 
 def test_runs_are_completed(complete: Any, filled: dict[str, Any]) -> None:
-    for command in ("best", "report", "export", "resume", "lineage", "export-optuna"):
+    for command in ("runs", "report", "export", "resume", "lineage"):
         assert complete(command, "") == ["latest", filled["run"]], command
-    assert complete("best", filled["run"][:4]) == [filled["run"]]
+    assert complete("runs", filled["run"][:4]) == [filled["run"]]
 
 
 def test_without_a_store_there_are_no_runs_and_none_is_created(complete: Any, home: Path) -> None:
-    assert complete("best", "") == [""]
+    assert complete("runs", "") == [""]
     assert not home.exists()
 
 

@@ -1,4 +1,4 @@
-"""`autoopt export`, `export-optuna` and `export-mlflow`."""
+"""`autoopt export`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Call = Any
 
 
 def test_a_run_becomes_a_study_that_optuna_reads(call: Call, filled: dict[str, Any], tmp_path: Path) -> None:
-    said = call("export-optuna", "latest", "-o", "study.db")
+    said = call("export", "latest", "--to", "optuna:study.db")
     name = f"cnn · quick-{filled['run']}"
     assert (said.code, said.err) == (0, "")
     assert said.out == f"wrote {name} to study.db; show it: optuna-dashboard sqlite:///study.db\n"
@@ -35,29 +35,32 @@ def test_exporting_again_replaces_the_study_and_keeps_the_others(call: Call, fil
     storage = optuna.storages.RDBStorage("sqlite:///study.db")
     optuna.create_study(study_name="mine", storage=storage)
     for _ in range(2):
-        assert json.loads(call("export-optuna", "--json").out)["studies"] == [f"cnn · quick-{filled['run']}"]
+        assert json.loads(call("export", "--to", "optuna", "--json").out)["studies"] == [f"cnn · quick-{filled['run']}"]
     assert sorted(optuna.get_all_study_names(storage)) == [f"cnn · quick-{filled['run']}", "mine"]
 
 
 def test_a_file_that_is_no_database_is_one_line(call: Call, filled: dict[str, Any]) -> None:
     Path("notes.txt").write_text("mine")
-    said = call("export-optuna", "-o", "notes.txt")
-    assert (said.code, said.err) == (2, "notes.txt: is not an SQLite file; name another file with -o\n")
-    assert call("export-optuna", "-o", "none/study.db").code == 2
+    said = call("export", "--to", "optuna:notes.txt")
+    assert (said.code, said.err) == (2, "notes.txt: is not an SQLite file; name another file\n")
+    assert call("export", "--to", "optuna:none/study.db").code == 2
 
 
 @pytest.mark.skipif(find_spec("mlflow") is not None, reason="MLflow is installed")
 def test_a_library_that_is_not_installed_is_one_line(call: Call, filled: dict[str, Any]) -> None:
-    said = call("export-mlflow")
+    said = call("export", "--to", "mlflow")
     assert (said.code, said.err.count("\n")) == (2, 1)
     assert said.err.endswith("not installed; pip install 'autoopt[mlflow]'\n")
 
 
-def test_a_run_is_logged_to_mlflow_and_replaced_by_the_next_export(call: Call, filled: dict[str, Any]) -> None:
+def test_a_run_is_logged_to_mlflow_and_replaced_by_the_next_export(
+    call: Call, filled: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     mlflow = pytest.importorskip("mlflow")
     uri = "sqlite:///ml.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     for _ in range(2):
-        said = call("export-mlflow", "--tracking-uri", uri, "--json")
+        said = call("export", "--to", "mlflow", "--json")
         assert said.code == 0, said.err
     document = json.loads(said.out)
     client = mlflow.MlflowClient(uri)
@@ -132,11 +135,11 @@ def test_a_cancelled_run_has_its_best_so_far(call: Callable[..., Any], filled: d
     with open_store(None, home) as store:
         assert store.claims.acquire("run", filled["run"], redo=True)
         store.runs.update(filled["run"], {**filled, "status": "running"})
-    assert "So far: 3.3x faster (3.2 to 3.4). Get it: autoopt export" in call("best").out
+    assert "So far: 3.3x faster (3.2 to 3.4). Get it: autoopt export" in call("runs", "latest").out
     with open_store(None, home) as store:
         store.runs.finish(filled["run"], "cancelled", filled)
-    assert f"Go on: autoopt resume {filled['run']}" in call("best").out
-    assert json.loads(call("best", "--json").out)["status"] == "cancelled"
+    assert f"Go on: autoopt resume {filled['run']}" in call("runs", "latest").out
+    assert json.loads(call("runs", "latest", "--json").out)["status"] == "cancelled"
     assert "cancelled" in call("runs").out
     assert call("export", "-o", "made").code == 0
     assert call("report").code == 0
@@ -147,6 +150,6 @@ def test_a_failed_run_is_not_to_be_resumed(call: Callable[..., Any], filled: dic
         assert store.claims.acquire("run", filled["run"], redo=True)
         store.runs.update(filled["run"], {**filled, "status": "running"})
         end_run(store, filled["run"], "failed", "post_process: ValueError")
-    said = call("best").out
+    said = call("runs", "latest").out
     assert "resume" not in said
     assert "run the same command again" in said

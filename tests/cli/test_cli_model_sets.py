@@ -28,7 +28,7 @@ def test_commands_read_a_finished_run(call: Call, folder: Path) -> None:
     said = call("run", "pair.yaml", "--json")
     assert said.code == 0, said.err
     run = json.loads(said.out)
-    best = call("best")
+    best = call("runs", "latest")
     assert "model first:" in best.out
     assert best.out.splitlines()[-1].endswith(f"Get it: autoopt export {run['run']}")
     assert "first + second" in call("runs").out

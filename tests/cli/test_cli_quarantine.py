@@ -1,4 +1,4 @@
-"""`autoopt store quarantine list|lift`."""
+"""The quarantine in `autoopt store verify`."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_quarantine_is_listed_and_lifted(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["store", "quarantine", "list"]) == 0
+    assert main(["store", "verify"]) == 0
     listed = capsys.readouterr().out
-    assert all(text in listed for text in ("aaaaaaaaaaaa", "simplify on model 1f2e3d", "SIGSEGV"))
-    assert main(["store", "quarantine", "list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["deaths"] == 2
-    assert main(["store", "quarantine", "lift", "aaaa"]) == 0
+    assert all(text in listed for text in ("--lift aaaaaaaaaaaa", "simplify on model 1f2e3d", "SIGSEGV"))
+    assert main(["store", "verify", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quarantine"][0]["deaths"] == 2
+    assert main(["store", "verify", "--lift", "aaaa"]) == 0
     assert capsys.readouterr().out == "lifted: simplify on model 1f2e3d\n"
-    assert main(["store", "quarantine", "list"]) == 0
-    assert capsys.readouterr().out == "nothing is in quarantine\n"
+    assert main(["store", "verify"]) == 0
+    assert "quarantine" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [(), ("bbbb",), ("",), ("aaaa", "--all")])
+@pytest.mark.parametrize("name", ["bbbb", ""])
 def test_lifting_needs_an_id_that_is_in_quarantine_or_all(
-    arguments: tuple[str, ...], home: Path, capsys: pytest.CaptureFixture[str]
+    name: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["store", "quarantine", "lift", *arguments]) == 2
-    assert "autoopt store quarantine list" in capsys.readouterr().err
-    assert main(["store", "quarantine", "lift", "--all"]) == 0
+    assert main(["store", "verify", "--lift", name]) == 2
+    assert "'autoopt store verify' shows" in capsys.readouterr().err
+    assert main(["store", "verify", "--lift", "all"]) == 0

@@ -17,7 +17,7 @@ from autoopt.store import open_store
 from autoopt.store.sql.store import require_sql
 
 Call = Callable[..., Any]
-COMMANDS = ["best", "best {run}", "runs", "lineage latest", "compare {run} latest", "report latest"]
+COMMANDS = ["runs latest", "runs {run}", "runs", "lineage latest", "compare {run} latest", "report latest"]
 GROWING = {"artifact", "model", "run", "chain", "trial", "pass_run", "evaluation", "event"}
 """Tables with rows of every run."""
 

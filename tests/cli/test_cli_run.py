@@ -109,7 +109,7 @@ def test_the_same_again_executes_nothing_and_says_so(
 
 def test_the_store_answers_for_it(folder: Path, first: subprocess.CompletedProcess[str], autoopt: Command) -> None:
     run = json.loads(first.stdout)["run"]
-    assert json.loads(autoopt(folder, "best", "--json").stdout)["run"] == run
+    assert json.loads(autoopt(folder, "runs", "latest", "--json").stdout)["run"] == run
     assert [r["run"] for r in json.loads(autoopt(folder, "runs", "--json").stdout)] == [run]
     steps = json.loads(autoopt(folder, "lineage", "out/model.onnx", "--json").stdout)["steps"]
     assert [step["pass"] for step in steps][-2:] == ["constant_folding", "batchnorm_folding"]

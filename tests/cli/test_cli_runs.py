@@ -10,7 +10,7 @@ from autoopt.store import RunRecord, open_store
 
 
 def test_without_a_store_each_command_says_how_one_comes_about(call: Callable[..., Any], home: Path) -> None:
-    for arguments in (["runs"], ["best"], ["lineage", "x"], ["report"], ["compare", "a", "b"], ["resume"]):
+    for arguments in (["runs"], ["runs", "latest"], ["lineage", "x"], ["report"], ["compare", "a", "b"], ["resume"]):
         code, out, err = call(*arguments)
         assert (code, out) == (2, "")
         assert err == f"{home}: no store here; 'autoopt run' creates one; set AUTOOPT_HOME to use another folder\n"
@@ -27,24 +27,24 @@ def test_runs_lists_them(call: Callable[..., Any], filled: dict[str, Any]) -> No
 
 
 def test_best_shows_the_result_as_it_was(call: Callable[..., Any], filled: dict[str, Any]) -> None:
-    assert "3.3x faster (3.2 to 3.4)" in call("best").out
-    code, out, err = call("best", filled["run"][:6], "--json")
+    assert "3.3x faster (3.2 to 3.4)" in call("runs", "latest").out
+    code, out, err = call("runs", filled["run"][:6], "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == RunResult.from_json(filled).to_json()
 
 
 def test_a_verbose_result_counts_the_work(call: Callable[..., Any], filled: dict[str, Any]) -> None:
-    assert "pass runs" not in call("best").out
+    assert "pass runs" not in call("runs", "latest").out
     logger = logging.getLogger("autoopt")
     logger.setLevel(logging.INFO)
     try:
-        assert "pass runs: 2 executed, 0 reused" in call("best").out
+        assert "pass runs: 2 executed, 0 reused" in call("runs", "latest").out
     finally:
         logger.setLevel(logging.NOTSET)
 
 
 def test_an_unknown_run_is_wrong_input(call: Callable[..., Any], filled: dict[str, Any]) -> None:
-    code, out, err = call("best", "nosuchrun")
+    code, out, err = call("runs", "nosuchrun")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "nosuchrun" in err
 

@@ -50,7 +50,7 @@ def test_a_result_that_cannot_be_read_hides_no_other_run(
     code, out, _ = call("runs")
     assert code == 0
     assert {"odd", filled["run"][:12]} <= set(out.split())
-    code, out, err = call("best", "odd")
+    code, out, err = call("runs", "odd")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the result of run odd cannot be read" in err
 
@@ -64,7 +64,7 @@ def test_a_lost_store_comes_back_from_its_backup(
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "holds 3 artifacts: a database was lost; bring back a backup with 'autoopt store restore FOLDER'" in err
     assert call("store", "restore", "backup") == (0, "restored 1 runs, 3 artifacts\n", "")
-    assert json.loads(call("best", "--json").out) == RunResult.from_json(filled).to_json()
+    assert json.loads(call("runs", "latest", "--json").out) == RunResult.from_json(filled).to_json()
 
 
 def drop_table(database: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_damaged_database_is_noticed_and_comes_back_from_its_backup(
     assert call("store", "restore", "backup") == (0, "restored 1 runs, 3 artifacts\n", "")
     assert (home / "autoopt.db.damaged-1").read_bytes() == content
     assert call("store", "verify").code == 0
-    assert json.loads(call("best", "--json").out) == RunResult.from_json(filled).to_json()
+    assert json.loads(call("runs", "latest", "--json").out) == RunResult.from_json(filled).to_json()
 
 
 @pytest.mark.parametrize("arguments", [("runs",), ("store", "verify"), ("store", "restore", ".")])

@@ -37,7 +37,7 @@ def test_the_reference_names_commands_fields_and_metrics(site: Path) -> None:
     commands = (site / "reference" / "commands.html").read_text()
     for name in COMMANDS:
         assert f"Usage: autoopt {name}" in commands
-    assert "Usage: autoopt store quarantine lift" in commands
+    assert "Usage: autoopt store verify" in commands
     dag = (site / "reference" / "dag.html").read_text()
     for field in ("objectives", "stages", "max_drop", "min_expected_improvement"):
         assert f"<code>{field}</code>" in dag

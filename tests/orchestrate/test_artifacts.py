@@ -29,7 +29,7 @@ def test_a_result_lists_the_best_model_and_the_front_with_the_runs_own_metrics()
     assert lines[0] == "| model | throughput | change, all measurements | size | passes |"
     assert lines[3].startswith(f"| best {'b' * 8} | 2.00 items/s | 2.0x higher throughput |")
     assert lines[4].startswith(f"| front {'a' * 8} | 1.50")
-    assert links.startswith("Run `1f2e`: finished; [flow run](http://prefect/runs/1), `autoopt best 1f2e`")
+    assert links.startswith("Run `1f2e`: finished; [flow run](http://prefect/runs/1), `autoopt runs 1f2e`")
     assert "latency" not in table
 
 

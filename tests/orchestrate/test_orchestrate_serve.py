@@ -188,7 +188,7 @@ def test_the_form_starts_a_run_and_retry_repeats_what_failed(served: Serving) ->
         chain = served.children_of(model)[0]
         assert (chain["name"], chain["state_type"]) == ("tidy -> weak", "FAILED")
         assert [t.outcome for t in trials(served)] == ["failed", "failed"]
-        before, tried = served.autoopt("best"), len(calls(served))
+        before, tried = served.autoopt("runs", "latest"), len(calls(served))
 
         (served.folder / "broken").unlink()
         browser.open(f"runs/flow-run/{model}")
@@ -202,7 +202,7 @@ def test_the_form_starts_a_run_and_retry_repeats_what_failed(served: Serving) ->
         browser.shot("retried")
     assert len(calls(served)) == tried + 2  # the two that had failed, once each
     assert [t.outcome for t in trials(served)] == ["ok", "ok"]
-    assert served.autoopt("best")["run"] != "" != before["run"]
+    assert served.autoopt("runs", "latest")["run"] != "" != before["run"]
 
 
 def command(served: Serving, *arguments: str) -> subprocess.Popen[str]:

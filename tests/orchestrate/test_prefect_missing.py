@@ -56,7 +56,7 @@ def test_commands_that_need_prefect_name_the_extra(
 def test_a_run_and_its_resume_do_without_prefect(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "dag.yaml", "--model", "model.onnx", "--quiet"]) == 0
     assert main(["resume", "--quiet"]) == 0
-    assert main(["best"]) == 0
+    assert main(["runs", "latest"]) == 0
 
 
 def test_the_doctor_finds_no_problem(folder: Path) -> None:

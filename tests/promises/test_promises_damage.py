@@ -14,7 +14,14 @@ from outside import DAG, RUN, Place, answer, one_line, write_model
 
 pytestmark = pytest.mark.service
 
-READERS = [("runs",), ("best",), ("lineage",), ("report", "--out", "page.html"), ("store", "verify"), ("resume",)]
+READERS = [
+    ("runs",),
+    ("runs", "latest"),
+    ("lineage",),
+    ("report", "--out", "page.html"),
+    ("store", "verify"),
+    ("resume",),
+]
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +128,7 @@ def test_a_damaged_database_is_named_and_restored_from_a_backup(
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 40))])
 def test_every_damage_of_an_artifact_is_named_and_repaired(seed: int, stored: Place) -> None:
     rng = random.Random(seed)
-    source = stored.call("best", "--json").document["baseline"]["artifact"]
+    source = stored.call("runs", "latest", "--json").document["baseline"]["artifact"]
     files = sorted(path for path in (stored.home / "artifacts").rglob("model.onnx") if path.parent.name != source)
     whole = {path: path.read_bytes() for path in files}
     assert len(files) >= 3
@@ -146,7 +153,7 @@ def damage(path: Path, rng: random.Random) -> None:
 
 
 def test_a_damaged_artifact_is_never_exported(stored: Place) -> None:
-    best = stored.call("best", "--json").document["best"]["artifact"]
+    best = stored.call("runs", "latest", "--json").document["best"]["artifact"]
     (artifact,) = (stored.home / "artifacts").glob(f"*/{best}/model.onnx")
     content = artifact.read_bytes()
     artifact.unlink()

@@ -61,7 +61,7 @@ def test_waiting_for_a_database_is_said_and_can_be_interrupted(words: tuple[str,
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("words", [("runs",), ("best",), ("resume",), ("store", "verify"), RUN], ids=str)
+@pytest.mark.parametrize("words", [("runs",), ("runs", "latest"), ("resume",), ("store", "verify"), RUN], ids=str)
 def test_a_database_that_is_not_there_is_a_notice_and_one_line(words: tuple[str, ...], place: Place) -> None:
     url = f"postgresql://nobody:secret@127.0.0.1:{free_port()}/none"
     said = place.call(*words, codes=(2, 3), AUTOOPT_DB_URL=url)

@@ -82,7 +82,13 @@ def test_a_store_on_a_read_only_disk_can_be_read(place: Place) -> None:
     try:
         disk.call(*RUN)
         disk.remount("ro")
-        for words in (("best",), ("runs",), ("lineage",), ("report", "--out", "page.html"), ("store", "verify")):
+        for words in (
+            ("runs", "latest"),
+            ("runs",),
+            ("lineage",),
+            ("report", "--out", "page.html"),
+            ("store", "verify"),
+        ):
             assert not disk.call(*words).err
         said = disk.call(*RUN, "--fresh", codes=(3,))
         assert "ead-only" in said.err

@@ -72,6 +72,6 @@ def test_gc_beside_a_run_takes_nothing_that_it_needs(place: Place) -> None:
 def test_reading_commands_during_a_run_agree_with_it(place: Place) -> None:
     running = place.start(*RUN)
     while running.poll() is None:
-        for command in (("runs", "--json"), ("best", "--json"), ("store", "verify")):
+        for command in (("runs", "--json"), ("runs", "latest", "--json"), ("store", "verify")):
             place.call(*command, codes=(0, 1, 2))
-    assert answer(place.finish(running).document) == answer(place.call("best", "--json").document)
+    assert answer(place.finish(running).document) == answer(place.call("runs", "latest", "--json").document)

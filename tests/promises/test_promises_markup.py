@@ -100,7 +100,7 @@ def pasted(command: str, folder: Path) -> list[str]:
 def test_terminals_get_no_control_characters(made: Place) -> None:
     for words in (
         ("runs",),
-        ("best",),
+        ("runs", "latest"),
         ("lineage",),
         ("report", "--out", "again.html"),
         ("plan", HOSTILE),

@@ -18,7 +18,7 @@ REPLAY = ("replay", "out/recipe.json", "--model", "model.onnx")
 FILES = [
     ("report", "--out"),
     ("check", "zoo.yaml", "--junit"),
-    ("export-optuna", "--out"),
+    ("export", "--to", "optuna:"),
     ("init", "model.onnx", "--out"),
     ("apply", "shape_inference", "model.onnx", "--out"),
 ]
@@ -52,6 +52,12 @@ def target(made: Place) -> Iterator[Path]:
     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
 
 
+def at_target(command: tuple[str, ...]) -> list[str]:
+    """A command with the name of the target."""
+    *words, last = command
+    return [*words, f"{last}target"] if last.endswith(":") else [*command, "target"]
+
+
 def contents(place: Place) -> dict[Path, bytes]:
     """All files of the user, without those of the home and temporary ones."""
     files = (path for path in place.folder.rglob("*") if path.is_file())
@@ -62,7 +68,7 @@ def contents(place: Place) -> dict[Path, bytes]:
 def test_no_file_of_the_user_is_replaced(command: tuple[str, ...], made: Place, target: Path) -> None:
     target.write_bytes(OWN)
     before = contents(made)
-    assert "target" in made.refused(*command, "target")
+    assert "target" in made.refused(*at_target(command))
     assert contents(made) == before
 
 
@@ -89,15 +95,15 @@ def test_what_autoopt_wrote_is_replaced_and_other_files_beside_it_stay(
     command: tuple[str, ...], made: Place, target: Path
 ) -> None:
     inputs = {name: (made / name).read_bytes() for name in ("model.onnx", "dag.yaml", "zoo.yaml")}
-    if command[0] in ("run", "export", "replay", "sweep"):
+    if command in FOLDERS:
         target.mkdir()
         (target / "notes.txt").write_bytes(OWN)
-    made.call(*command, "target")
+    made.call(*at_target(command))
     if "init" in command or "apply" in command:  # their output is for the user to edit
         made.refused(*command, "target")
         made.call(*command, "target", "--force")
     else:
-        made.call(*command, "target")
+        made.call(*at_target(command))
     if target.is_dir():
         assert (target / "notes.txt").read_bytes() == OWN
     assert inputs == {name: (made / name).read_bytes() for name in inputs}

@@ -64,7 +64,7 @@ def test_a_script_of_a_recipe_runs_only_with_consent(package: Place) -> None:
 
 
 def test_a_script_of_a_stored_run_repairs_only_with_consent(package: Place) -> None:
-    source = package.call("best", "--json").document["baseline"]["artifact"]
+    source = package.call("runs", "latest", "--json").document["baseline"]["artifact"]
     derived = [path for path in (package.home / "artifacts").glob("*/*/model.onnx") if path.parent.name != source]
     whole = {path: path.read_bytes() for path in derived}
     for path in derived:

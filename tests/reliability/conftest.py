@@ -28,7 +28,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prefect
 def command(
     kept_workers: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Command]:
-    """Return `command(folder, "best", "--json")`, which runs a command in this process.
+    """Return `command(folder, "runs", "--json")`, which runs a command in this process.
 
     The command's working folder is `folder`, its home `folder/home`. Workers serve one command after the other.
     """

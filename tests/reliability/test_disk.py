@@ -12,7 +12,9 @@ from autoopt.store import open_store
 from autoopt.store.files import filesystem
 
 
-@pytest.mark.parametrize("words", [RUN, ("runs",), ("best",), ("store", "stats"), ("resume", "--engine", "inline")])
+@pytest.mark.parametrize(
+    "words", [RUN, ("runs",), ("runs", "latest"), ("store", "stats"), ("resume", "--engine", "inline")]
+)
 def test_what_the_store_cannot_be_on_or_of_is_one_line(
     words: tuple[str, ...], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

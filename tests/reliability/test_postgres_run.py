@@ -24,7 +24,7 @@ def test_a_store_of_sqlite_goes_on_in_postgresql(
     killed = start(tmp_path, *RUN[:2], "--model", "other/model.onnx", *RUN[4:], AUTOOPT_FAULT="between ask and tell:2")
     killed.communicate(timeout=HANG_SECONDS)
     assert killed.returncode == -9
-    documents = {name: command(tmp_path, name, finished["run"], "--json").out for name in ("best", "lineage")}
+    documents = {name: command(tmp_path, name, finished["run"], "--json").out for name in ("runs", "lineage")}
     assert command(tmp_path, "store", "backup", "backup").code == 0
     with postgres.empty_schema() as url, monkeypatch.context() as patch:
         (tmp_path / "home").rename(tmp_path / "away")

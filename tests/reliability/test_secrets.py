@@ -22,7 +22,8 @@ from postgres import Server
 CANARY = "c4n4ry-4nd-s3cr3t"
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--json")
 COMMANDS = (
-    ("plan", "dag.yaml", "--model", "model.onnx"), ("init", "model.onnx"), ("runs",), ("best",), ("best", "--json"),
+    ("plan", "dag.yaml", "--model", "model.onnx"), ("init", "model.onnx"), ("runs",), ("runs", "latest"),
+    ("runs", "latest", "--json"),
     ("lineage",), ("lineage", "--json"), ("report", "--out", "report.html"),
     ("replay", "out/recipe.json", "--model", "model.onnx"),
     ("store", "verify"), ("store", "gc"), ("store", "stats"), ("store", "stats", "--json"),

@@ -92,7 +92,7 @@ def test_of_many_notes_some_are_counted(result: RunResult) -> None:
         "note: b",
         "note: c",
         "note: d",
-        "and 2 more notes: autoopt best",
+        "and 2 more notes: autoopt runs latest",
     ]
 
 
@@ -132,7 +132,7 @@ def test_a_model_gets_a_row_only_if_it_is_noticeably_better_in_something(data: d
 def test_a_run_with_several_objectives_tells_of_its_front(data: dict[str, Any]) -> None:
     both = (Objective("latency_p50", "minimize"), Objective("size", "minimize"))
     result = replace(variant(data), objectives=both)
-    assert f"Pareto front: 2 models: autoopt best {result.run[:12]}" in shown(result)
+    assert f"Pareto front: 2 models: autoopt runs {result.run[:12]}" in shown(result)
     doubtful = replace(variant(data, flags=["no certain advantage over trial 1"]), objectives=both)
     (line,) = [line for line in shown(doubtful) if line.startswith("Pareto front")]
     assert line.startswith("Pareto front: 2 models, 1 with no certain advantage over another one: ")

@@ -66,14 +66,12 @@ def write_studies(file: Path, studies: Sequence[ExportedStudy]) -> None:
         stream.seek(0)
         head = stream.read(len(_SQLITE))
     if head not in (b"", _SQLITE):
-        raise InputError("is not an SQLite file", where=str(file), remedy="name another file with -o")
+        raise InputError("is not an SQLite file", where=str(file), remedy="name another file")
     if head:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and "studies" not in tables:
-            raise InputError(
-                "is a database without Optuna's studies", where=str(file), remedy="name another file with -o"
-            )
+            raise InputError("is a database without Optuna's studies", where=str(file), remedy="name another file")
     with _quiet():
         storage = optuna.storages.RDBStorage(f"sqlite:///{file}")
         names = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}

@@ -56,26 +56,24 @@ class MlflowExport:
     """MLflow's run id of each part of the run, by the part's run id."""
 
 
-def export_mlflow(
-    store: Store, record: RunRecord, tracking_uri: str | None = None, experiment: str | None = None
-) -> MlflowExport:
+def export_mlflow(store: Store, record: RunRecord, experiment: str = "") -> MlflowExport:
     """Log a run to MLflow; runs of an earlier export of it are replaced.
 
-    By default, the server is MLFLOW_TRACKING_URI and the experiment has the DAG's name.
+    The server is MLFLOW_TRACKING_URI. By default, the experiment has the DAG's name.
 
     Raises:
         InputError: MLflow is not installed or cannot be reached, or the run has no trial yet.
     """
     parts = parts_of(store, record)
     name = experiment or str(record.settings.get("dag") or record.name)
-    with mlflow_client(tracking_uri) as client:
+    with mlflow_client() as client:
         experiment_id = id_of_experiment(client, name)
         runs = {part.record.id: _log_part(client, experiment_id, store, part) for part in parts}
     return MlflowExport(shown_source(client.tracking_uri), name, runs)
 
 
 @contextmanager
-def mlflow_client(tracking_uri: str | None = None) -> Iterator[MlflowClient]:
+def mlflow_client() -> Iterator[MlflowClient]:
     """Connect to MLflow; its errors are reported in one line.
 
     Raises:
@@ -83,15 +81,15 @@ def mlflow_client(tracking_uri: str | None = None) -> Iterator[MlflowClient]:
     """
     os.environ.setdefault(QUIET, "true")
     os.environ.setdefault(RETRIES, "3")
-    uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", "")
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
     try:
         import mlflow
     except ImportError:
         raise InputError("MLflow is not installed", remedy="pip install 'autoopt[mlflow]'") from None
     try:
-        yield mlflow.MlflowClient(tracking_uri)
+        yield mlflow.MlflowClient()
     except mlflow.exceptions.MlflowException as error:
-        remedy = "set MLFLOW_TRACKING_URI or --tracking-uri to a server or an SQLite file (sqlite:///mlflow.db)"
+        remedy = "set MLFLOW_TRACKING_URI to a server or an SQLite file (sqlite:///mlflow.db)"
         # The rest of the text only names the exceptions of three libraries.
         reason, _, _ = redacted(str(error), uri).partition(" with exception ")
         raise InputError(f"MLflow: {one_line(reason)[:200]}", remedy=remedy) from None

@@ -1,4 +1,4 @@
-"""`autoopt promote`, `rollback` and `releases`: the models of a zoo that are in use."""
+"""`autoopt promote`: the models of a zoo that are in use."""
 
 from __future__ import annotations
 
@@ -9,25 +9,17 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json, print_result
 from autoopt.cli.store_access import existing_store
-
-ZooName = Annotated[
-    str | None,
-    typer.Option(
-        "--zoo",
-        metavar="NAME",
-        help="Name of the zoo [default: the only one that has it].",
-    ),
-]
+from autoopt.errors import InputError
 
 
 def promote(  # noqa: PLR0913, PLR0917  options of the command
     model: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="MODEL|RUN",
             help="A model of the newest sweep, also as ZOO/MODEL, or a run's id.",
         ),
-    ],
+    ] = None,
     trial: Annotated[
         int | None, typer.Argument(min=0, metavar="TRIAL", help="Number of a trial [default: the best model].")
     ] = None,
@@ -39,12 +31,19 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
             "[default: the places of its last release].",
         ),
     ] = None,
-    zoo: ZooName = None,
+    zoo: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the zoo [default: the only one that has it; with --list, all]."),
+    ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="For a run that no sweep made: the model's name in the zoo."),
+        typer.Option(metavar="NAME", help="For a run that no sweep made: the model's name in the zoo."),
     ] = None,
     target: Annotated[str | None, typer.Option(metavar="NAME", help="Release the best model for this target.")] = None,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Go back to the previous release of the model, at the same places.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--list", help="List current and past releases.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Release a model of a zoo. From then on, nights compare with it.
@@ -52,35 +51,25 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
     A model that failed or became worse in the newest sweep is refused; promote it by the id of its run instead.
     """
     from autoopt.zoo.release_text import release_text
-    from autoopt.zoo.releases import Promotion
+    from autoopt.zoo.releases import Promotion, roll_back
     from autoopt.zoo.releases import promote as release_model
 
-    promotion = Promotion(model, trial, target, zoo, name, tuple(to or ()))
+    if every:
+        _list_releases(zoo, as_json)
+        return
+    if model is None:
+        raise InputError("name a model", where="MODEL", remedy="'autoopt promote --list' shows what is released")
     with existing_store() as store:
-        release = release_model(store, promotion)
+        if undo:
+            taken_back, release = roll_back(store, model, zoo)
+            text = f"took back {taken_back.name}; released again {release_text(release)}"
+            print_result({"taken_back": taken_back.number, **release.to_json()}, text, as_json)
+            return
+        release = release_model(store, Promotion(model, trial, target, zoo, name, tuple(to or ())))
     print_result(release.to_json(), f"released {release_text(release)}", as_json)
 
 
-def rollback(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A released model, also as ZOO/MODEL.")],
-    zoo: ZooName = None,
-    as_json: AsJson = False,
-) -> None:
-    """Go back to the previous release of a model, at the same places."""
-    from autoopt.zoo.release_text import release_text
-    from autoopt.zoo.releases import roll_back
-
-    with existing_store() as store:
-        taken_back, release = roll_back(store, model, zoo)
-    text = f"took back {taken_back.name}; released again {release_text(release)}"
-    print_result({"taken_back": taken_back.number, **release.to_json()}, text, as_json)
-
-
-def releases(
-    zoo: Annotated[str | None, typer.Argument(metavar="ZOO", help="Name of a zoo [default: all].")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List current and past releases."""
+def _list_releases(zoo: str | None, as_json: bool) -> None:
     from autoopt.report.table import write_table
     from autoopt.zoo.release_text import releases_table
     from autoopt.zoo.releases import release_rows

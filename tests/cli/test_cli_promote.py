@@ -33,12 +33,12 @@ def test_a_model_is_promoted_rolled_back_and_listed(call: Call, filled: dict[str
     assert live(tmp_path) == b"best"
     assert json.loads((tmp_path / "live" / "current" / "release.json").read_text())["trial"] == 0
     assert call("promote", filled["run"], *AS).err == "production/cnn 1: is released already\n"
-    assert call("rollback", "cnn").err.startswith("cnn: release production/cnn 1 is the first one")
+    assert call("promote", "--undo", "cnn").err.startswith("cnn: release production/cnn 1 is the first one")
     with open_store(None, tmp_path / ".autoopt") as store:
         assert collect(store, dry_run=True, keep_runs=0).runs == ()
-    code, out, _ = call("releases", "production", "--json")
+    code, out, _ = call("promote", "--list", "--zoo", "production", "--json")
     assert [(row["number"], row["current"]) for row in json.loads(out)] == [(1, True)]
-    assert call("releases", "other").out.startswith("nothing is released")
+    assert call("promote", "--list", "--zoo", "other").out.startswith("nothing is released")
 
 
 def test_a_model_is_released_to_an_object_store(
@@ -69,11 +69,11 @@ def test_what_was_released_before_is_released_again_at_the_same_places(
         store.runs.finish(other.id, "finished", {**better, "run": other.id})
     assert call("promote", other.id, *AS).code == 0
     assert live(tmp_path) == b"source"
-    said = call("rollback", "production/cnn")
+    said = call("promote", "--undo", "production/cnn")
     assert said.out.startswith("took back production/cnn 2; released again production/cnn 1: 3.3x faster")
     assert live(tmp_path) == b"best"
     assert (tmp_path / "second" / "current").readlink() == Path("1")
-    assert "rolled back by" in call("releases").out
+    assert "rolled back by" in call("promote", "--list").out
 
 
 def test_after_a_rollback_the_places_are_those_of_the_release_that_was_taken_back(
@@ -81,7 +81,7 @@ def test_after_a_rollback_the_places_are_those_of_the_release_that_was_taken_bac
 ) -> None:
     assert call("promote", filled["run"], *AS, "--to", "old").code == 0
     assert call("promote", filled["run"], *AS, "--to", "live").code == 0
-    said = call("rollback", "production/cnn")
+    said = call("promote", "--undo", "production/cnn")
     assert said.out.strip().endswith(f"published to {tmp_path / 'live'}")
     assert (tmp_path / "live" / "current").readlink() == Path("1")
     with open_store(None, tmp_path / ".autoopt") as store:
@@ -89,7 +89,7 @@ def test_after_a_rollback_the_places_are_those_of_the_release_that_was_taken_bac
     assert history.current is not None
     assert history.current.places == (str(tmp_path / "live"),)
     assert call("promote", filled["run"], *AS).code == 2  # is released there already
-    taken_back, in_use = call("releases").out.splitlines()[1:]
+    taken_back, in_use = call("promote", "--list").out.splitlines()[1:]
     assert "rolled back by" in taken_back
     assert "  released  " in in_use
     assert in_use.endswith(str(tmp_path / "live"))
@@ -114,7 +114,7 @@ def test_promotions_at_the_same_time_get_numbers_of_their_own(call: Call, filled
         process.stdin.write("go\n")
         process.stdin.flush()
     ends = [(process.communicate(timeout=HANG_SECONDS)[1], process.returncode) for process in processes]
-    numbers = [row["number"] for row in json.loads(call("releases", "--json").out)]
+    numbers = [row["number"] for row in json.loads(call("promote", "--list", "--json").out)]
     assert sorted(numbers) == list(range(1, 1 + len(numbers)))
     assert [code for _, code in ends].count(0) == len(numbers)
     for said, code in ends:
@@ -162,4 +162,4 @@ def test_promotions_that_are_refused(
     code, out, err = call("promote", *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert text in err
-    assert call("releases").out.startswith("nothing is released")
+    assert call("promote", "--list").out.startswith("nothing is released")
