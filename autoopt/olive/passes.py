@@ -36,7 +36,6 @@ _WITHOUT_EFFECT: Final = {
     ),
 }
 """Parameters of Olive's that a pass does not need."""
-_TYPES_16_BIT: Final = ("int16", "uint16", "QInt16", "QUInt16")
 
 
 @dataclass
@@ -169,10 +168,7 @@ def _choose(each: OlivePass, equivalent: Answer, config: OliveConfig) -> tuple[s
         if "dim_param" in each.params:
             return ("fix_dim_param",)
         return ("fix_input_shape",)
-    names = _quantizations(each, equivalent.passes, config)
-    if each.params.get("activation_type") in _TYPES_16_BIT:
-        return tuple("static_16bit" if name == "static_quantization" else name for name in names)
-    return names
+    return _quantizations(each, equivalent.passes, config)
 
 
 def _quantizations(each: OlivePass, names: tuple[str, ...], config: OliveConfig) -> tuple[str, ...]:

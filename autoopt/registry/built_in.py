@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
+
+from autoopt.json_codec import JsonObject
 
 BUILT_IN: Final[Mapping[str, str]] = {
     # convert
@@ -30,9 +32,6 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "loop_invariant_code_motion": "autoopt.passes.cleanup.loop_invariants:LoopInvariantCodeMotion",
     "omit_zero_states": "autoopt.passes.cleanup.recurrent:OmitZeroStates",
     "simplify": "autoopt.passes.cleanup.simplifiers:Simplify",
-    "onnxslim": "autoopt.passes.cleanup.simplifiers:OnnxSlim",
-    "onnxsim": "autoopt.passes.cleanup.simplifiers:OnnxSim",
-    "onnxscript_optimize": "autoopt.passes.cleanup.simplifiers:OnnxScriptOptimize",
     "onnxoptimizer": "autoopt.passes.cleanup.simplifiers:OnnxOptimizer",
     "rewrite_rules": "autoopt.passes.cleanup.simplifiers:RewriteRules",
     "merge_reshapes": "autoopt.passes.cleanup.views:MergeReshapes",
@@ -69,9 +68,6 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "smooth_quant": "autoopt.passes.quantize.smooth:SmoothQuant",
     "dynamic_quantization": "autoopt.passes.quantize.dynamic:DynamicQuantization",
     "static_quantization": "autoopt.passes.quantize.static:StaticQuantization",
-    "static_16bit": "autoopt.passes.quantize.static_types:Static16Bit",
-    "static_w4": "autoopt.passes.quantize.static_types:StaticW4",
-    "fp8_quantization": "autoopt.passes.quantize.static_types:Fp8Quantization",
     "calibrated_weight_quantization": "autoopt.passes.quantize.calibrated_weights:CalibratedWeightQuantization",
     "weight_only_quantization": "autoopt.passes.quantize.weight_only:WeightOnlyQuantization",
     "matmul_nbits_to_qdq": "autoopt.passes.quantize.block_format:MatMulNBitsToQdq",
@@ -102,3 +98,20 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "session_tuning": "autoopt.passes.runtime.session_tuning:SessionTuning",
 }
 """Name -> `module:attribute` of the class or function."""
+_Meaning: TypeAlias = tuple[str, JsonObject]
+_ONNXSCRIPT: Final[_Meaning] = ("simplify", {"engine": "onnxscript", "fuse": False})
+_WIDE: Final[_Meaning] = (
+    "static_quantization",
+    {"activation_type": "QUInt16", "weight_type": "QInt8", "quant_format": "QDQ"},
+)
+_NARROW: Final[_Meaning] = ("static_quantization", {"weight_type": "QInt4"})
+_FLOAT8: Final[_Meaning] = ("static_quantization", {"weight_type": "QFLOAT8E4M3FN"})
+PRESETS: Final[Mapping[str, _Meaning]] = {
+    "onnxslim": ("simplify", {"engine": "onnxslim"}),
+    "onnxsim": ("simplify", {"engine": "onnxsim"}),
+    **dict.fromkeys(("onnxscript_optimize", "os_optimize"), _ONNXSCRIPT),
+    **dict.fromkeys(("static_16bit", "static_int16"), _WIDE),
+    **dict.fromkeys(("static_w4", "static_int4"), _NARROW),
+    **dict.fromkeys(("fp8_quantization", "fp8_qdq"), _FLOAT8),
+}
+"""Name of a pass with parameters -> the pass, and the parameters."""

@@ -126,7 +126,7 @@ erf_gelu_pattern | transformer_fusion |  |
 extract_constant_to_initializer | lift_constants |  |
 final_check | checker |  | every pass is checked anyway
 float_ops_workaround | float16 | {"op_block_list": ["ReduceMean"]} | such types of operators stay in float32
-float_to_fp8 | fp8_quantization |  | E4M3FN, scales from calibration data; the IPU's scale exponents are not portable
+float_to_fp8 | static_quantization | {"weight_type": "QFLOAT8E4M3FN"} | scales from calibration data
 float_to_half | float16 |  | `skip_op_types` is `op_block_list` here
 float_to_mixed | mixed_float16 |  |
 fuse_bn_into_conv | batchnorm_folding |  |
@@ -160,7 +160,7 @@ replace_celu | expand_functions | {"ops": ["Celu"]} |
 replace_clip_empty_inputs | local_rewrites | {"rules": ["NAME"]} |
 replace_consecutive_cast_with_notzero | local_rewrites | {"rules": ["NAME"]} | as Not(Equal(x, 0))
 replace_div_with_mul | local_rewrites | {"rules": ["NAME"]} |
-replace_einsum_with_matmul | onnxsim | {"extra_optimizers": ["replace_einsum_with_matmul"]} |
+replace_einsum_with_matmul | simplify | {"engine": "onnxsim", "extra_optimizers": ["NAME"]} |
 replace_erf_with_erfv2 | gelu_approximation |  | ErfV2 is an IPU operator; the approximate Gelu is the portable trade
 replace_greater_or_equal | expand_functions | {"ops": ["GreaterOrEqual"]} | the rule in local_rewrites differs on NaN
 replace_groupnorm_with_fast_norm | - |  | an IPU operator; transformer_fusion makes the runtime's GroupNorm on GPUs
@@ -222,7 +222,7 @@ NchwToNhwc | - |  | ONNX convolutions are channels first; prepend_preprocessing 
 OpenVINOQuantization | nncf_quantization |  | the same library, on ONNX models
 OpenVINOConversion | - |  | another runtime's format; ONNX Runtime's OpenVINO provider takes ONNX
 VitisAIQuantization | - |  | needs the vendor's quantizer; static_quantization makes portable QDQ
-QNNPreprocess | quant_pre_process |  | and static_16bit for 16-bit activations
+QNNPreprocess | quant_pre_process |  | and activation_type QUInt16 of static_quantization for 16-bit activations
 LoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
 QLoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
 GptqQuantizer | calibrated_weight_quantization | {"algorithm": "gptq"} | on the ONNX model instead of the PyTorch one

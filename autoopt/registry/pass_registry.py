@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from autoopt.errors import InputError, did_you_mean, one_line
-from autoopt.registry.built_in import BUILT_IN
+from autoopt.registry.built_in import BUILT_IN, PRESETS
 from autoopt.registry.compat import answers
 from autoopt.registry.describe import PassCode, describe
 from autoopt.registry.pass_info import PassInfo, info_to_json
@@ -84,6 +84,8 @@ class Registry:
         names = self.names()
         if name in names:
             return name
+        if name in PRESETS:
+            return PRESETS[name][0]
         # Aliases are attributes of the classes, so only an unknown name costs the import of all pass modules.
         aliases: dict[str, str] = {}
         for registered in names:
@@ -91,7 +93,7 @@ class Registry:
                 aliases.setdefault(alias, registered)
         if name in aliases:
             return aliases[name]
-        hint = did_you_mean(name, [*names, *aliases, *answers()]) or "'autoopt passes list' shows all"
+        hint = did_you_mean(name, [*names, *PRESETS, *aliases, *answers()]) or "'autoopt passes list' shows all"
         if name in answers():
             answer = answers()[name]
             if len(answer.passes) == 1:
@@ -109,6 +111,8 @@ class Registry:
         origin = self.origins.get(registered, "built-in")
         info = describe(registered, self.get(registered), accelerator)
         info = replace(info, origin=origin, source_digest=self.releases.get(origin, ""))
+        if name in PRESETS:
+            return replace(info, presets=PRESETS[name][1])
         if name != registered and name in answers():
             return replace(info, presets=answers()[name].presets)
         return info

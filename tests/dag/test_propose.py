@@ -30,8 +30,6 @@ ORDER = (
     *("dynamic_quantization", "static_quantization"),
     *(
         "selective_quantization",
-        "static_16bit",
-        "static_w4",
         "weight_only_quantization",
         "split_skip_normalization",
         "ort_graph_optimization",
@@ -253,8 +251,8 @@ def test_large_models_are_calibrated_without_histograms() -> None:
         ("tensorrt", "int8", {"static_quantization"}),
         ("dml", "fp16", {"float16"}),
         ("openvino", "int8", {"static_quantization"}),
-        ("qnn", "int8", {"static_quantization", "static_16bit"}),
-        ("qnn", "int4", {"static_w4"}),
+        ("qnn", "int8", {"static_quantization"}),
+        ("qnn", "int4", {"static_quantization"}),
     ],
 )
 def test_a_requested_precision_is_on_every_chain(provider: str, precision: str, expected: set[str]) -> None:

@@ -49,10 +49,10 @@ def test_preprocessing_and_float16_become_nodes_of_their_own(converted: Convert)
     assert dag["passes"]["fuse_float16"] == {"pass": "float16", "params": {"keep_io_types": True}}
 
 
-def test_activations_of_16_bits_choose_the_pass_for_them(converted: Convert) -> None:
+def test_activations_of_16_bits_stay(converted: Convert) -> None:
     passes = {"q": {"type": "OnnxStaticQuantization", "activation_type": "uint16", "precision": "int8"}}
     params = {"activation_type": "QUInt16", "weight_type": "QInt8"}
-    assert converted(passes=passes).dag["passes"] == {"q": {"pass": "static_16bit", "params": params}}
+    assert converted(passes=passes).dag["passes"] == {"q": {"pass": "static_quantization", "params": params}}
 
 
 def test_pass_flows_and_builds_become_chains_of_what_is_left(converted: Convert) -> None:

@@ -13,7 +13,7 @@ from micro_models import made
 
 from autoopt.model.session import make_session
 from autoopt.passes.base import Pass
-from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxScriptOptimize, OnnxSlim, RewriteRules, Simplify
+from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, RewriteRules, Simplify
 from autoopt.passes.fusion.transformer import TransformerFusion
 from autoopt.passes.fusion.weight_folding import MatMulAddGemm
 from autoopt.passes.rewrites.local_rewrites import LocalRewrites
@@ -23,9 +23,9 @@ VALUES: Final = np.array([-3, -1, -1e-3, 0, 1e-20, 1e-10, 1e-3, 0.5, 1, 2, 5, 1e
 ALL_RULES: Final = ["noop", "bn", "clip", "pad", "reshape", "bias", "matmul"]
 PASSES: Final[dict[str, Pass]] = {
     "rewrite_rules": RewriteRules(rules=ALL_RULES),
-    "onnxscript_optimize": OnnxScriptOptimize(),
+    "onnxscript_optimize": Simplify(engine="onnxscript", fuse=False),
     "simplify": Simplify(engine="onnxscript"),
-    "onnxslim": OnnxSlim(),
+    "onnxslim": Simplify(),
     "onnxoptimizer": OnnxOptimizer(),
     "local_rewrites": LocalRewrites(),
 }

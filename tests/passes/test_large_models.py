@@ -18,7 +18,7 @@ from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.lifecycle import run_on_form
 from autoopt.passes.cleanup.graph_cleanup import ConstantFolding
-from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxScriptOptimize, OnnxSlim, Simplify
+from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, Simplify
 from autoopt.passes.convert.conversions import ExpandFunctions, InlineFunctions, OpsetConversion
 from autoopt.passes.onnx_tools import graphs, large_models
 from autoopt.passes.onnx_tools.large_models import (
@@ -70,11 +70,10 @@ def with_function() -> Any:
         (ShapeInference(), builders.cnn),
         (OpsetConversion(target_opset=21), builders.cnn),
         (OpsetConversion(target_opset=21, converter="onnx"), builders.cnn),
-        (OnnxSlim(), builders.cnn),
         (OnnxOptimizer(), builders.mlp),
         (Simplify(engine="onnxscript"), builders.cnn),
         (ConstantFolding(), builders.cnn),
-        (OnnxScriptOptimize(), builders.cnn),
+        (Simplify(engine="onnxscript", fuse=False), builders.cnn),
         (InlineFunctions(inliner="onnx"), with_function),
         (ExpandFunctions(ops=["Relu"]), builders.mlp),
     ],
@@ -176,7 +175,8 @@ def test_matrices_stay_references_unless_their_values_are_folded(
     outline = io.parse(io.save(model, tmp_path, external=True))
     call_on_references(tool, outline)
     assert seen == ["read"]
-    slim = OnnxSlim().run(io.parse(tmp_path / "model.onnx"))
+    slim = Simplify().simplified(io.parse(tmp_path / "model.onnx"))
+    assert slim is not None
     io.load_weights(slim, tmp_path)
     assert [node.op_type for node in slim.graph.node] == ["MatMul", "MatMul"]
     np.testing.assert_allclose(outputs(slim)[0], before[0], rtol=1e-5)

@@ -95,10 +95,13 @@ def test_entropy_and_minmax_give_different_ranges(tmp_path: Path) -> None:
 
 def test_impossible_types_are_refused(tmp_path: Path) -> None:
     model = MODELS["small_cnn"]()
-    asked = {"activation_type": "QInt8", "weight_type": "QUInt8"}
-    assert step(tmp_path, model, "static_quantization", True, **asked)["outcome"] == "refused"
-    result = step(tmp_path, model, "static_quantization", True, calibrate_method="Distribution")
-    assert (result["outcome"], "float8" in result["message"]) == ("refused", True)
+    for asked, reason in (
+        ({"activation_type": "QInt8", "weight_type": "QUInt8"}, "does not support activation_type QInt8"),
+        ({"weight_type": "QInt4", "quant_format": "QOperator"}, "only quant_format QDQ"),
+        ({"weight_type": "QFLOAT8E4M3FN", "calibrate_method": "Entropy"}, "no effect with float8"),
+    ):
+        result = step(tmp_path, model, "static_quantization", True, **asked)
+        assert (result["outcome"], reason in result["message"]) == ("refused", True), result["message"]
 
 
 def test_without_data_it_is_refused(tmp_path: Path) -> None:

@@ -21,14 +21,7 @@ JOINING = (
     *("common_subexpression_elimination", "onnxscript_optimize", "onnxslim", "onnxsim", "ort_graph_optimization"),
     *("onnxoptimizer", "constant_folding", "quant_pre_process"),
 )
-FOLDED = (
-    *(("RandomUniform", "onnxslim"), ("Dropout", "onnxslim")),
-    *(
-        (name, pass_name)
-        for name in ("Bernoulli", "Dropout")
-        for pass_name in ("quant_pre_process", "ort_graph_optimization")
-    ),
-)
+FOLDED = [(name, "ort_graph_optimization") for name in ("Bernoulli", "Dropout")]
 """Draws that libraries fold or join whatever their seeds."""
 TWO_DRAWS = {
     "RandomNormalLike": "a = RandomNormalLike (x)\n b = RandomNormalLike (x)",

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxsim
+import onnxslim
 import pytest
 from bench import ops, same, saved, step
 from micro_models import MODELS, made, normal, positive
 
 from autoopt.passes.base import Refused
-from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxSim, OnnxSlim, Simplify
+from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, Simplify
 
 
 def test_unsafe_passes_of_onnxoptimizer_never_run() -> None:
@@ -30,6 +32,9 @@ def test_unknown_optimizers_and_patterns_are_refused(tmp_path: Path) -> None:
     result = step(tmp_path, MODELS["mlp"](), "ort_graph_optimization", disabled_optimizers=["MatMulAddFuson"])
     assert result["outcome"] == "refused"
     assert "did you mean 'MatMulAddFusion'" in result["message"]
+    result = step(tmp_path, MODELS["mlp"](), "simplify", skip_fusion_patterns=["FusionGem"])
+    assert result["outcome"] == "refused"
+    assert "onnxslim has no pattern 'FusionGem'" in result["message"]
 
 
 def test_onnxslim_gets_biases_that_current_exports_compute(tmp_path: Path) -> None:
@@ -46,7 +51,7 @@ def test_onnxslim_gets_biases_that_current_exports_compute(tmp_path: Path) -> No
         w=normal(4, 3, 3, 3),
         **{name: positive(4) for name in ("scale", "shift", "mean", "variance")},
     )
-    after = OnnxSlim()(model)
+    after = Simplify()(model)
     assert ops(after) == ["Conv"]
     assert same(model, after, tmp_path)
 
@@ -70,7 +75,7 @@ def test_omitted_outputs_and_inputs_do_not_share_a_type(tmp_path: Path, name: st
 def test_onnxslim_gets_constants_as_tensors(tmp_path: Path) -> None:
     """It takes `value_float` for something else and computes other results."""
     model = MODELS["constants"]()
-    assert same(model, OnnxSlim()(model), tmp_path)
+    assert same(model, Simplify()(model), tmp_path)
 
 
 @pytest.mark.parametrize("engine", ["onnxslim", "onnxsim"])
@@ -85,15 +90,15 @@ def test_simplify_fuses_only_on_request(engine: str, fuse: bool, tmp_path: Path)
 def test_another_engine_is_tried_where_one_fails_or_the_runtime_refuses_its_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unloadable(self: OnnxSlim, model: onnx.ModelProto) -> onnx.ModelProto:
+    def unloadable(model: onnx.ModelProto, **options: object) -> onnx.ModelProto:
         model.graph.node[0].op_type = "NoSuchOperator"
         return model
 
-    def broken(self: OnnxSim, model: onnx.ModelProto) -> onnx.ModelProto:
+    def broken(model: onnx.ModelProto, **options: object) -> onnx.ModelProto:
         raise RuntimeError("no shape")
 
-    monkeypatch.setattr(OnnxSlim, "run", unloadable)
-    monkeypatch.setattr(OnnxSim, "run", broken)
+    monkeypatch.setattr(onnxslim, "slim", unloadable)
+    monkeypatch.setattr(onnxsim, "simplify", broken)
     result = step(tmp_path, MODELS["conv_batchnorm"](), "simplify")
     assert (result["outcome"], result["params"]["engine"]) == ("ok", "onnxscript"), result["message"]
     reasons = [attempt["reason"] for attempt in result["attempts"]]
@@ -103,13 +108,13 @@ def test_another_engine_is_tried_where_one_fails_or_the_runtime_refuses_its_resu
 def test_another_engine_is_tried_where_the_result_of_one_computes_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(self: OnnxSlim, model: onnx.ModelProto) -> onnx.ModelProto:
+    def wrong(model: onnx.ModelProto, **options: object) -> onnx.ModelProto:
         model.graph.node[-1].op_type = "Neg"
         del model.graph.node[-1].attribute[:]
         del model.graph.node[-1].input[1:]
         return model
 
-    monkeypatch.setattr(OnnxSlim, "run", wrong)
+    monkeypatch.setattr(onnxslim, "slim", wrong)
     result = step(tmp_path, MODELS["conv_batchnorm"](), "simplify")
     assert (result["outcome"], result["params"]["engine"]) == ("ok", "onnxsim"), result["message"]
     (attempt,) = result["attempts"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import cosine, outputs, saved, step
+from bench import cosine, outputs, saved, step, steps
 from micro_models import MODELS
 
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
@@ -40,6 +40,13 @@ def test_float8_disables_graph_optimization_on_the_cpu(tmp_path: Path) -> None:
     assert cosine(expected, found) > 0.99
     with pytest.raises(Exception, match=r"INVALID_GRAPH|NOT_IMPLEMENTED|float8"):
         outputs(saved(result), tmp_path, feeds)
+
+
+def test_nothing_raises_the_optimization_level_after_float8(tmp_path: Path) -> None:
+    float8 = ("static_quantization", {"weight_type": "QFLOAT8E4M3FN"})
+    for name, params in (("session_tuning", {"graph_optimization_level": "all"}), ("ort_graph_optimization", {})):
+        *_, result = steps(tmp_path / name, MODELS["mlp"](), [float8, (name, params)], data=True)
+        assert result["outcome"] == "refused", result
 
 
 def test_float8_requires_enough_bins(tmp_path: Path) -> None:

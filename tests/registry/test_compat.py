@@ -12,6 +12,7 @@ from autoopt.dag import compile_plan, pass_infos
 from autoopt.errors import InputError
 from autoopt.passes.base.config import full_config
 from autoopt.registry import REQUIRED, registry
+from autoopt.registry.built_in import PRESETS
 from autoopt.registry.compat import OLIVE, POPRT, Answer, answer, answers
 from autoopt.spec import load_dag
 from autoopt.target import Accelerator
@@ -112,6 +113,18 @@ def test_a_plan_shows_the_pass_behind_a_name_and_its_parameters() -> None:
     assert {searched.space.configs(p)["c"]["algorithm"] for p in searched.space.iterate()} == {"k_quant"}
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_name_that_implies_parameters_plans_as_its_pass(name: str) -> None:
+    dag = {"name": "d", "passes": {"a": {"pass": name, "params": "search"}}, "chains": [["a"]]}
+    plan = compile_plan(load_dag(dag), pass_infos(Accelerator()))
+    pass_name, params = PRESETS[name]
+    assert plan.aliases["a"].to_json() == {"written": name, "pass": pass_name, "params": params}
+    (chain,) = plan.chains()
+    points = [chain.space.configs(point)["a"] for point in chain.space.iterate()]
+    assert points
+    assert all(params.items() <= point.items() for point in points)
+
+
 def test_direct_equivalents_resolve() -> None:
     for name, own in {
         "float_to_half": "float16",
@@ -120,7 +133,7 @@ def test_direct_equivalents_resolve() -> None:
         "manual_sharding": "split_stages",
         "static_int8": "static_quantization",
         "nbits_weight_only": "weight_only_quantization",
-        "fp8_qdq": "fp8_quantization",
+        "fp8_qdq": "static_quantization",
         "bnb4": "bnb4_quantization",
     }.items():
         assert registry().resolve(name) == own
@@ -128,7 +141,7 @@ def test_direct_equivalents_resolve() -> None:
 
 def test_no_two_passes_claim_a_name() -> None:
     names = registry().names()
-    claims = Counter([*names, *(alias for name in names for alias in registry().info(name).aliases)])
+    claims = Counter([*names, *PRESETS, *(alias for name in names for alias in registry().info(name).aliases)])
     assert [name for name, times in claims.items() if times > 1] == []
 
 

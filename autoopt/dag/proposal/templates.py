@@ -115,7 +115,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         lossy=True,
     ),
     "wide": Template(
-        "static_16bit",
+        "static_quantization",
         "8-bit weights, 16-bit activations",
         _CALIBRATION,
         {"activation_type": "QUInt16", "weight_type": "QUInt8"},
@@ -123,9 +123,10 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         lossy=True,
     ),
     "narrow": Template(
-        "static_w4",
+        "static_quantization",
         "4-bit weights, 8-bit or 16-bit activations",
         {**_CALIBRATION, "activation_type": (("QUInt8", 3), ("QUInt16", 3))},
+        {"weight_type": "QInt4"},
         size=0.12,
         lossy=True,
     ),

@@ -11,9 +11,6 @@ FLOAT_CONVERSIONS: Final = ("float16", "mixed_float16", "bfloat16")
 QUANTIZATIONS: Final = (
     "dynamic_quantization",
     "static_quantization",
-    "static_16bit",
-    "static_w4",
-    "fp8_quantization",
     "nncf_quantization",
 )
 """Passes that leave integer or float8 graphs, which cannot be converted or quantized again."""

@@ -1,4 +1,4 @@
-"""Whole-graph simplifiers: onnxslim, onnxsim, onnxoptimizer and onnxscript's; `simplify` chooses among them."""
+"""Whole-graph simplifiers: `simplify` with three engines, onnxoptimizer, and rewrite rules of onnxscript."""
 
 from __future__ import annotations
 
@@ -205,75 +205,10 @@ SLIM_PATTERNS: Final = (
     "EliminationUnsqueeze",
 )
 """onnxslim's patterns, by its own names."""
-SIM_FUSIONS: Final = (
-    "fuse_add_bias_into_conv",
-    "fuse_pad_into_conv",
-    "fuse_matmul_add_bias_into_gemm",
-)
+SIM_FUSIONS: Final = ("fuse_add_bias_into_conv", "fuse_pad_into_conv", "fuse_matmul_add_bias_into_gemm")
 """onnxsim's fusions by onnxoptimizer's names, except that of batch normalization, which has an option of its own."""
-
-
 UNKNOWN_TO_SLIM: Final = ("CastLike",)
 """Operators that onnxslim does not fold: biases behind them stay computed, and nothing is fused into their layers."""
-
-
-class OnnxSlim(Pass):
-    """Simplifies with onnxslim: shape inference, constant folding, pattern elimination and fusion."""
-
-    version = 5
-    takes = "outline"
-    target_bound = False
-    conflicts = RUNTIME_BOUND
-    libraries = ("onnx", "onnxslim")
-
-    skip_fusion_patterns: Annotated[
-        list[str], Categorical([], list(SLIM_FUSIONS)), "patterns to skip, by onnxslim's names"
-    ] = []
-    no_shape_infer: Annotated[bool, Boolean(), "skip shape inference"] = False
-    no_constant_folding: Annotated[bool, Boolean(), "skip constant folding"] = False
-    size_threshold: Annotated[int, Minimum(0), "largest constant to create by folding, in bytes; 0: no limit"] = 0
-
-    def run(self, model: ModelProto) -> ModelProto | None:
-        if opset(model) == 0:
-            return None  # onnxslim fails on models without ai.onnx operators
-        for name in self.skip_fusion_patterns:
-            if name not in SLIM_PATTERNS:
-                raise Refused(f"onnxslim has no pattern {name!r}; it has {', '.join(SLIM_PATTERNS)}")
-        # onnxslim recurses without end where a model has functions and bodies.
-        return call_on_references(self._slimmed, inline_functions(model))
-
-    def after_rejection(self, problem: str) -> Retry | None:
-        patterns = [name for name in SLIM_PATTERNS if name not in self.skip_fusion_patterns]
-
-        def only(name: str) -> OnnxSlim:
-            return OnnxSlim(skip_fusion_patterns=[other for other in SLIM_PATTERNS if other != name])
-
-        wrong = wrong_parts(self, patterns, only)
-        if not wrong or len(wrong) == len(patterns):
-            return None
-        skipped = [*self.skip_fusion_patterns, *wrong]
-        return Retry(f"without {', '.join(wrong)}: {problem}", {"skip_fusion_patterns": skipped})
-
-    def _slimmed(self, model: ModelProto) -> ModelProto:
-        import onnxslim
-
-        skip_optimizations = None
-        if self.no_constant_folding:
-            skip_optimizations = ["constant_folding"]
-        elif any(node.op_type in UNKNOWN_TO_SLIM for node in model.graph.node):
-            model = fold_constants(model)
-        with quiet():
-            slimmed: ModelProto = onnxslim.slim(
-                store_constants_as_tensors(model),
-                skip_fusion_patterns=self.skip_fusion_patterns or None,
-                no_shape_infer=self.no_shape_infer,
-                skip_optimizations=skip_optimizations,
-                size_threshold=self.size_threshold or None,
-            )
-        for tensor in slimmed.graph.initializer:
-            if tensor.HasField("raw_data"):
-                tensor.ClearField("data_location")  # onnxslim keeps it for external data that it has loaded
-        return slimmed
 
 
 def store_constants_as_tensors(model: ModelProto) -> ModelProto:
@@ -287,99 +222,14 @@ def store_constants_as_tensors(model: ModelProto) -> ModelProto:
     return model
 
 
-class OnnxSim(Pass):
-    """Simplifies with onnxsim: folds constants by running nodes, and runs its optimizers until nothing changes.
-
-    Its first use in a process takes seconds.
-    """
-
-    version = 3
-    takes = "outline"
-    target_bound = False
-    conflicts = RUNTIME_BOUND
-    libraries = ("onnx", "onnxsim")
-
-    skip_fuse_bn: Annotated[bool, Boolean(), "do not fuse batch normalization into convolutions"] = False
-    skipped_optimizers: Annotated[list[str], "optimizers to skip, by onnxoptimizer's names"] = []
-    extra_optimizers: Annotated[
-        list[str], Categorical([], ["pow2_to_mul"], ["replace_einsum_with_matmul"]), "optimizers to add"
-    ] = []
-    tensor_size_threshold: Annotated[
-        Literal["64KB", "1MB", "1.5GB"],
-        Categorical("64KB", "1MB", "1.5GB"),
-        "largest constant to create by folding",
-    ] = "1.5GB"
-
-    def run(self, model: ModelProto) -> ModelProto | None:
-        return call_without_large_weights(self._simplified, model)
-
-    def after_rejection(self, problem: str) -> Retry | None:
-        if self.skip_fuse_bn:
-            return None
-        return Retry(f"without fusion of batch normalization: {problem}", {"skip_fuse_bn": True})
-
-    def _simplified(self, model: ModelProto) -> ModelProto:
-        import onnxsim
-
-        with quiet():
-            simplified, valid = onnxsim.simplify(
-                model,
-                skip_fuse_bn=self.skip_fuse_bn,
-                skipped_optimizers=[*self.skipped_optimizers] or None,
-                extra_optimizers=[*self.extra_optimizers] or None,
-                tensor_size_threshold=self.tensor_size_threshold,
-            )
-        if not valid:
-            raise ValueError("onnxsim's own check fails on its result")
-        return drop_types_of_omitted(simplified)
-
-
-class OnnxScriptOptimize(Pass):
-    """Simplifies with onnxscript: inlining, constant folding, and elimination of Identity and repeated nodes."""
-
-    version = 3
-    takes = "outline"
-    target_bound = False
-    requires = ("shape_inference",)
-    conflicts = RUNTIME_BOUND
-    libraries = ("onnx", "onnx-ir", "onnxscript")
-    aliases = ("os_optimize",)
-
-    num_iterations: Annotated[
-        int, Categorical(1, 2, 4), "maximum number of rounds; stops when a round changes nothing"
-    ] = 2
-    inline: Annotated[bool, Boolean(), "inline the model's functions first"] = True
-    input_size_limit: Annotated[int, Minimum(0), Categorical(1024, INPUT_LIMIT, 1_000_000), "see constant_folding"] = (
-        INPUT_LIMIT
-    )
-    output_size_limit: Annotated[
-        int, Minimum(0), Categorical(65536, OUTPUT_LIMIT, 10_000_000), "see constant_folding"
-    ] = OUTPUT_LIMIT
-
-    def run(self, model: ModelProto) -> ModelProto | None:
-        return call_on_references(self._optimized, model)
-
-    def _optimized(self, model: ModelProto) -> ModelProto:
-        from onnxscript import optimizer
-
-        make_rules_exact()
-        with quiet():
-            return optimizer.optimize(
-                model,
-                num_iterations=self.num_iterations,
-                inline=self.inline,
-                input_size_limit=self.input_size_limit,
-                output_size_limit=self.output_size_limit,
-            )
-
-
 NEXT_ENGINES: Final[Mapping[str, str]] = {"onnxslim": "onnxsim", "onnxsim": "onnxscript"}
 
 
 class Simplify(Pass):
     """Simplifies the graph with one of three engines: folds constants, removes no-op nodes, fuses weights.
 
-    If an engine fails, or its result cannot be loaded or computes something else, the next one is tried.
+    If an engine fails, or its result cannot be loaded or computes something else, the next one is tried. onnxscript
+    also inlines functions. The first use of onnxsim in a process takes seconds.
     """
 
     version = 6
@@ -398,28 +248,47 @@ class Simplify(Pass):
     fuse: Annotated[
         bool,
         Conditional("engine", {"onnxslim": Boolean(), "onnxsim": Boolean()}, default=IGNORED),
-        "also fuse batch normalization, bias and padding into convolutions; onnxscript always does",
+        "also fuse batch normalization, bias and padding into convolutions",
     ] = True
+    skip_fusion_patterns: Annotated[list[str], "patterns to skip, by onnxslim's names"] = []
+    no_shape_infer: Annotated[bool, "skip shape inference; only onnxslim"] = False
+    no_constant_folding: Annotated[bool, "skip constant folding; only onnxslim"] = False
+    size_threshold: Annotated[
+        int, Minimum(0), "largest constant to create by folding, in bytes; 0: no limit; only onnxslim"
+    ] = 0
+    skipped_optimizers: Annotated[list[str], "optimizers of onnxsim to skip, by onnxoptimizer's names"] = []
+    extra_optimizers: Annotated[
+        list[str], "optimizers to add: pow2_to_mul, replace_einsum_with_matmul; only onnxsim"
+    ] = []
+    tensor_size_threshold: Annotated[
+        Literal["64KB", "1MB", "1.5GB"], "largest constant to create by folding; only onnxsim"
+    ] = "1.5GB"
     iterations: Annotated[
         int,
         Conditional("engine", {"onnxscript": Categorical(2, 4)}, default=IGNORED),
-        "maximum number of rounds; only with engine onnxscript",
+        "maximum number of rounds; only onnxscript",
     ] = 2
+    inline: Annotated[bool, "inline the model's functions first; only onnxscript"] = True
+    input_size_limit: Annotated[int, Minimum(0), "see constant_folding; only onnxscript"] = INPUT_LIMIT
+    output_size_limit: Annotated[int, Minimum(0), "see constant_folding; only onnxscript"] = OUTPUT_LIMIT
 
     @property
     def further_copies(self) -> float:
         """Onnxsim gets the weights as bytes: 5.3 times 533 MB in all, where the other engines took 1.3."""
-        return OnnxSim.serialized_copies if self.engine == "onnxsim" else self.serialized_copies
+        return Pass.serialized_copies if self.engine == "onnxsim" else self.serialized_copies
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
+        for name in self.skip_fusion_patterns:
+            if name not in SLIM_PATTERNS:
+                raise Refused(f"onnxslim has no pattern {name!r}; it has {', '.join(SLIM_PATTERNS)}")
         next_engine = NEXT_ENGINES.get(self.engine)
         if next_engine is None:
-            return call_on_references(self._simplified, model)
+            return self.simplified(model)
         # The engines change their input. Another copy of a large model would take too much memory, and whether the
         # runtime loads the result is seen after the pass too.
         is_small = weight_bytes(model) <= splitting.SPLIT_ABOVE
         try:
-            simplified = call_on_references(self._simplified_copy if is_small else self._simplified, model)
+            simplified = self.simplified(deepcopy(model) if is_small else model)
         except Exception as error:  # the engines raise several kinds
             return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": next_engine})
         if simplified is None or not is_small or loads(simplified, self.context.work):
@@ -434,17 +303,65 @@ class Simplify(Pass):
             return None
         return Retry(f"{self.engine}: {problem}", {"engine": next_engine})
 
-    def _simplified_copy(self, model: ModelProto) -> ModelProto | None:
-        return self._simplified(deepcopy(model))
-
-    def _simplified(self, model: ModelProto) -> ModelProto | None:
-        skipped: list[str] = []
-        if not self.fuse:
-            skipped += {"onnxslim": SLIM_FUSIONS, "onnxsim": SIM_FUSIONS}.get(self.engine, ())
+    def simplified(self, model: ModelProto) -> ModelProto | None:
+        """The result of the engine, which may change `model`."""
         if self.engine == "onnxslim":
-            return OnnxSlim(skip_fusion_patterns=skipped).run(model)
+            if opset(model) == 0:
+                return None  # onnxslim fails on models without ai.onnx operators
+            # It recurses without end where a model has functions and bodies.
+            return call_on_references(self._simplified_by_onnxslim, inline_functions(model))
         if self.engine == "onnxsim":
-            return OnnxSim(skip_fuse_bn=not self.fuse, skipped_optimizers=skipped).run(model)
-        optimized = OnnxScriptOptimize(num_iterations=self.iterations).run(model) or model
-        rewritten = RewriteRules().run(to_ir(optimized))
+            return call_without_large_weights(self._simplified_by_onnxsim, model)
+        return call_on_references(self._simplified_by_onnxscript, model)
+
+    def _simplified_by_onnxslim(self, model: ModelProto) -> ModelProto:
+        import onnxslim
+
+        skip_optimizations = None
+        if self.no_constant_folding:
+            skip_optimizations = ["constant_folding"]
+        elif any(node.op_type in UNKNOWN_TO_SLIM for node in model.graph.node):
+            model = fold_constants(model)
+        skipped = [*self.skip_fusion_patterns, *([] if self.fuse else SLIM_FUSIONS)]
+        with quiet():
+            slimmed: ModelProto = onnxslim.slim(
+                store_constants_as_tensors(model),
+                skip_fusion_patterns=skipped or None,
+                no_shape_infer=self.no_shape_infer,
+                skip_optimizations=skip_optimizations,
+                size_threshold=self.size_threshold or None,
+            )
+        for tensor in slimmed.graph.initializer:
+            if tensor.HasField("raw_data"):
+                tensor.ClearField("data_location")  # onnxslim keeps it for external data that it has loaded
+        return slimmed
+
+    def _simplified_by_onnxsim(self, model: ModelProto) -> ModelProto:
+        import onnxsim
+
+        with quiet():
+            simplified, valid = onnxsim.simplify(
+                model,
+                skip_fuse_bn=not self.fuse,
+                skipped_optimizers=[*self.skipped_optimizers, *([] if self.fuse else SIM_FUSIONS)] or None,
+                extra_optimizers=[*self.extra_optimizers] or None,
+                tensor_size_threshold=self.tensor_size_threshold,
+            )
+        if not valid:
+            raise ValueError("onnxsim's own check fails on its result")
+        return drop_types_of_omitted(simplified)
+
+    def _simplified_by_onnxscript(self, model: ModelProto) -> ModelProto:
+        from onnxscript import optimizer
+
+        make_rules_exact()
+        with quiet():
+            optimized: ModelProto = optimizer.optimize(
+                model,
+                num_iterations=self.iterations,
+                inline=self.inline,
+                input_size_limit=self.input_size_limit,
+                output_size_limit=self.output_size_limit,
+            )
+        rewritten = RewriteRules().run(to_ir(optimized)) if self.fuse else None
         return optimized if rewritten is None else to_proto(rewritten)

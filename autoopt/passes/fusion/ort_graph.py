@@ -24,7 +24,7 @@ class OrtGraphOptimization(Pass):
 
     host_bound = True
     requires = ("name_fix",)
-    conflicts = ("ort_format", "fp8_quantization")
+    conflicts = ("ort_format",)
     libraries = ("onnx", "onnxruntime")
     aliases = ("ort_offline", "OrtOptimize", "auto_insert_remap")
 

@@ -14,7 +14,7 @@ from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
-from autoopt.passes.quantize.static import QUANTIZABLE_OPS, Static, StaticQuantization
+from autoopt.passes.quantize.static import QUANTIZABLE_OPS, StaticQuantization
 from autoopt.registry import Minimum, Unit
 from autoopt.space import Categorical
 
@@ -197,11 +197,11 @@ class SelectiveQuantization(StaticQuantization):
         worst = self._layers_in_float(report["ranking"])
         requested = list(self.nodes_to_exclude)
         self.nodes_to_exclude = sorted({*requested, *worst})
-        result = Static.run(self, model)
+        result = super().run(model)
         self.nodes_to_exclude = requested
         if isinstance(result, Retry) and "nodes_to_exclude" in result.params:
             # The worst layers follow from the report again, so they stay out of the recorded parameters.
-            nodes: list[str] = result.params["nodes_to_exclude"]  # type: ignore[assignment]  # Static sets it
+            nodes: list[str] = result.params["nodes_to_exclude"]  # type: ignore[assignment]  # static quantization sets it
             return Retry(result.reason, {"nodes_to_exclude": sorted(set(nodes) - set(worst))})
         return result
 

@@ -1,4 +1,4 @@
-"""Static quantization: weights and activations in integers, with ranges from calibration data."""
+"""Static quantization: weights and activations in integers or float8, with ranges from calibration data."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ from autoopt.target import Accelerator
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-Method = Literal["MinMax", "Entropy", "Percentile", "Distribution"]
+FLOAT8: Final = "QFLOAT8E4M3FN"
+WIDE_TYPES: Final = ("QInt16", "QUInt16", "QInt4", "QUInt4")
+"""Types that QuantizeLinear of ONNX takes from opset 21 on, and onnxruntime's integer operators never."""
 STATIC_CONFLICTS: Final = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
 QUANTIZABLE_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators with weights that have an integer kernel."""
-
+FLOAT8_BINS: Final = 512
+"""Fewest bins of a distribution that determines scales of float8."""
 CORRECTION_ITEMS: Final = 16
 """Calibration items that the mean errors for `bias_correction` are taken from; fewer of large ones."""
 
@@ -52,8 +55,18 @@ class QuantizedTypes:
     weight: str
 
 
-class Static(Pass):
-    """The common part of all static quantizations; subclasses choose types and formats."""
+class StaticQuantization(Pass):
+    """Quantizes weights and activations to integers or float8, with ranges from calibration data.
+
+    QDQ keeps float operators between QuantizeLinear and DequantizeLinear, and the runtime fuses them; QOperator uses
+    integer operators directly. Good for convolutions. Transformers often need `op_types: [MatMul]` or excluded nodes.
+    Local functions are inlined first; bodies of If, Loop and Scan are quantized with ranges of their own iterations.
+
+    16-bit activations (`static_16bit`, for NPUs) and 4-bit weights (`static_w4`, small) are slow on CPUs and need opset
+    21. With 8-bit weights, 16-bit activations are not always closer to the float model than 8-bit ones. float8
+    (`fp8_quantization`, for GPUs) is for activations too. The CPU provider computes it correctly only without graph
+    optimization, so there the candidate's session options get `graph_optimization_level: disable`.
+    """
 
     version = 10
     takes = "outline"
@@ -64,15 +77,59 @@ class Static(Pass):
     conflicts = STATIC_CONFLICTS
     needs_ops = QUANTIZABLE_OPS
     libraries = ("onnx", "onnxruntime")
-    lowest_opset: ClassVar[int] = 13
+    accelerators = (
+        "CPUExecutionProvider",
+        "CUDAExecutionProvider",
+        "TensorrtExecutionProvider",
+        "DmlExecutionProvider",
+        "OpenVINOExecutionProvider",
+        "QNNExecutionProvider",
+    )
+    aliases: ClassVar[tuple[str, ...]] = ("static_int8", "OnnxStaticQuantization", "IncStaticQuantization")
 
+    quant_format: Annotated[
+        Literal["QDQ", "QOperator"], Categorical("QDQ", "QOperator"), "representation of quantized operators"
+    ] = "QDQ"
+    weight_type: Annotated[
+        Literal["QInt8", "QUInt8", "QInt4", "QUInt4", "QFLOAT8E4M3FN"],
+        Categorical("QInt8", "QUInt8"),
+        "type of the weights",
+    ] = "QInt8"
+    activation_type: Annotated[
+        Literal["QInt8", "QUInt8", "QInt16", "QUInt16"],
+        Conditional(
+            ("quant_format", "weight_type"),
+            {
+                ("QDQ", "QInt8"): Categorical("QInt8", "QUInt8"),
+                ("QDQ", "QUInt8"): Categorical("QUInt8"),
+                ("QOperator", "QUInt8"): Categorical("QUInt8"),
+                ("QDQ", "QInt4"): Categorical("QUInt8", "QUInt16"),
+                ("QDQ", "QUInt4"): Categorical("QUInt8", "QUInt16"),
+                ("QDQ", FLOAT8): IGNORED,
+            },
+            default=INVALID,
+        ),
+        "type of the activations; no runtime supports QInt8 with QUInt8 weights",
+    ] = "QUInt8"
+    reduce_range: Annotated[
+        bool,
+        Conditional("weight_type", {"QInt8": Boolean()}, default=IGNORED),
+        "7-bit weights, which prevent overflow on x86 CPUs without VNNI; searched, and the default, only there",
+    ] = False
     calibrate_method: Annotated[
-        Method, Categorical("MinMax", "Entropy", "Percentile"), "method that derives ranges from the calibration data"
+        Literal["MinMax", "Entropy", "Percentile"],
+        Categorical("MinMax", "Entropy", "Percentile"),
+        "method that derives ranges from the calibration data",
     ] = "MinMax"
     percentile: Annotated[float, "percentage of values inside the range; only Percentile"] = 99.999
-    num_bins: Annotated[int, "bins of the histogram; only Entropy, Percentile and Distribution"] = ConditionalDefault(
+    num_bins: Annotated[int, "bins of the histogram; only Entropy, Percentile and float8"] = ConditionalDefault(
         "calibrate_method", {"Entropy": 512}, default=2048
     )  # type: ignore[assignment]  # resolved before the pass is built
+    scenario: Annotated[
+        Literal["same", "p3"],
+        Conditional("weight_type", {FLOAT8: Categorical("same", "p3")}, default=IGNORED),
+        "distribution that determines the scale of float8: the values (same) or their cubes (p3)",
+    ] = "same"
     moving_average: Annotated[bool, "use a moving average of the ranges over the data; only MinMax"] = False
     per_channel: Annotated[bool, Boolean(), "one scale per output channel instead of one per tensor"] = False
     activation_symmetric: Annotated[bool, "activation ranges symmetric around 0"] = False
@@ -100,9 +157,31 @@ class Static(Pass):
     ] = []
     bodies: Annotated[bool, "also quantize the bodies of If, Loop and Scan"] = True
 
+    @classmethod
+    def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
+        return offer_for_cpu(parameter, accelerator)
+
+    @property
     def types(self) -> QuantizedTypes:
         """Format and types of the result."""
-        raise TypeError(f"{type(self).__name__} does not define types")
+        if self._is_float8:
+            return QuantizedTypes("QDQ", FLOAT8, FLOAT8)
+        return QuantizedTypes(self.quant_format, self.activation_type, self.weight_type)
+
+    @property
+    def lowest_opset(self) -> int:
+        """The first opset that has the types."""
+        if self._is_float8:
+            return 19
+        return 21 if self._is_wide else 13
+
+    @property
+    def _is_float8(self) -> bool:
+        return self.weight_type == FLOAT8
+
+    @property
+    def _is_wide(self) -> bool:
+        return self.activation_type in WIDE_TYPES or self.weight_type in WIDE_TYPES
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         model = inline_functions(model)
@@ -110,7 +189,6 @@ class Static(Pass):
         op_types = self.quantized_op_types()
         if not any(node.op_type in op_types for node in walk_nodes(model.graph)):
             return None
-        self.types()
         self._check_settings()
         with quiet():
             quantized = self._quantized(model)
@@ -122,12 +200,15 @@ class Static(Pass):
                 dynamic = DynamicQuantization(op_types=list(self.dynamic_ops), per_channel=True)
                 quantized = self.run_inner(dynamic, quantized)
         import_ort_domain(quantized)
-        return accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
+        accepted = accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
+        if accepted is not None and self._is_float8 and self.context.accelerator.device == "cpu":
+            self.context.session_options["graph_optimization_level"] = "disable"
+        return accepted
 
     def _quantized(self, model: ModelProto) -> ModelProto | Retry:
         """The model with its main graph and the bodies of If, Loop and Scan quantized."""
         op_types = self.quantized_op_types()
-        with_bodies = self.bodies and has_subgraphs(model)
+        with_bodies = self.bodies and has_subgraphs(model) and not self._is_float8
         if with_bodies or self.bias_correction or self.equalize != "none":
             io.load_weights(model)  # these run parts of the model
         prepared = at_least_opset(self._equalized(model), self.lowest_opset)
@@ -185,15 +266,27 @@ class Static(Pass):
         return self.run_inner(SmoothQuant(), model)
 
     def _check_settings(self) -> None:
+        if self.activation_type == "QInt8" and self.weight_type == "QUInt8":
+            raise Refused("onnxruntime does not support activation_type QInt8 with weight_type QUInt8")
+        if self.quant_format == "QOperator" and (self._is_wide or self._is_float8):
+            raise Refused("only quant_format QDQ has types of 4 and 16 bits and float8")
+        if self._is_float8 and self.calibrate_method != "MinMax":
+            raise Refused("calibrate_method has no effect with float8; omit it")
         if not 0 < self.percentile <= 100:
             raise Refused(f"percentile must be above 0 and at most 100, not {self.percentile}")
-        if self.percentile != Static.percentile and self.calibrate_method != "Percentile":
+        if self.percentile != StaticQuantization.percentile and self.calibrate_method != "Percentile":
             raise Refused(f"percentile has no effect with calibrate_method {self.calibrate_method}; omit it")
         if self.moving_average and self.calibrate_method != "MinMax":
             raise Refused(f"moving_average has no effect with calibrate_method {self.calibrate_method}; omit it")
         # num_bins is still a ConditionalDefault if another pass creates this one, as layer_sensitivity does.
-        if (isinstance(self.num_bins, int) and self.num_bins < 1) or self.samples < 0:
-            raise Refused("num_bins must be at least 1, and samples at least 0")
+        fewest = FLOAT8_BINS if self._is_float8 else 1
+        if (isinstance(self.num_bins, int) and self.num_bins < fewest) or self.samples < 0:
+            raise Refused(f"num_bins must be at least {fewest}, and samples at least 0")
+
+    @property
+    def _method(self) -> str:
+        """The name of onnxruntime's CalibrationMethod."""
+        return "Distribution" if self._is_float8 else self.calibrate_method
 
     def calibrate(self, model: ModelProto) -> tuple[ModelProto, Ranges]:
         """Return the model in quantizable form, and the ranges of its activations."""
@@ -204,11 +297,11 @@ class Static(Pass):
         rename_ambiguous_weights(prepared)
         fold_gemm_factors(prepared)
         flatten_biases(prepared)
-        separate_uses_of_weights(prepared, self.per_channel, self.types().quant_format == "QOperator")
+        separate_uses_of_weights(prepared, self.per_channel, self.types.quant_format == "QOperator")
         ranges = calibrate(
             prepared,
             self.context,
-            self.calibrate_method,
+            self._method,
             self.quantized_op_types(),
             self.calibrator_settings(),
             self.samples,
@@ -221,7 +314,7 @@ class Static(Pass):
 
         from autoopt.passes.patches.ort_quantizers import lean_quantizers
 
-        types = self.types()
+        types = self.types
         target = self.context.work / "static.onnx"
         large = is_large(model)
         source: ModelProto | Path = model
@@ -237,12 +330,12 @@ class Static(Pass):
                 quant_format=QuantFormat[types.quant_format],
                 op_types_to_quantize=self.quantized_op_types(),
                 per_channel=self.per_channel,
-                reduce_range=getattr(self, "reduce_range", False),
+                reduce_range=self.reduce_range,
                 activation_type=QuantType[types.activation],
                 weight_type=QuantType[types.weight],
                 nodes_to_exclude=list(self.nodes_to_exclude),
                 use_external_data_format=large,
-                calibrate_method=CalibrationMethod[self.calibrate_method],
+                calibrate_method=CalibrationMethod[self._method],
                 extra_options=extra_options,
                 calibration_cache_path=ranges,
             )
@@ -261,10 +354,14 @@ class Static(Pass):
         """Operator types to quantize. Sorted, because the order of the library's own set changes between processes."""
         from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
+        if self._is_float8 and not self.op_types:
+            return ["Conv", "Gemm", "MatMul"]
         return sorted(self.op_types or {*QDQRegistry, *QLinearOpsRegistry})
 
     def calibrator_settings(self) -> dict[str, object]:
         """Options of onnxruntime's calibrator that the method uses."""
+        if self._is_float8:
+            return {"num_bins": self.num_bins, "scenario": self.scenario}
         settings: dict[str, object] = {}
         if self.calibrate_method == "MinMax":
             settings["moving_average"] = self.moving_average
@@ -275,56 +372,3 @@ class Static(Pass):
         if self.activation_symmetric:
             settings["symmetric"] = True
         return settings
-
-
-class StaticQuantization(Static):
-    """Quantizes weights and activations to 8-bit integers, with ranges from calibration data.
-
-    QDQ keeps float operators between QuantizeLinear and DequantizeLinear, and the runtime fuses them; QOperator uses
-    integer operators directly. Good for convolutions. Transformers often need `op_types: [MatMul]` or excluded nodes.
-    Local functions are inlined first; bodies of If, Loop and Scan are quantized with ranges of their own iterations.
-    """
-
-    accelerators = (
-        "CPUExecutionProvider",
-        "CUDAExecutionProvider",
-        "TensorrtExecutionProvider",
-        "DmlExecutionProvider",
-        "OpenVINOExecutionProvider",
-        "QNNExecutionProvider",
-    )
-    aliases: ClassVar[tuple[str, ...]] = ("static_int8", "OnnxStaticQuantization", "IncStaticQuantization")
-
-    quant_format: Annotated[
-        Literal["QDQ", "QOperator"], Categorical("QDQ", "QOperator"), "representation of quantized operators"
-    ] = "QDQ"
-    weight_type: Annotated[Literal["QInt8", "QUInt8"], Categorical("QInt8", "QUInt8"), "type of the weights"] = "QInt8"
-    activation_type: Annotated[
-        Literal["QInt8", "QUInt8"],
-        Conditional(
-            ("quant_format", "weight_type"),
-            {
-                ("QDQ", "QInt8"): Categorical("QInt8", "QUInt8"),
-                ("QDQ", "QUInt8"): Categorical("QUInt8"),
-                ("QOperator", "QUInt8"): Categorical("QUInt8"),
-            },
-            default=INVALID,
-        ),
-        "type of the activations; no runtime supports QInt8 with QUInt8 weights",
-    ] = "QUInt8"
-    reduce_range: Annotated[
-        bool,
-        Conditional("weight_type", {"QInt8": Boolean()}, default=IGNORED),
-        "7-bit weights, which prevent overflow on x86 CPUs without VNNI; searched, and the default, only there",
-    ] = False
-
-    @classmethod
-    def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
-        return offer_for_cpu(parameter, accelerator)
-
-    def types(self) -> QuantizedTypes:
-        if self.activation_type == "QInt8" and self.weight_type == "QUInt8":
-            raise Refused("onnxruntime does not support activation_type QInt8 with weight_type QUInt8")
-        if self.calibrate_method == "Distribution":
-            raise Refused("calibrate_method Distribution is for float8 (fp8_quantization); use MinMax or Percentile")
-        return QuantizedTypes(self.quant_format, self.activation_type, self.weight_type)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.json_codec import without_nulls
 from autoopt.model.session_options import check_session_options, plain_options
-from autoopt.passes.base import Pass
+from autoopt.passes.base import Pass, Refused
 from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
@@ -51,7 +51,7 @@ class SessionTuning(Pass):
 
     session_only = True
     memory_factor = 0.0
-    conflicts = ("session_tuning", "fp8_quantization")
+    conflicts = ("session_tuning",)
     libraries = ("onnxruntime",)
     aliases = ("OrtSessionParamsTuning", "OrtPerfTuning")
 
@@ -114,6 +114,9 @@ class SessionTuning(Pass):
     def run(self, model: ModelProto) -> None:
         options = self.context.session_options
         changes = self._values(_DIRECT_OPTIONS)
+        is_raised = changes.get("graph_optimization_level", "disable") != "disable"
+        if is_raised and options.get("graph_optimization_level") == "disable":
+            raise Refused("the model, in float8, runs only without graph optimization; omit graph_optimization_level")
         config = self._values(_CONFIG_ENTRIES)
         if config:
             entries = {_CONFIG_ENTRIES[name]: _as_text(value) for name, value in config.items()}
