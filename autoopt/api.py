@@ -20,7 +20,7 @@ from autoopt.model.in_memory import Model, Serializable, model_file
 from autoopt.observer import SILENT, CallbackObserver, Observer
 from autoopt.problem.goal import GoalOptions
 from autoopt.problem.problem import Limits
-from autoopt.problem.run_request import Remeasure, RunRequest
+from autoopt.problem.run_request import Again, RunRequest
 from autoopt.report.progress.progress import Progress, in_notebook
 from autoopt.results import RunResult
 from autoopt.settings import settings
@@ -70,9 +70,7 @@ class RunOptions(TypedDict, total=False):
     workers: int
     limits: Limits
     measurement: Mapping[str, JsonValue]
-    retry_failed: bool
-    fresh: bool
-    remeasure: Remeasure
+    again: Again
     proposal_options: ProposalOptions
     target: str
     observer: Observer

@@ -26,7 +26,7 @@ from autoopt.orchestrate.deployed_chains import DeployedExecutor
 from autoopt.orchestrate.executor import FlowExecutor, call_flow, failed_state, final_state
 from autoopt.orchestrate.names import model_run_name, run_name, tags_of
 from autoopt.orchestrate.submitted import run_in_pool
-from autoopt.problem.run_request import Remeasure, RunRequest
+from autoopt.problem.run_request import Again, RunRequest
 from autoopt.results import RunResult
 from autoopt.script import only_allowed_scripts
 
@@ -50,10 +50,9 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     search: dict[str, object] | None = None,
     out: str | None = None,
     workers: Workers = 2,
-    retry_failed: bool = False,
     trials: Trials = None,
     minutes: Minutes = None,
-    remeasure: Remeasure | None = None,
+    again: Again | None = None,
     chains: Chains = "subflows",
     request: dict[str, Any] | None = None,
 ) -> State[None]:
@@ -69,10 +68,9 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         search: fields of the DAG's `search` section to override, such as `trials`.
         out: folder for the best model, its session options and its recipe.
         workers: number of trials to run in parallel.
-        retry_failed: retry trials that failed in earlier runs.
         trials: maximum number of trials; overrides the DAG's.
         minutes: maximum time of the run, in minutes; overrides the DAG's.
-        remeasure: measure candidates again: those still undecided, or all.
+        again: what earlier runs did is repeated: trials that `failed`, `measurements`, or `all`, a new search.
         chains: `subflows` runs them in this process, `deployed` gives each a run of its own that can be retried.
         request: what `autoopt run` asks for, in place of the fields above.
     """
@@ -84,13 +82,12 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         calibration=calibration,
         search={**without_nulls(search or {}), **limits},
         workers=workers,
-        retry_failed=retry_failed,
-        remeasure=remeasure,
+        again=again,
         out=None if out is None else Path(out),
     )
     if request is not None:
         asked = RunRequest.from_json(request)
-    asked = replace(asked, in_pool=run_in_pool, again=flow_run.run_count > 1, observer=RunNotes(get_run_logger()))
+    asked = replace(asked, in_pool=run_in_pool, is_retry=flow_run.run_count > 1, observer=RunNotes(get_run_logger()))
     try:
         with only_allowed_scripts():
             result = _execute(asked, chains)

@@ -112,23 +112,14 @@ class SearchOptions:
         return parse_assignments(self.search, "--search") | without_nulls(options)
 
 
-@dataclass(frozen=True)
-class RepetitionFlags:
-    """Options that repeat what earlier runs have done."""
-
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Retry trials that failed in earlier runs.", rich_help_panel=SEARCH)
-    ] = False
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Start a new search even if an identical run exists.", rich_help_panel=SEARCH),
-    ] = False
-    remeasure: Annotated[
-        Literal["undecided", "all"] | None,
-        typer.Option(
-            "--remeasure", help="Measure candidates again: those still undecided, or all.", rich_help_panel=SEARCH
-        ),
-    ] = None
+AgainOption = Annotated[
+    Literal["failed", "measurements", "all"] | None,
+    typer.Option(
+        help="Repeat what earlier runs did: trials that failed, measurements (of candidates that are not known well, "
+        "else of all), or all, a new search that reuses finished work.",
+        rich_help_panel=SEARCH,
+    ),
+]
 
 
 @with_option_groups
@@ -146,7 +137,7 @@ def run(  # noqa: PLR0913  options of the command
     search: SearchOptions,
     workers: Workers = 2,
     proposal: ProposalFlags,
-    repetition: RepetitionFlags,
+    again: AgainOption = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -181,7 +172,7 @@ def run(  # noqa: PLR0913  options of the command
                 began=began,
                 # What slowed down the imports slows down the end.
                 ending=time.monotonic() - began,
-                **asdict(repetition),
+                again=again,
             )
             result = execute(request, chosen_engine(engine))
         if as_json:

@@ -83,7 +83,7 @@ def _opened_session(
     if session.answer is not None:
         return session
     modules = [*WARM, *_pass_modules(session.chains.values())]
-    if request.fresh:
+    if request.again == "all":
         # A new search over old results may find all of them in the store, and then needs no worker.
         resources.pool.expect(modules)
     else:

@@ -229,7 +229,7 @@ def show_sweep(zoo: str, text: str) -> None:
 
 def in_form_words(text: str) -> str:
     """A text of the command line with the names of the form's fields in place of options."""
-    named = re.sub(r"--(data|minutes|remeasure|trials)\b", r"`\1`", text)
+    named = re.sub(r"--(again|data|minutes|trials)\b", r"`\1`", text)
     return named.replace("the same command", "the same deployment")
 
 

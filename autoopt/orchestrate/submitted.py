@@ -180,8 +180,7 @@ def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
 
 def _parameters(request: RunRequest) -> dict[str, Any]:
     """The parameters of the flow: what its form shows, and the whole request."""
-    document = request.to_json()
-    document |= {"fresh": request.fresh, "resume": request.resume}
+    document = {**request.to_json(), "resume": request.resume}
     return {
         "dag": request.dag if isinstance(request.dag, str) else str(document["dag_file"] or document["model"] or "dag"),
         "model": request.name or document["model"],

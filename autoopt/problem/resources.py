@@ -80,7 +80,7 @@ def open_resources(request: RunRequest, spec: DagSpec) -> Resources:
         pool=pool,
         hosts=Hosts(pool, memory=memory),
         gate=PausingGate(waiting=report_other_runs(request.observer.on_note)),
-        quarantine=stored_quarantine(store, retry=request.retry_failed),
+        quarantine=stored_quarantine(store, retry=request.again == "failed"),
         scratch=make_working_folder(store.home / STORE_WORK),
     )
 

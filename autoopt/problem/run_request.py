@@ -28,7 +28,8 @@ from autoopt.spec.document import Document, Json
 from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.source import Source
 
-Remeasure: TypeAlias = Literal["undecided", "all"]
+Again: TypeAlias = Literal["failed", "measurements", "all"]
+"""What to repeat of earlier runs: trials that failed, measurements of candidates, or the whole search."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,12 @@ class RunRequest:
     """Overrides single fields of the DAG's `search` section."""
     limits: Limits = field(default_factory=Limits)
     measurement: Mapping[str, JsonValue] = field(default_factory=dict)
-    retry_failed: bool = False
-    """Execute again what failed in earlier runs."""
-    again: bool = False
+    again: Again | None = None
+    """Execute again what failed in earlier runs (`failed`); measure once more the candidates whose ratio is not known
+    well, or all of them if there are none (`measurements`); search even if an identical run has finished, whose work is
+    still reused (`all`)."""
+    is_retry: bool = False
     """Continue the identical run if it was cancelled, or execute its failed trials once more if it has finished."""
-    fresh: bool = False
-    """Search even if an identical run has finished; its work is still reused."""
-    remeasure: Remeasure | None = None
-    """Measure latencies once more: of candidates whose ratio is not known well (`undecided`), or of `all`."""
     proposal_options: ProposalOptions = field(default_factory=ProposalOptions)
     """Options of the DAG that is proposed for a bare model."""
     goal: GoalOptions = field(default_factory=GoalOptions)
@@ -160,8 +159,7 @@ class RunRequest:
             "search": dict(self.search),
             "limits": to_json(self.limits),
             "measurement": dict(self.measurement),
-            "retry_failed": self.retry_failed,
-            "remeasure": self.remeasure,
+            "again": self.again,
             "proposal_options": self.proposal_options.to_json(),
             "target": self.target,
             "pool": self.pool,
@@ -174,12 +172,12 @@ class RunRequest:
     @property
     def accepts_answer(self) -> bool:
         """True if the result of an identical finished run answers the request."""
-        return self.accepts_trials and not self.remeasure
+        return self.accepts_trials and self.again is None
 
     @property
     def accepts_trials(self) -> bool:
         """True if the trials of an identical finished run need not be searched again."""
-        return not (self.fresh or self.retry_failed or self.resume)
+        return self.again in (None, "measurements") and not self.resume
 
     @staticmethod
     def from_json(data: Mapping[str, Any], *, reread: bool = False) -> RunRequest:

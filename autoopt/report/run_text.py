@@ -126,7 +126,7 @@ def _note_lines(result: RunResult, shown: Collection[str]) -> list[str]:
         ratio = best.ratios.get(first_objective(result).metric)
         if ratio is not None and ratio.high > WIDE * ratio.low:
             reason = disturbance(best.measured)
-            notes.append(f"the range is wide because {reason}; --remeasure all on a quieter machine narrows it")
+            notes.append(f"the range is wide because {reason}; --again measurements on a quieter machine narrows it")
     lines = [f"note: {one_line(note)}" for note in notes[:MOST_NOTES]]
     if len(notes) > MOST_NOTES:
         lines.append(f"and {plural(len(notes) - MOST_NOTES, 'more note')}: autoopt runs latest")

@@ -72,7 +72,7 @@ class Deaths:
             return None
         return (
             f"{subject.name} is quarantined: it killed its worker {len(deaths)} times, last: {deaths[-1]}; try it"
-            f" again with --retry-failed, or 'autoopt store verify --lift {subject.key[:SHORT]}'"
+            f" again with --again failed, or 'autoopt store verify --lift {subject.key[:SHORT]}'"
         )
 
     def note(self, subject: Subject, result: CallResult) -> None:

@@ -60,7 +60,7 @@ def run_way(way: str, case: Case, folder: Path, olive: str | None) -> Usage:
         environment["AUTOOPT_HOME"] = str(folder / DEFAULT_HOME)
     command = [sys.executable, "-m", "autoopt", "run", dag, "--json", "-q", "--out", str(folder / out)]
     if way == "fresh":
-        command.append("--fresh")
+        command += ["--again", "all"]
     return measure(command, folder / "files", environment)
 
 

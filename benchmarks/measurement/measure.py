@@ -196,7 +196,7 @@ def _run(case: Case, work: Path, measurement: dict[str, Any]) -> RunResult:
         search={"strategy": "per-chain", "sampler": "exhaustive"},
         measurement=measurement,
         workers=1,
-        fresh=True,
+        again="all",
     )
     return execute(request)
 

@@ -282,7 +282,7 @@ def request_for(dag: Path, model: Path | None, data: Path | None, calibration: P
         data=str(data) if data else None,
         calibration=str(calibration) if calibration else None,
         home=home,
-        fresh=True,
+        again="all",
         workers=1,
         search={"minutes": None},  # what comes after the end of a run's time is not measured
         proposal_options=ProposalOptions(threads="1") if names_model(dag) else ProposalOptions(),

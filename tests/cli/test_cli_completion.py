@@ -46,7 +46,7 @@ def test_passes_and_metrics_are_completed(complete: Any) -> None:
         ("run m.onnx --minimize", ["latency", "size", "memory"]),
         ("run m.onnx --layout", ["NCHW", "NHWC"]),
         ("run m.onnx --engine", ["inline", "prefect"]),
-        ("run m.onnx --remeasure", ["undecided", "all"]),
+        ("run m.onnx --again", ["failed", "measurements", "all"]),
         ("plan m.onnx --format", ["text", "mermaid"]),
     ],
 )

@@ -66,10 +66,10 @@ def test_a_new_search_over_known_results_asks_no_worker(
     tmp_path: Path, pool: ReadingPool, model: Path, data: Path
 ) -> None:
     warnings = []
-    for fresh in (False, True):
+    for again in (None, "all"):
         pool.functions.clear()
         pool.measured.clear()
-        with prepare(request(tmp_path, model, data=data, fresh=fresh)) as session:
+        with prepare(request(tmp_path, model, data=data, again=again)) as session:
             assert isinstance(session, Session)
             result = session.execute(search_inline)
         warnings.append(result.warnings)

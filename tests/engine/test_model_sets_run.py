@@ -179,7 +179,7 @@ def test_the_set_of_the_best_models_so_far_is_written_during_the_run_and_after_a
     watcher = CancelBeforeTheLast(out)
     dag = {**DAG, "model": models, "data": str(place / "texts.npz")}
     with pytest.raises(KeyboardInterrupt):
-        execute(RunRequest(dag=dag, home=place / "home", measurement=SHORT, out=out, observer=watcher, fresh=True))
+        execute(RunRequest(dag=dag, home=place / "home", measurement=SHORT, out=out, observer=watcher, again="all"))
     assert watcher.chains == [
         "",
         "encoder: quant; decoder: source; decoder_with_past: source",

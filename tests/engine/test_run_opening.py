@@ -50,7 +50,7 @@ def test_learned_points_are_tried_in_their_order_after_those_of_preferred_chains
     preferred = {**simulation.chains, chains["p2"].id: replace(chains["p2"], weight=2.0, prior=({},))}
     order = [chain for chain, _ in first_points(simulation.plan, preferred)]
     assert order == [chains[name].id for name in ("p2", "p3", "p1")]
-    with simulation.session(resume=None, fresh=True) as session:
+    with simulation.session(resume=None, again="all") as session:
         begun = session.record
     simulation.plan = simulation.plan.with_learned([replace(learned[1], evidence="gave 0.50 on m")])
     resumed = with_recorded_points(simulation.inputs(), begun).problem.plan
@@ -117,11 +117,11 @@ def test_an_identical_finished_run_answers_with_no_work(simulation: Simulation) 
     assert again.answer.reused
 
 
-@pytest.mark.parametrize("option", ["fresh", "retry_failed"])
-def test_a_fresh_search_and_a_retry_do_not_take_the_answer(simulation: Simulation, option: str) -> None:
+@pytest.mark.parametrize("again", ["all", "failed"])
+def test_a_fresh_search_and_a_retry_do_not_take_the_answer(simulation: Simulation, again: str) -> None:
     with simulation.session() as session:
         session.execute(search_inline)
-    assert simulation.session(**{option: True}).answer is None
+    assert simulation.session(again=again).answer is None
 
 
 def test_what_a_lost_worker_left_out_is_said_and_tried_again_by_the_same_command(simulation: Simulation) -> None:
@@ -145,18 +145,18 @@ def test_a_finished_run_is_continued_with_its_failed_trials_only(tmp_path: Path)
     assert (first.trial_counts["ok"], first.trial_counts["failed"]) == (1, 1)
     simulation.pool.passes["remove_unused"] = faster(0.8)
     simulation.pool.passes["identity_elimination"] = failing  # is not asked again
-    with simulation.session(again=True) as session:
+    with simulation.session(is_retry=True) as session:
         again = session.execute(search_inline)
     assert (again.run, again.trial_counts["ok"]) == (first.run, 2)
     assert again.best is not None
     assert again.best.chain == "clean"
-    assert simulation.session(again=True).answer is not None, "nothing has failed"
+    assert simulation.session(is_retry=True).answer is not None, "nothing has failed"
 
 
 def test_a_cancelled_run_is_continued(simulation: Simulation) -> None:
     cancelled = simulation.session()
     simulation.store.runs.finish(cancelled.ctx.run, "cancelled")
-    assert simulation.session(again=True).ctx.run == cancelled.ctx.run
+    assert simulation.session(is_retry=True).ctx.run == cancelled.ctx.run
 
 
 def test_an_abandoned_identical_run_is_taken_over(simulation: Simulation) -> None:

@@ -181,7 +181,7 @@ def test_a_decided_run_answers_and_a_fresh_one_measures_nothing_again(tmp_path: 
     first = finish(simulation.session())
     assert finish(simulation.session()).reused
     measured = len(joint(simulation))
-    again = finish(simulation.session(fresh=True))
+    again = finish(simulation.session(again="all"))
     assert len(joint(simulation)) == measured
     assert again.best is not None
     assert first.best is not None
@@ -192,7 +192,7 @@ def test_all_candidates_are_measured_once_more_on_request(tmp_path: Path) -> Non
     simulation = simulate(tmp_path, (0.5, 0.8, 0.9))
     finish(simulation.session())
     measured = len(joint(simulation))
-    finish(simulation.session(remeasure="all"))
+    finish(simulation.session(again="measurements"))
     assert sorted(joint(simulation)[measured]) == ["identity_elimination", "name_fix", "remove_unused"]
 
 
@@ -201,7 +201,7 @@ def test_only_uncertain_candidates_are_measured_once_more_on_request(tmp_path: P
     simulation.pool.spread = 0.04
     finish(simulation.session())
     measured = len(joint(simulation))
-    finish(simulation.session(remeasure="undecided"))
+    finish(simulation.session(again="measurements"))
     assert sorted(joint(simulation)[measured]) == ["name_fix", "remove_unused"]
 
 
@@ -211,7 +211,7 @@ def test_what_a_busy_machine_left_open_is_measured_once_more_on_request(tmp_path
     finish(simulation.session())
     measured = len(joint(simulation))
     simulation.pool.on_one_thread = False
-    finish(simulation.session(remeasure="undecided"))
+    finish(simulation.session(again="measurements"))
     assert sorted(joint(simulation)[measured]) == ["identity_elimination", "name_fix", "remove_unused"]
 
 
@@ -269,14 +269,14 @@ def test_a_race_ends_where_no_repetition_helps(tmp_path: Path) -> None:
     assert result.undecided
 
 
-@pytest.mark.parametrize("remeasure", [None, "undecided"])
-def test_the_next_run_decides_on_a_quieter_machine(tmp_path: Path, remeasure: Any) -> None:
+@pytest.mark.parametrize("again", [None, "measurements"])
+def test_the_next_run_decides_on_a_quieter_machine(tmp_path: Path, again: Any) -> None:
     simulation = simulate(tmp_path, (0.95, 0.96, 1.3))
     simulation.pool.on_one_thread = True
     assert finish(simulation.session()).undecided
     measured = len(joint(simulation))
     simulation.pool.on_one_thread = False
-    result = finish(simulation.session(remeasure=remeasure))
+    result = finish(simulation.session(again=again))
     assert "identity_elimination" in joint(simulation)[measured]
     assert result.undecided == ""
 

@@ -100,7 +100,7 @@ def test_an_identical_finished_run_answers(simulation: Simulation) -> None:
 def test_a_fresh_run_searches_again_and_reuses_all_work(simulation: Simulation) -> None:
     first = finish(simulation.session())
     calls = len(simulation.pool.limits)
-    again = finish(simulation.session(fresh=True))
+    again = finish(simulation.session(again="all"))
     assert not again.reused
     assert again.run != first.run
     assert len(simulation.pool.limits) == calls

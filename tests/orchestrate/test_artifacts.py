@@ -40,8 +40,8 @@ def test_a_result_names_its_caveats() -> None:
 
 
 def test_advice_names_the_fields_of_the_form() -> None:
-    advice = "run the same command with --remeasure undecided, or --data FILE"
-    assert in_form_words(advice) == "run the same deployment with `remeasure` undecided, or `data` FILE"
+    advice = "run the same command with --again measurements, or --data FILE"
+    assert in_form_words(advice) == "run the same deployment with `again` measurements, or `data` FILE"
 
 
 def test_a_finished_model_of_a_sweep_shows_its_objectives_and_its_size() -> None:

@@ -90,7 +90,7 @@ def test_a_store_on_a_read_only_disk_can_be_read(place: Place) -> None:
             ("store", "verify"),
         ):
             assert not disk.call(*words).err
-        said = disk.call(*RUN, "--fresh", codes=(3,))
+        said = disk.call(*RUN, "--again", "all", codes=(3,))
         assert "ead-only" in said.err
         assert said.err.count("\n") == 1
     finally:

@@ -69,7 +69,7 @@ def test_a_source_model_that_kills_is_one_line_and_tried_again(killer: object, p
     place.write("model.onnx", killer().SerializeToString())  # type: ignore[operator]
     place.write("dag.yaml", QUICK_DAG.replace("_seconds: 20", "_seconds: 4"))
     for _ in range(2):
-        said = place.call(*RUN, "--quiet", "--retry-failed", codes=(2,))
+        said = place.call(*RUN, "--quiet", "--again", "failed", codes=(2,))
         assert "the source model cannot be measured" in one_line(said)
 
 

@@ -24,7 +24,7 @@ FILES = [
 ]
 """Commands that write a file, up to its name."""
 FOLDERS = [
-    (*RUN, "--fresh", "--out"),
+    (*RUN, "--again", "all", "--out"),
     ("export", "--out"),
     (*REPLAY, "--out"),
     (*SWEEP, "--out"),
@@ -109,7 +109,7 @@ def test_what_autoopt_wrote_is_replaced_and_other_files_beside_it_stay(
     assert inputs == {name: (made / name).read_bytes() for name in inputs}
 
 
-@pytest.mark.parametrize("command", [(*RUN, "--fresh"), ("export",), REPLAY])
+@pytest.mark.parametrize("command", [(*RUN, "--again", "all"), ("export",), REPLAY])
 def test_the_source_model_is_not_replaced_by_what_was_made_from_it(command: tuple[str, ...], made: Place) -> None:
     before = (made / "model.onnx").read_bytes()
     try:

@@ -37,7 +37,7 @@ def check_package(out: Path) -> None:
 def test_a_run_that_is_killed_while_it_replaces_a_package_leaves_no_mixture(tmp_path: Path) -> None:
     fill(tmp_path, DAG, width=1024)
     finish(start(tmp_path, *RUN))
-    process = start(tmp_path, *RUN, "--fresh", AUTOOPT_FAULT="within package:4")
+    process = start(tmp_path, *RUN, "--again", "all", AUTOOPT_FAULT="within package:4")
     _, stderr = process.communicate()
     assert process.returncode == -9, stderr
     with pytest.raises(InputError, match=r"has no model\.onnx"):

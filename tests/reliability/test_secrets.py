@@ -28,7 +28,7 @@ COMMANDS = (
     ("replay", "out/recipe.json", "--model", "model.onnx"),
     ("store", "verify"), ("store", "gc"), ("store", "stats"), ("store", "stats", "--json"),
     ("store", "backup", "backup"), ("sweep", "zoo.yaml", "--engine", "inline", "--out", "swept"),
-    (*RUN, "--fresh"), ("runs", "--json"),
+    (*RUN, "--again", "all"), ("runs", "--json"),
 )  # fmt: skip
 
 PREFECT_COMMANDS = (("doctor",), ("doctor", "--json"), ("resume",))

@@ -44,7 +44,7 @@ def test_an_open_question_comes_with_what_would_decide_it(data: dict[str, Any]) 
     assert verdict(RunResult.from_json(tokens)).startswith("Undecided whether a candidate has more tokens per second;")
     measured = {"rounds": 3, "disturbed_rounds": 2}
     busy = RunResult.from_json({**data, "best": {**data["best"], "measured": measured}, "undecided": "two are close"})
-    assert deciding_action(busy) == ("To decide, run the same command with --remeasure undecided on a quieter machine.")
+    assert deciding_action(busy) == ("To decide, run the same command with --again measurements on a quieter machine.")
     assert verdict(busy).endswith(f". Still open: two are close. {deciding_action(busy)}")
 
 

@@ -16,7 +16,7 @@ def test_second_death_is_the_last() -> None:
     deaths.note(MODEL, DEATH)
     assert deaths.reason(MODEL) == (
         "model dddddddddddd is quarantined: it killed its worker 2 times, last: the worker died: SIGABRT;"
-        " try it again with --retry-failed, or 'autoopt store verify --lift dddddddddddd'"
+        " try it again with --again failed, or 'autoopt store verify --lift dddddddddddd'"
     )
     assert deaths.reason(Subject.model("e" * 64)) is None
 

@@ -11,7 +11,6 @@ from autoopt.engine.run.select import distinct_feasible
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
 from autoopt.problem.problem import Problem
-from autoopt.problem.run_request import Remeasure
 
 LARGEST_SHARE = 0.25
 """Largest share of the run's time that is set aside before the first race."""
@@ -26,8 +25,8 @@ class Decision:
     ctx: RunContext
     ranking: Ranking
     """The ranking of what may win."""
-    remeasure: Remeasure | None
-    """Candidates to measure once more in the first races."""
+    remeasure: bool
+    """True to measure candidates once more in the first races."""
     before_measuring: Callable[[], object]
     """Called before the first round of the races, and of each continuation."""
     lossy_race: Race | None = field(default=None, init=False)
@@ -47,7 +46,7 @@ class Decision:
                 # It continues with the evidence of the first race.
                 self.lossy_race = Race(self.ctx, replace(self.race.ranking, lossy=True))
             self.lossy_race.run(trials, remeasure=self.remeasure)
-        self.remeasure = None
+        self.remeasure = False
 
     def next_deadline(self) -> float:
         """Compute when a search that continues after `run` ends, as a time on the attempt's clock.

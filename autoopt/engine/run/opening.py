@@ -57,7 +57,7 @@ def open_session(
     """
     store = resources.store
     repeats_failures = False
-    if request.again:
+    if request.is_retry:
         request, repeats_failures = _continuing(request, inputs.identity, store)
     finished = _finished_run(store, request, inputs.identity)
     if finished is not None and _answers(request, finished):
@@ -78,7 +78,7 @@ def open_session(
     session = make_session(RunContext(inputs.problem, resources, attempt), inputs, new_record.name)
     if repeats_failures:
         session.retry_failures(before=store.clock())
-    session.remeasure = request.remeasure
+    session.remeasure = request.again == "measurements"
     session.candidates = request.candidates
     session.interim_package.out = request.out
     session.continues = record.settings.get(CONTINUES)
@@ -188,7 +188,7 @@ def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: f
         deadline=deadline,
         limit=limit,
         grace=grace,
-        retry=RetryPolicy(earlier_runs=request.retry_failed, memory=usable_memory(inputs.problem.limits.memory)),
+        retry=RetryPolicy(earlier_runs=request.again == "failed", memory=usable_memory(inputs.problem.limits.memory)),
         clock=time.monotonic,
     )
 

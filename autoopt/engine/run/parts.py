@@ -132,7 +132,7 @@ def open_run_of_parts(
     finished = store.runs.latest_finished(record.identity) if request.accepts_answer else None
     if finished is None or not _answers(finished.result):
         return begin_run(request, record, store), None
-    if request.again or is_outdated(finished, store):
+    if request.is_retry or is_outdated(finished, store):
         return begin_run(replace(request, resume=finished.id), record, store), None
     return finished, stored_answer(store, finished, time.monotonic() - began)
 

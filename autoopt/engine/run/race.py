@@ -28,7 +28,6 @@ from autoopt.measure.meters import SCREENING_WIDTH
 from autoopt.metrics import STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate
 from autoopt.problem.problem import Goal
-from autoopt.problem.run_request import Remeasure
 from autoopt.report.words.formatting import ALL_MEASUREMENTS, FIRST_MEASUREMENT, plural
 
 WORTHWHILE = 0.01
@@ -82,20 +81,20 @@ class Race:
         self.evidence = Evidence(rounds, self.ranking.baseline.metrics)
         self.ranking = replace(self.ranking, evidence=self.evidence)
 
-    def run(self, trials: Sequence[CompletedTrial], remeasure: Remeasure | None = None) -> None:
+    def run(self, trials: Sequence[CompletedTrial], remeasure: bool = False) -> None:
         """Measure until the race is decided or its rounds are used up.
 
-        Trials of measured candidates get the pooled figures, and their constraints are judged again. `remeasure` says
-        which feasible candidates to measure once more first: all, or those whose ratio is not known well. When
-        called again with further trials, the race continues with its earlier measurements.
+        Trials of measured candidates get the pooled figures, and their constraints are judged again. With
+        `remeasure`, feasible candidates are measured once more first: those whose ratio is not known well, or all if
+        there are none. When called again with further trials, the race continues with its earlier measurements.
         """
         self._is_announced = False
         if not self.evidence.rounds.metrics or not self.ctx.problem.measurement_settings.rounds:
             return
         feasible = self.ranking.few_best(trials, MOST_POOLED)
         self.evidence.load([trial.candidate for trial in feasible])
-        if remeasure is not None:
-            self._measure_once_more(feasible, remeasure)
+        if remeasure:
+            self._measure_once_more(feasible)
         self._update(trials)
         for number in range(EXTENSION * self.ctx.problem.measurement_settings.rounds):
             contenders = self.contenders(trials)
@@ -104,11 +103,10 @@ class Race:
             self._update(trials)
         self.undecided = self._doubt(trials)
 
-    def _measure_once_more(self, trials: Sequence[CompletedTrial], which: Remeasure) -> None:
-        if which == "undecided":
-            # The machine may be quieter by now.
-            is_narrow = partial(self.evidence.is_narrow, metric=self._deciding_metric, on_this_machine=False)
-            trials = [trial for trial in trials if not is_narrow(trial.key)]
+    def _measure_once_more(self, trials: Sequence[CompletedTrial]) -> None:
+        # The machine may be quieter by now.
+        is_narrow = partial(self.evidence.is_narrow, metric=self._deciding_metric, on_this_machine=False)
+        trials = [trial for trial in trials if not is_narrow(trial.key)] or trials
         for first in range(0, len(trials), MOST_RIVALS):
             self._measure(trials[first : first + MOST_RIVALS], first)
 

@@ -43,7 +43,6 @@ from autoopt.errors import InputError, SystemFailure
 from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.problem.run_request import Remeasure
 from autoopt.report.words.formatting import plural
 from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.search.chain_studies import ChainStudies
@@ -79,7 +78,7 @@ class Session:
     model: str = ""
     """The source model as the user named it."""
     answer: RunResult | None = None
-    remeasure: Remeasure | None = None
+    remeasure: bool = False
     """Candidates to measure once more before deciding."""
     continues: str | None = None
     """Id of an identical finished run whose trials this one takes over instead of searching."""

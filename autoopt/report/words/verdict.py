@@ -152,7 +152,7 @@ def gains(result: RunResult, model: ModelResult) -> list[str]:
 def deciding_action(result: RunResult) -> str:
     """The one action that would decide which model is the best."""
     if result.best is not None and result.best.measured.busy:
-        return "To decide, run the same command with --remeasure undecided on a quieter machine."
+        return "To decide, run the same command with --again measurements on a quieter machine."
     return "To decide, run the same command again: it measures on."
 
 
