@@ -105,7 +105,7 @@ def run(
         options: see `RunOptions`. In a notebook, the default observer shows the progress.
 
     Returns:
-        The result; its `best` is None if no model meets the constraints.
+        The result; its `best` is the source model if no model meets the constraints.
 
     Raises:
         InputError: what the user gave is wrong.

@@ -17,7 +17,7 @@ from autoopt.report.run_list import RunRow, runs_table
 from autoopt.report.run_view import RunView, labelled_models
 from autoopt.report.table import plain
 from autoopt.report.words.verdict import verdict
-from autoopt.results import RunResult, Trial, values_of
+from autoopt.results import ModelResult, RunResult, Trial, values_of
 from autoopt.results.figures import first_objective
 from autoopt.results.trial import flat_params, flat_ratios
 from autoopt.settings import settings
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 class Run(RunResult):
     """The result of a run, with what the store knows about it."""
 
+    best: ModelResult = field(default_factory=ModelResult)
+    """The best model; the source model if none meets the constraints, which `status` says."""
+    result: RunResult = field(default=RunResult("", ""), repr=False)
+    """The result as commands show it."""
     home: Path | None = field(default=None, repr=False, compare=False)
     """Folder of the store; None for AUTOOPT_HOME."""
     db_url: str | None = field(default=None, repr=False, compare=False)
@@ -44,7 +48,8 @@ class Run(RunResult):
     def of(result: RunResult, home: Path | None = None, db_url: str | None = None, out: Path | None = None) -> Run:
         """Add the place of the store and of the package to a result."""
         values = {item.name: getattr(result, item.name) for item in fields(RunResult)}
-        return Run(**values, home=home, db_url=db_url, out=out)
+        values["best"] = result.best or result.baseline.model
+        return Run(**values, result=result, home=home, db_url=db_url, out=out)
 
     def completed_trials(self) -> list[Trial]:
         """The finished trials by number; for a run over several targets or models, one after the other."""
@@ -81,7 +86,7 @@ class Run(RunResult):
             InputError: pandas is not installed.
         """
         rows = []
-        for label, model in labelled_models(self):
+        for label, model in labelled_models(self.result):
             figures = _figures(model.metrics, model.ratios, model.point)
             rows.append({"model": label, "chain": model.chain, **figures, "artifact": model.artifact})
         return _frame(rows)
@@ -93,7 +98,8 @@ class Run(RunResult):
             InputError: Altair is not installed, or no trial has both metrics.
         """
         trials = self.completed_trials()
-        chart = trade_off(self, trials, metric) if metric else next(iter(trade_offs(self, trials).values()), None)
+        charts = trade_offs(self.result, trials)
+        chart = trade_off(self.result, trials, metric) if metric else next(iter(charts.values()), None)
         if chart is None:
             objective = first_objective(self).metric
             raise InputError(f"no trial has {objective} and {metric or 'another metric'}", where=f"run {self.run}")
@@ -111,7 +117,7 @@ class Run(RunResult):
         with writing(file, "cannot write the report"):
             check_page(Path(file))
         with _open(self.home, self.db_url) as store:
-            page = run_report(store, store.runs.get(self.run), self, profile=True)
+            page = run_report(store, store.runs.get(self.run), self.result, profile=True)
         with writing(file, "cannot write the report"):
             Path(file).write_text(page, encoding="utf-8", errors="backslashreplace")
         return Path(file)
@@ -124,11 +130,11 @@ class Run(RunResult):
             return [(name, trial) for name, run in named or [("", self.run)] for trial in finished_trials(store, run)]
 
     def __repr__(self) -> str:
-        return f"Run({self.run!r}, {verdict(self)!r})"
+        return f"Run({self.run!r}, {verdict(self.result)!r})"
 
     def _repr_html_(self) -> str:
         """The answer and the tables, for notebooks."""
-        return render("tables.html", lines=[verdict(self)], tables=RunView(self).tables)
+        return render("tables.html", lines=[verdict(self.result)], tables=RunView(self.result).tables)
 
 
 class RunList(tuple[RunRow, ...]):

@@ -55,7 +55,6 @@ def test_a_run_leaves_its_best_model_and_tells_plain_functions(model: Path, tmp_
         events.append(event)
 
     result = autoopt.run(DAG, model=model, out=tmp_path / "out", listener=listener)
-    assert result.best is not None
     assert result.best.path == str(tmp_path / "out" / "model.onnx")
     assert {"search_begins", "baseline", "trial_begins", "pass_begins", "measure_ends", "trial_ends"} <= set(events)
 
@@ -63,7 +62,7 @@ def test_a_run_leaves_its_best_model_and_tells_plain_functions(model: Path, tmp_
 def test_without_a_folder_nothing_is_written(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = autoopt.run(DAG, model=model, out=None)
-    assert result.best is not None
+    assert result.best.chain
     assert not (tmp_path / "out").exists()
 
 
@@ -129,7 +128,6 @@ def test_a_run_in_memory_gives_tables_charts_and_a_session(model: Path, tmp_path
     assert list(result.trials.columns[:4]) == ["trial", "chain", "outcome", "feasible"]
     assert result.trials["size_ratio"][0] < 1
     assert list(result.pareto["model"]) == ["source", "best"]
-    assert result.best is not None
     assert result.best.session().run(None, inputs)[0].shape == (4, 4)
     assert "smaller" in result._repr_html_()
     assert result.report(tmp_path / "r.html").read_text().startswith("<!doctype html>")
@@ -156,13 +154,20 @@ def test_columns_of_a_data_frame_are_chosen_by_name(model: Path) -> None:
     limited = {**DAG, "constraints": [{"metric": "accuracy", "max_drop": 1.0}]}
     inputs = [f"f{i}" for i in range(8)]
     result = autoopt.run(limited, model=model, data=frame, label="species", inputs=inputs, out=None)
-    assert result.best is not None
     assert "accuracy" in result.best.metrics
 
 
-def test_a_wrong_option_is_answered_in_the_functions_own_words() -> None:
+def test_a_wrong_option_is_answered_in_the_functions_own_words(model: Path) -> None:
     with pytest.raises(TypeError, match=r"run\(\) has no option 'trails'; did you mean 'trials'\?"):
         autoopt.run(DAG, trails=3)
+    with pytest.raises(InputError, match="minimize is latency, size, memory, not 'speed'"):
+        autoopt.run(DAG, model=model, minimize="speed")  # type: ignore[typeddict-item]
+
+
+def test_where_nothing_meets_the_constraints_the_best_model_is_the_source(model: Path) -> None:
+    result = autoopt.run({**DAG, "constraints": [{"metric": "size", "max": 1}]}, model=model, out=None)
+    assert (result.status, result.best.chain) == ("nothing meets the constraints", "source")
+    assert result.best.session().run(None, {"x": np.zeros((4, 8), np.float32)})
     with pytest.raises(TypeError, match="it takes calibration, data_root"):
         autoopt.run(DAG, zzz=3)
 

@@ -102,6 +102,8 @@ class GoalOptions:
         if self.constraints is not None:
             request = replace(request, constraints=self.constraints)
         if self.minimize is not None:
+            if self.minimize not in MINIMIZED:
+                raise InputError(f"minimize is {', '.join(MINIMIZED)}, not {self.minimize!r}")
             request = replace(request, objectives=(Objective(MINIMIZED[self.minimize], "minimize"),))
         if self.metric is None and self.max_drop is None:
             return request
