@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
@@ -65,6 +65,14 @@ class DataOptions:
             rich_help_panel=DATA,
         ),
     ] = None
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="All labels in the order of the model's outputs [default: names in sorted order].",
+            rich_help_panel=DATA,
+        ),
+    ] = None
     image_size: Annotated[
         str | None,
         typer.Option(
@@ -121,9 +129,11 @@ class DataOptions:
         if path is None:
             raise InputError("needs --data", where=f"--{options[0].replace('_', '-')}")
         config: dict[str, JsonValue] = {"path": path}
-        columns = self._input_columns()
+        columns = _names(self.inputs)
         if columns is not None:
             config["input_cols"] = [*columns]
+        if self.classes is not None:
+            config["classes"] = [*(_names(self.classes) or ())]
         folder = Path(path)
         if folder.is_dir():
             labels: dict[str, JsonValue] = without_nulls({"labels": self.label})
@@ -146,7 +156,7 @@ class DataOptions:
         Raises:
             InputError: as for `apply`.
         """
-        return self.apply(data), self.apply(calibration) if calibration else None
+        return self.apply(data), replace(self, classes=None).apply(calibration) if calibration else None
 
     def generated_size(self) -> dict[str, JsonValue]:
         """The setting of the measurement for the size of generated images; empty without --image-size.
@@ -164,9 +174,6 @@ class DataOptions:
             if "://" not in path and not Path(path).exists():
                 raise InputError("no such data file or folder", where=path)
             raise InputError(f"applies to {kind}", where=f"--{name.replace('_', '-')}")
-
-    def _input_columns(self) -> list[str] | None:
-        return None if self.inputs is None else [name.strip() for name in self.inputs.split(",")]
 
     def _files(self, path: str, loader: FolderLoader, labels: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """The loader of a folder or list with its parameters; empty without any.
@@ -206,6 +213,10 @@ class DataOptions:
         mean = _numbers("--mean", self.mean) or [0.0]
         std = _numbers("--std", self.std) or [1.0]
         return {"mean": [value / scale for value in mean], "std": [value / scale for value in std]}
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def _size(text: str | None) -> list[JsonValue] | None:

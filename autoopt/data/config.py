@@ -76,6 +76,8 @@ class DataConfig:
     """Columns of a table, or arrays of an .npz file, that are the input; by default all but the label."""
     label_col: str | None = None
     """The column or array with the ground truth."""
+    classes: list[str] | None = None
+    """The labels of all classes in the order of the model's outputs; by default names count in sorted order."""
 
     def __post_init__(self) -> None:
         for name, low in (("batch_size", 0), ("limit", 1), ("reset_every", 1)):

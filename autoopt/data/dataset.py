@@ -43,6 +43,8 @@ class DataSet:
     name: str = "data"
     reading: str = ""
     """The assumptions under which files became these items, in words."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes that labels number, if they are known."""
 
     def __post_init__(self) -> None:
         lengths = {name: len(array) for name, array in self.columns.items() if array.ndim}
@@ -63,7 +65,7 @@ class DataSet:
         """The items at `indices`, in that order."""
         columns, labels = self._select(indices)
         uneven = {name: list(map(arrays.__getitem__, indices)) for name, arrays in self.uneven.items()}
-        return DataSet(columns, labels, uneven, self.name, self.reading)
+        return DataSet(columns, labels, uneven, self.name, self.reading, self.classes)
 
     def feeds(self, batch_size: int = 1, limit: int | None = None) -> Iterator[tuple[Feed, Array | None]]:
         """Batches with their labels, of at most `limit` items in total; items that differ in shape come one by one."""
@@ -107,11 +109,16 @@ def plain_labels(labels: Array) -> Array:
     return np.asarray(labels.argmax(axis=1)) if is_one_hot else labels
 
 
-def class_ids(texts: Sequence[str]) -> Array:
-    """Class labels in text as numbers: whole numbers as they are, other texts by their place in sorted order."""
+def class_ids(texts: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
+    """Class labels in text as numbers: whole numbers as they are, other texts by their place in sorted order.
+
+    Returns:
+        The numbers, and the names that they stand for.
+    """
     if all(text.lstrip("-").isdecimal() for text in texts):
-        return np.array(list(map(int, texts)), np.int64)
-    return np.unique(np.array(texts, object), return_inverse=True)[1].astype(np.int64)
+        return np.array(list(map(int, texts)), np.int64), ()
+    names, ids = np.unique(np.array(texts, object), return_inverse=True)
+    return ids.astype(np.int64), tuple(names.tolist())
 
 
 def text_array(values: Sequence[object]) -> Array:

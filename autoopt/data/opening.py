@@ -7,7 +7,7 @@ count their items without reading them (they have a parameter `choose`). A user'
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -17,7 +17,7 @@ import numpy as np
 from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
 from autoopt.data.csv_files import loader_of_list
-from autoopt.data.dataset import IGNORED, Array, Choose, DataSet
+from autoopt.data.dataset import IGNORED, Array, Choose, DataSet, plain_labels
 from autoopt.data.decoder import TOKENS
 from autoopt.data.folder import folder_loader
 from autoopt.errors import AutooptError, InputError
@@ -59,6 +59,8 @@ def open_data(config: object, model: str | Path | None = None) -> DataSet:
     after = next_tokens(data)
     if after is not None:
         data = replace(data, labels=after)
+    if parsed.classes is not None:
+        data = _with_classes(data, parsed.classes)
     return data if is_chosen else _sample(data, parsed)
 
 
@@ -99,6 +101,25 @@ def as_dataset(value: object, name: str = "data") -> DataSet:
     if "labels" in columns:
         labels = columns.pop("labels")
     return DataSet(columns, labels, name=name)
+
+
+def _with_classes(data: DataSet, classes: Sequence[str]) -> DataSet:
+    """Number the labels by their places among all classes.
+
+    Raises:
+        InputError: A label is not among them, or there are no labels.
+    """
+    if data.labels is None:
+        raise InputError("needs labels in the data", where="classes")
+    labels = plain_labels(data.labels)
+    texts = np.array(data.classes)[labels] if data.classes else labels.astype(str)
+    ids = {name: index for index, name in enumerate(classes)}
+    unknown = sorted(set(texts.ravel()) - ids.keys())
+    if unknown or len(ids) < len(classes):
+        what = f"label {str(unknown[0])!r} of the data is missing" if unknown else "a name is there twice"
+        raise InputError(what, where="classes", remedy="name each class once, in the order of the model's outputs")
+    numbers = np.array([ids[text] for text in texts.ravel()], np.int64)
+    return replace(data, labels=numbers.reshape(texts.shape), classes=tuple(classes))
 
 
 def _apply(kind: Kind, config: ComponentConfig | None, data: DataSet) -> DataSet:

@@ -84,10 +84,14 @@ def custom(request: MeasureRequest) -> MeasureReply:
 
 
 def check_source(payload: JsonObject) -> dict[str, list[str]]:
-    """Look for signs that the source model and its data do not belong together: `{"warnings": [sentence, ...]}`."""
+    """Look for signs that the source model and its data do not belong together: sentences, as `warnings` or `stops`."""
     from autoopt.measure.quality import source_check
 
-    return {"warnings": source_check.warnings(MeasureRequest.from_json(payload))}
+    signs = source_check.signs(MeasureRequest.from_json(payload))
+    return {
+        "warnings": [sign.text for sign in signs if not sign.stops],
+        "stops": [sign.text for sign in signs if sign.stops],
+    }
 
 
 @_worker_function

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.candidate import Candidate
@@ -65,15 +65,11 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
         model_name = url_name(name) if is_url(name) else Path(name).name
         inspection = value_of(result, where)
         if inspection.get("layer_parameters"):
-            inspection |= _layer_work(resources, payload)
+            # It needs shape inference; that this fails says nothing against a model.
+            inspection |= resources.pool.call(LAYER_WORK, payload, READ_SECONDS).value or {}
         record = ModelRecord(artifact=digest, name=model_name, inspection=inspection)
         store.models.add(record)
     return Candidate(digest), replace(Inspection.from_json(record.inspection), repairs=repairs)
-
-
-def _layer_work(resources: Resources, payload: dict[str, str]) -> dict[str, Any]:
-    """The part of an inspection that needs shape inference; empty if that fails, which says nothing against a model."""
-    return resources.pool.call(LAYER_WORK, payload, READ_SECONDS).value or {}
 
 
 def _located(resources: Resources, name: str, where: str) -> str:

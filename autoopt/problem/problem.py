@@ -116,6 +116,13 @@ class Goal:
         """The metric with this name, built in or from the user script."""
         return get_metric(name, self.custom)
 
+    @property
+    def kept_task_metrics(self) -> list[str]:
+        """The metrics by labels that constraints or objectives keep."""
+        names = [constraint.metric for constraint in self.constraints]
+        names += [objective.metric for objective in self.objectives]
+        return [name for name in names if self.metric(name).kind == "task"]
+
 
 @dataclass(frozen=True)
 class Problem:

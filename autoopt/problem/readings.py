@@ -45,7 +45,7 @@ def read_once(
             folder.parent.mkdir(parents=True, exist_ok=True)
             if not folder.exists():  # another process may have read the same meanwhile
                 part.rename(folder)
-    _touch(folder)
+    os.utime(folder)  # `store gc` removes what has not been used for a week
     return folder, reply
 
 
@@ -82,7 +82,3 @@ def is_read_from_files(config: Mapping[str, object] | None) -> bool:
         return False
     is_synthetic = parsed.load_dataset is not None and parsed.load_dataset.type == "synthetic"
     return is_synthetic or bool(parsed.paths())
-
-
-def _touch(folder: Path) -> None:
-    os.utime(folder)  # `store gc` removes what has not been used for a week

@@ -17,8 +17,10 @@ def test_without_options_the_path_stays_as_it_is() -> None:
 
 
 def test_columns_of_tables_and_arrays() -> None:
-    options = DataOptions(label="price", inputs="a, b")
-    assert options.apply("x.csv") == {"path": "x.csv", "label_col": "price", "input_cols": ["a", "b"]}
+    options = DataOptions(label="price", inputs="a, b", classes="low, high")
+    columns = {"label_col": "price", "input_cols": ["a", "b"]}
+    evaluation = {"path": "x.csv", **columns, "classes": ["low", "high"]}
+    assert options.apply_to_both("x.csv", "c.csv") == (evaluation, {"path": "c.csv", **columns})
 
 
 def test_a_folder_is_one_of_images(tmp_path: Path) -> None:

@@ -72,7 +72,9 @@ def test_only_one_hot_rows_become_class_ids(labels, plain):
     ("texts", "ids"), [(["3", "-1"], [3, -1]), (["dog", "cat", "dog"], [1, 0, 1]), (["1", "x"], [0, 1])]
 )
 def test_texts_become_class_ids(texts, ids):
-    assert class_ids(texts).tolist() == ids
+    numbers, names = class_ids(texts)
+    assert numbers.tolist() == ids
+    assert not names or [names[index] for index in ids] == texts
 
 
 def test_missing_texts_are_empty():

@@ -20,20 +20,22 @@ def paths(*names: str) -> list[Path]:
 
 
 def test_folders_are_classes_in_the_order_of_their_names() -> None:
-    labels = classes_by_folder(ROOT, paths("dog/1.png", "cat/1.png", "dog/2.png", "ant/big/1.png"))
-    assert labels is not None
+    names, labels = classes_by_folder(ROOT, paths("dog/1.png", "cat/1.png", "dog/2.png", "ant/big/1.png"))
+    assert names == ("ant/big", "cat", "dog")
     assert labels.dtype == np.int64
     assert labels.tolist() == [2, 1, 2, 0]
 
 
-@pytest.mark.parametrize("files", [paths("1.png", "2.png"), paths("cat/1.png", "cat/2.png")], ids=["none", "one"])
-def test_one_folder_is_no_class(files: list[Path]) -> None:
-    assert classes_by_folder(ROOT, files) is None
+@pytest.mark.parametrize("folder", ["", "cat"], ids=["none", "one"])
+def test_one_folder_is_no_class(tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    for name in ("1.png", "2.png"):
+        (tmp_path / folder / name).touch()
+    assert find_files(str(tmp_path), IMAGES).classes is None
 
 
 def test_files_beside_folders_are_a_class_of_their_own() -> None:
-    labels = classes_by_folder(ROOT, paths("1.png", "cat/1.png"))
-    assert labels is not None
+    _, labels = classes_by_folder(ROOT, paths("1.png", "cat/1.png"))
     assert labels.tolist() == [0, 1]
 
 

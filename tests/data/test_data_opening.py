@@ -193,3 +193,22 @@ def test_labels_of_a_language_model_are_the_next_tokens(labels: object, expected
 def test_labels_of_other_inputs_are_never_next_tokens() -> None:
     assert next_tokens(DataSet({"x": TEXT}, TEXT)) is None
     assert next_tokens(DataSet({"input_ids": TEXT})) is None
+
+
+@pytest.mark.parametrize("labels", [["cat", "ant", "cat"], [7, 3, 7]])
+def test_classes_give_the_order_of_the_models_outputs(tmp_path: Path, labels: list[object]) -> None:
+    np.savez(tmp_path / "d.npz", x=np.zeros((3, 2)), labels=np.array(labels))
+    first, second = map(str, labels[:2])
+    data = opened(str(tmp_path / "d.npz"), classes=["other", first, second])
+    assert data.labels.tolist() == [1, 2, 1]
+    assert data.classes == ("other", first, second)
+    with pytest.raises(InputError, match=f"classes: label '{second}' of the data is missing; name each class once"):
+        opened(str(tmp_path / "d.npz"), classes=[first])
+    with pytest.raises(InputError, match="classes: a name is there twice"):
+        opened(str(tmp_path / "d.npz"), classes=[first, second, first])
+
+
+def test_classes_need_labels(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=np.zeros((3, 2)))
+    with pytest.raises(InputError, match="classes: needs labels in the data"):
+        opened(str(tmp_path / "d.npz"), classes=["a", "b"])

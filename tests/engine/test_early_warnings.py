@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from autoopt.engine.run.early_warnings import UNCHECKED
@@ -30,7 +31,7 @@ class Said(Observer):
 def test_a_run_warns_before_its_first_trial(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     observer = Said()
     x = np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32)
-    np.savez(tmp_path / "d.npz", x=x, labels=np.full(20, 7))
+    np.savez(tmp_path / "d.npz", x=x, labels=np.where(np.arange(20) < 18, x.argmax(1) % 4, 7))
     dag = {"passes": {"tidy": {"pass": "simplify"}}, "chains": [["tidy"]], "objectives": [{"metric": "size"}]}
     result = go(dag, model=mlp_file, data=str(tmp_path / "d.npz"), observer=observer)
     warning = next(text for text in observer.said if text.startswith("WARNING: labels such as 7 never occur"))
@@ -38,9 +39,27 @@ def test_a_run_warns_before_its_first_trial(go: Any, mlp_file: Path, tmp_path: P
     assert warning in result.notes
 
 
+@pytest.mark.parametrize("constraints", [None, [{"metric": "agreement", "min": 0.5}]])
+def test_classes_in_another_order_end_the_run_before_its_first_trial_unless_nothing_keeps_the_accuracy(
+    go: Any, mlp_file: Path, tmp_path: Path, constraints: list[dict[str, Any]] | None
+) -> None:
+    x = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
+    predicted = onnxruntime.InferenceSession(mlp_file).run(None, {"x": x})[0].argmax(1)
+    np.savez(tmp_path / "d.npz", x=x, labels=(predicted + 1) % 4)
+    observer = Said()
+    dag = {"passes": {"tidy": "simplify"}, "chains": [["tidy"]], "objectives": [{"metric": "size"}]}
+    if constraints:
+        result = go({**dag, "constraints": constraints}, model=mlp_file, data=str(tmp_path / "d.npz"))
+        assert result.best is not None
+        return
+    with pytest.raises(InputError, match=r"the classes are in another order: .* --metric agreement"):
+        go(dag, model=mlp_file, data=str(tmp_path / "d.npz"), observer=observer)
+    assert "trial" not in observer.said
+
+
 def test_a_check_that_is_cut_off_is_told(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     observer = Said()
-    np.savez(tmp_path / "d.npz", x=np.zeros((20, 8), np.float32), labels=np.zeros(20, int))
+    np.savez(tmp_path / "d.npz", x=np.zeros((20, 8), np.float32), labels=np.arange(20) % 4)
     dag = {"passes": {"tidy": "simplify"}, "chains": [["tidy"]], "limits": {"measure_seconds": 1e-6}}
     result = go(dag, model=mlp_file, data=str(tmp_path / "d.npz"), observer=observer)
     assert UNCHECKED in observer.said

@@ -41,7 +41,7 @@ def model(tmp_path: Path) -> Path:
 def data(tmp_path: Path, pool: ReadingPool) -> Path:
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 3), np.float32), labels=np.zeros(2))
     pool.answers[sources.DESCRIBE_DATA] = {"labels": True, "label_kind": "class", "columns": {}}
-    pool.answers[CHECK_SOURCE] = {"warnings": ["odd"]}
+    pool.answers[CHECK_SOURCE] = {"stops": [], "warnings": ["odd"]}
     return tmp_path / "d.npz"
 
 
@@ -84,7 +84,7 @@ def test_a_source_that_could_not_be_checked_is_checked_again(
     with prepare(request(tmp_path, model, data=data)) as session:
         assert isinstance(session, Session)
         assert session.notes == ["limit: accuracy may drop by at most 0.01 (--max-drop)"]
-    pool.answers[CHECK_SOURCE] = {"warnings": ["odd"]}
+    pool.answers[CHECK_SOURCE] = {"stops": [], "warnings": ["odd"]}
     with prepare(request(tmp_path, model, data=data)) as session:
         assert isinstance(session, Session)
         assert "WARNING: odd" in session.notes

@@ -206,10 +206,11 @@ def test_all_trials_failing_is_a_note(simulation: Simulation) -> None:
     assert result.trial_counts["failed"] == 3
 
 
-def test_zero_accuracy_of_the_source_is_a_note(tmp_path: Path) -> None:
+def test_zero_accuracy_of_the_source_ends_the_run_unless_nothing_keeps_it(tmp_path: Path) -> None:
     source = {"latency": 10.0, "size": 1.0, "accuracy": 0.0, "passes": []}
-    result = finish(simulate(tmp_path, source=source).session())
-    assert any("the source model's accuracy is 0" in note for note in result.notes)
+    simulation = simulate(tmp_path, source=source)
+    with pytest.raises(InputError, match=r"the source model's accuracy is 0; check .*: --metric agreement compares"):
+        finish(simulation.session())
 
 
 def test_a_joined_run_executes_the_trials_of_a_chain(simulation: Simulation) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.quality import classification
 from autoopt.measure.quality.classification import (
@@ -40,11 +41,22 @@ def test_ids_are_used_as_they_are() -> None:
 
 def test_names_of_classes_are_their_places_among_all_names_unless_the_model_returns_names() -> None:
     labels = np.array(["dog", "cat", "dog"], object)
-    names = class_names(np.array(["dog", "ant", "cat"], object))
+    names = class_names(labelled(["dog", "ant", "cat"]))
     assert numbered(labels, names, [SCORES[:3]]).tolist() == [2, 1, 2]
     assert numbered(labels, names, [np.array(["dog", "cat", "ant"], object)]) is labels
-    assert not len(class_names(np.array(["10", "2.5"], object))), "numbers in digits are no names"
-    assert not len(class_names(LABELS))
+    assert not len(class_names(labelled(["10", "2.5"]))), "numbers in digits are no names"
+    assert not len(class_names(DataSet({}, LABELS)))
+
+
+def test_numbers_of_named_classes_are_compared_with_names_where_the_model_returns_names() -> None:
+    data = DataSet({}, np.array([1, 0]), classes=("dog", "cat"))
+    names = class_names(data)
+    assert numbered(np.array([1, 0]), names, [SCORES[:2]]).tolist() == [1, 0]
+    assert numbered(np.array([1, 0]), names, [np.array(["dog", "cat"], object)]).tolist() == ["cat", "dog"]
+
+
+def labelled(labels: list[str]) -> DataSet:
+    return DataSet({}, np.array(labels, object))
 
 
 def test_a_single_score_is_a_probability_or_a_logit() -> None:

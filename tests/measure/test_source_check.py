@@ -42,7 +42,8 @@ def pictures() -> tuple[np.ndarray, np.ndarray]:
 def warnings(folder: Path, model: str, metrics: tuple[str, ...] = ("accuracy",), **arrays: np.ndarray) -> list[str]:
     np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
     request = {"candidate": {"path": model}, "metrics": list(metrics), "data": {"path": str(folder / "data.npz")}}
-    return worker.check_source(request)["warnings"]
+    found = worker.check_source(request)
+    return [*found["stops"], *found["warnings"]]
 
 
 def test_data_that_belongs_to_the_model_gives_no_warning(classifier: str, tmp_path: Path) -> None:
@@ -79,7 +80,32 @@ def test_enough_items_of_a_slow_model_are_looked_at(
 def test_classes_in_another_order_are_named(classifier: str, tmp_path: Path) -> None:
     x, labels = pictures()
     order, *_ = warnings(tmp_path, classifier, x=x, labels=3 - labels)
-    assert order.endswith("among 4 classes; the classes are in another order: label 0 is mostly the model's class 3")
+    assert order.endswith(
+        "among 4 classes; the classes are in another order: label 0 is mostly the model's class 3; "
+        "--classes 3,2,1,0 gives the model's order"
+    )
+
+
+def test_the_named_order_of_classes_is_right(classifier: str, tmp_path: Path) -> None:
+    x, labels = pictures()
+    np.savez(tmp_path / "data.npz", x=x, labels=np.array(["night", "dusk", "noon", "dawn"])[labels])
+    request = {"candidate": {"path": classifier}, "metrics": ["accuracy"]}
+    path = str(tmp_path / "data.npz")
+    (told,) = worker.check_source({**request, "data": path})["stops"]
+    assert "label dawn is mostly the model's class 3; " in told
+    classes = told.partition("--classes ")[2].split()[0]
+    assert classes == "night,dusk,noon,dawn"
+    found = worker.check_source({**request, "data": DataOptions(classes=classes).apply(path)})
+    assert found == {"stops": [], "warnings": []}
+
+
+def test_chance_is_a_warning_and_far_below_chance_stops(classifier: str, tmp_path: Path) -> None:
+    x, labels = pictures()
+    np.savez(tmp_path / "data.npz", x=x, labels=np.where(labels == 3, 2, (labels + 1) % 3))
+    request = {"candidate": {"path": classifier}, "metrics": ["accuracy"], "data": str(tmp_path / "data.npz")}
+    assert "accuracy of 0.0 % on 64 items" in worker.check_source(request)["stops"][0]
+    np.savez(tmp_path / "data.npz", x=x / 255, labels=labels)
+    assert worker.check_source(request)["stops"] == []
 
 
 @pytest.mark.parametrize(("factor", "offset"), [(1 / 255, 0), (2 / 255, -1), (1 / 500, -0.6)])
@@ -119,7 +145,7 @@ def test_class_ids_that_agree_only_by_chance_are_told(tmp_path: Path) -> None:
         "class ids of 0 to 2); do the labels count from 1? Subtract 1"
     )
     (reordered,) = warnings(tmp_path, model, x=labels.astype(np.float32), labels=(labels + 1) % 3)
-    assert reordered.endswith("the classes are in another order: label 0 is mostly the model's class 2")
+    assert "the classes are in another order: label 0 is mostly the model's class 2; --classes 1,2,0 " in reordered
     shuffled = np.random.default_rng(0).permutation(labels)
     (chance,) = warnings(tmp_path, model, x=labels.astype(np.float32), labels=shuffled)
     assert chance.endswith("; check the labels, the order of the columns and the preprocessing")
@@ -134,7 +160,8 @@ def test_chance_says_nothing_about_models_that_are_not_judged_by_class(classifie
 
 def test_labels_that_never_occur_are_named(classifier: str, tmp_path: Path) -> None:
     x, labels = pictures()
-    first, *_ = warnings(tmp_path, classifier, x=x, labels=labels + 1)
+    order, first, *_ = warnings(tmp_path, classifier, x=x, labels=labels + 1)
+    assert order.endswith("; --classes 1,2,3,4 gives the model's order")
     assert first == "labels such as 4 never occur in the output of 4 classes; do they count from 1?"
     labels[0] = 9
     first, *others = warnings(tmp_path, classifier, x=x, labels=labels)

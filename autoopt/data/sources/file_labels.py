@@ -25,6 +25,8 @@ class LabelledFiles:
     """Labels as they are written in a file."""
     classes: Array | None = None
     """Class ids by sub-folder."""
+    names: tuple[str, ...] = ()
+    """Names of the sub-folders by class id."""
     reading: str = ""
     """The choice of columns, in words."""
 
@@ -61,7 +63,8 @@ def find_files(
     files = files_below(root, suffixes)
     if labels is not None:
         return LabelledFiles(files, texts=labels_by_name(root, files, labels))
-    return LabelledFiles(files, classes=classes_by_folder(root, files) if files else None)
+    names, ids = classes_by_folder(root, files)
+    return LabelledFiles(files, classes=ids, names=names) if len(names) > 1 else LabelledFiles(files)
 
 
 def _read_list(path: Path, label_col: str | None, input_cols: Sequence[str] | None) -> LabelledFiles:
@@ -102,11 +105,11 @@ def _label_column(others: Sequence[str]) -> str | None:
     return others[0] if len(others) == 1 else None
 
 
-def classes_by_folder(root: Path, files: Sequence[Path]) -> Array | None:
-    """The classes, which are the names of sub-folders; None if there is only one folder."""
+def classes_by_folder(root: Path, files: Sequence[Path]) -> tuple[tuple[str, ...], Array]:
+    """The names of the classes, which are those of the sub-folders, and the class of each file."""
     folders = [file.parent.relative_to(root).as_posix() for file in files]
     names, ids = np.unique(np.array(folders, object), return_inverse=True)
-    return ids.astype(np.int64) if len(names) > 1 else None
+    return tuple(map(str, names)), ids.astype(np.int64)
 
 
 def labels_by_name(root: Path, files: Sequence[Path], labels: str) -> list[str]:

@@ -96,8 +96,10 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     if not found.files:
         remedy = "name a folder with such files, or convert them"
         raise InputError(f"holds no images ({', '.join(IMAGES)}) and no sounds (.wav)", where=path, remedy=remedy)
-    truth = found.classes if found.texts is None else class_ids(found.texts)
-    data = DataSet({"file": np.array(found.files, object)}, truth, name=path, reading=found.reading)
+    truth, names = found.classes, found.names
+    if found.texts is not None:
+        truth, names = class_ids(found.texts)
+    data = DataSet({"file": np.array(found.files, object)}, truth, name=path, reading=found.reading, classes=names)
     if choose is not None:
         data = data.take(choose(len(data)))
     options = ImageOptions(size, mode, layout, scale, mean, std)

@@ -87,7 +87,8 @@ def _image_size(model: ModelProto, sides: Sequence[Dimension]) -> tuple[tuple[in
     vertical, horizontal = total_stride(model.graph)
     if vertical > horizontal:
         return LINE, "a line of text, by the model's strides"
-    if max(vertical, horizontal) < DENSE_STRIDE or _is_classifier(model.graph):
+    is_classifier = all(len(value.type.tensor_type.shape.dim) <= 2 for value in model.graph.output)
+    if max(vertical, horizontal) < DENSE_STRIDE or is_classifier:
         return (CLASSIFIER_SIDE,) * 2, "assumed: the model names no size"
     return (DENSE_SIDE,) * 2, "assumed: usual for detectors and segmentation"
 
@@ -101,11 +102,6 @@ def _stated_sides(text: str) -> tuple[int, int] | None:
     if min(height, width) == 0 or max(height, width) > LARGEST_SIDE:
         return None
     return height, width
-
-
-def _is_classifier(graph: GraphProto) -> bool:
-    """True if every output has one row for each image."""
-    return all(len(value.type.tensor_type.shape.dim) <= 2 for value in graph.output)
 
 
 def total_stride(graph: GraphProto) -> tuple[int, int]:

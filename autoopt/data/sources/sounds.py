@@ -98,7 +98,8 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     sounds, rate = _read_all(list(data.columns["file"]), sample_rate, target.channels, path)
     lengths = list(map(len, sounds))
     if target.samples is not None:
-        sounds = [_of_length(sound, target.samples) for sound in sounds]
+        missing = [(0, max(0, target.samples - length)) for length in lengths]
+        sounds = [np.pad(sound[: target.samples], (end, (0, 0))) for sound, end in zip(sounds, missing, strict=True)]
     items = [target.item(sound * np.float32(scale)) for sound in sounds]
     reading = _reading(target, lengths, rate, is_resampled=sample_rate is not None)
     if found.reading:
@@ -112,7 +113,7 @@ def _files(path: str, found: LabelledFiles) -> DataSet:
     if not found.files:
         raise InputError("holds no WAV files", where=path, remedy="convert others: ffmpeg -i a.flac a.wav")
     truth = found.classes if found.texts is None else _labels(found.texts)
-    return DataSet({"file": np.array(found.files, object)}, truth, name=path)
+    return DataSet({"file": np.array(found.files, object)}, truth, name=path, classes=found.names)
 
 
 def _specs(model: str | None) -> tuple[InputSpec, ...]:
@@ -126,7 +127,7 @@ def _specs(model: str | None) -> tuple[InputSpec, ...]:
 def _labels(texts: Sequence[str]) -> Array:
     """Class ids as numbers; names of classes and transcripts as text."""
     if all(text.lstrip("-").isdecimal() for text in texts):
-        return class_ids(texts)
+        return class_ids(texts)[0]
     return text_array(texts)
 
 
@@ -222,11 +223,6 @@ def _resampled(sound: Array, rate: int, to: int) -> Array:
     import soxr
 
     return np.asarray(soxr.resample(sound, rate, to), np.float32)
-
-
-def _of_length(sound: Array, samples: int) -> Array:
-    """The start of a sound, or the sound with zeros behind it."""
-    return np.pad(sound[:samples], ((0, max(0, samples - len(sound))), (0, 0)))
 
 
 def _with_items(data: DataSet, target: WaveformInput, items: list[Array]) -> DataSet:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet, Feed
+from autoopt.data.dataset import Array, DataSet
 from autoopt.data.decoder import Decoder, decoder_with
 from autoopt.data.fit import InputSpec, fit, specs_of
 from autoopt.data.sources.open_sizes import OpenSizes, image_axes, open_sizes
@@ -150,7 +150,9 @@ def _arrays(
     if decoder is None:
         derived, chosen = lengths_of(first, inputs.specs), {*ranges}
     else:
-        derived, chosen = _derived(first, decoder), {*sizes.shapes, *ranges}
+        names = [name for name in decoder.derived if name in first]
+        derived = {name: decoder.derive(name, first, first[name].dtype) for name in names}
+        chosen = {*sizes.shapes, *ranges}
     for name in derived.keys() - chosen:
         arrays[name] = [derived[name]] * count
     return arrays
@@ -189,11 +191,6 @@ def assumed_sizes(model: str, items: Mapping[str, Sequence[Array]]) -> tuple[str
             text = f"{text} ({assumed.reason})"
         texts[text] = None
     return tuple(texts)
-
-
-def _derived(feed: Feed, decoder: Decoder) -> Feed:
-    """The values of mask, positions and branch that fit the tokens and the cache of a feed."""
-    return {name: decoder.derive(name, feed, feed[name].dtype) for name in decoder.derived if name in feed}
 
 
 def _shape(spec: InputSpec, sizes: Sizes, assumed: OpenSizes | None) -> tuple[int, ...]:

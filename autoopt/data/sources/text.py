@@ -30,10 +30,10 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     Raises:
         InputError: The file is not readable or empty, or the labels do not fit.
     """
-    texts, truth = _read(Path(path), text_col, label_col)
+    texts, truth, names = _read(Path(path), text_col, label_col)
     if labels is not None:
-        truth = class_ids([line.strip() for line in _lines(Path(labels))])
-    data = DataSet({"text": np.array(texts, object)}, truth, name=path)
+        truth, names = class_ids([line.strip() for line in _lines(Path(labels))])
+    data = DataSet({"text": np.array(texts, object)}, truth, name=path, classes=names)
     if choose is not None:
         data = data.take(choose(len(data)))
     return data if tokenizer is None else tokenize(data, tokenizer, length)
@@ -72,12 +72,12 @@ def _lines(path: Path) -> list[str]:
     return [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
 
 
-def _read(path: Path, text_col: str, label_col: str) -> tuple[list[str], Array | None]:
-    """The texts in a file, and their labels if all lines have one."""
+def _read(path: Path, text_col: str, label_col: str) -> tuple[list[str], Array | None, tuple[str, ...]]:
+    """The texts in a file, and their labels if all lines have one, with the names of the classes."""
     try:
         lines = _lines(path)
         if path.suffix.lower() != ".jsonl":
-            return lines, None
+            return lines, None, ()
         texts = []
         labels = []
         for line in lines:
@@ -88,7 +88,7 @@ def _read(path: Path, text_col: str, label_col: str) -> tuple[list[str], Array |
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"not readable as lines of text ({error!r})", where=str(path)) from error
     if len(labels) < len(texts):
-        return texts, None
+        return texts, None, ()
     if all(isinstance(label, int | float) for label in labels):
-        return texts, np.array(labels)
-    return texts, class_ids(list(map(str, labels)))
+        return texts, np.array(labels), ()
+    return texts, *class_ids(list(map(str, labels)))

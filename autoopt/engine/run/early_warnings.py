@@ -10,6 +10,7 @@ from autoopt.data.config import DataConfig
 from autoopt.engine.run.trial import nodes_up_to
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.pass_runs import run_chain
+from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
@@ -23,6 +24,8 @@ from autoopt.results.run import WARNING
 from autoopt.workers import gated_call
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
+WITHOUT_LABELS: Final = "or go on without the labels: --metric agreement compares with your model's outputs"
+"""Remedy where the labels do not belong to the model."""
 CHECK_SHARE: Final = 0.15
 """Share of the run's time after which the check of a slow model is given up."""
 CHECK_SECONDS: Final = 5.0
@@ -42,6 +45,9 @@ def source_warnings(ctx: RunContext) -> list[str]:
     """Run the source model on some items of the data; one warning for each sign of trouble, or that time was up.
 
     A model that cannot be run says so when it is measured. Only this machine's interpreter is asked.
+
+    Raises:
+        InputError: The accuracy that the goal keeps is not that of the model.
     """
     problem = ctx.problem
     config = problem.data.evaluation.config
@@ -58,11 +64,11 @@ def source_warnings(ctx: RunContext) -> list[str]:
     payload = request.to_json()
     try:
         if not is_read_from_files(config):
-            return _warnings(_check(ctx, payload))
+            return _warnings(problem, _check(ctx, payload))
         content = {**payload, "candidate": problem.source.key}
         key = [CHECK_SOURCE, content, problem.data.evaluation.digest, versions()]
         _, reply = read_once(ctx.store.home, key, lambda _: _check(ctx, payload))
-        return _warnings(reply)
+        return _warnings(problem, reply)
     except _SourceFails as failure:
         return [UNCHECKED] if failure.outcome is Outcome.TIMEOUT else []
 
@@ -90,8 +96,10 @@ def _check(ctx: RunContext, payload: JsonObject) -> JsonObject:
     return result.value
 
 
-def _warnings(reply: Mapping[str, Any]) -> list[str]:
-    return [f"{WARNING}{text}" for text in reply["warnings"]]
+def _warnings(problem: Problem, reply: Mapping[str, Any]) -> list[str]:
+    if reply["stops"] and problem.goal.kept_task_metrics:
+        raise InputError(reply["stops"][0], where=problem.data.evaluation.place, remedy=WITHOUT_LABELS)
+    return [f"{WARNING}{text}" for text in (*reply["stops"], *reply["warnings"])]
 
 
 def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[str]:

@@ -20,7 +20,7 @@ from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 from autoopt.store import RunRecord, Store
 from autoopt.store.leases import finish_run, run_lease
-from autoopt.store.records import Json, part_documents
+from autoopt.store.records import part_documents
 
 Search = Callable[[Session], RunResult]
 """Searches one part."""
@@ -130,7 +130,7 @@ def open_run_of_parts(
         The run's record, and the answer of an identical finished run if there is one.
     """
     finished = store.runs.latest_finished(record.identity) if request.accepts_answer else None
-    if finished is None or not _answers(finished.result):
+    if finished is None or not all(map(is_complete, (finished.result, *part_documents(finished.result)))):
         return begin_run(request, record, store), None
     if request.is_retry or is_outdated(finished, store):
         return begin_run(replace(request, resume=finished.id), record, store), None
@@ -140,11 +140,6 @@ def open_run_of_parts(
 def time_of_parts(store: Store, run: str) -> float:
     """Seconds that the parts of a run had taken when it was interrupted; 0 for a new one."""
     return sum(part.seconds for part in store.runs.all(parent=run))
-
-
-def _answers(result: Json) -> bool:
-    """True if a result and that of each of its parts answer an identical request."""
-    return all(map(is_complete, (result, *part_documents(result))))
 
 
 def is_outdated(record: RunRecord, store: Store) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.run.decision import Decision, search_deadline
-from autoopt.engine.run.early_warnings import script_bug, source_failure
+from autoopt.engine.run.early_warnings import WITHOUT_LABELS, script_bug, source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import export_best
 from autoopt.engine.run.interim_package import InterimPackage
@@ -152,9 +152,20 @@ class Session:
                 failure = source_failure(self.ctx.problem, measurements.message)
                 self.notes.append(f"no ratios: {failure}")
                 self._show_note(failure)
+            self._refuse_ruined(measurements.metrics)
             self._baseline = measurements
             self.ctx.attempt.observer.on_baseline(measurements.metrics)
         return self._baseline
+
+    def _refuse_ruined(self, metrics: Mapping[str, Estimate]) -> None:
+        """Refuse a source that gets nothing right: no candidate could be worse."""
+        goal = self.ctx.problem.goal
+        for name in goal.kept_task_metrics:
+            metric = goal.metric(name)
+            is_share = metric.unit == "fraction" and metric.direction == "maximize"
+            if is_share and name in metrics and metrics[name].value <= 0:
+                what = f"the source model's {name} is 0; check that the labels belong to this data"
+                raise InputError(what, where=self.ctx.problem.data.evaluation.place, remedy=WITHOUT_LABELS)
 
     def search(self, executor: Executor) -> RunResult:
         """Search, measure the best candidates until one is certain, and record the result.
@@ -247,8 +258,6 @@ class Session:
             raise InputError(f"your pass fails in every trial: {bugs[0]}", where=self.name)
         if not trials:
             self.notes.append(f"no trial ran: {stopped}")
-        if baseline.metrics.get("accuracy", Estimate.exact(1.0)).value == 0:
-            self.notes.append("the source model's accuracy is 0; check that the labels belong to this data")
         result = self._result(trials, stopped)
         finish_run(self.ctx.store, self.ctx.run, result.to_json())
         return result

@@ -62,7 +62,8 @@ def measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[E
         record = replace(record, details={**record.details, **own_details})
         # Stored before the lock is released, because the next holder looks the record up.
         finish(record)
-        _remember(ctx, graph_key, record)
+        if record.outcome.good:
+            ctx.store.events.add(EventRecord(MEASURED_GRAPH, subject=graph_key, data={"evaluation": record.key}))
         return record, True
 
 
@@ -92,12 +93,6 @@ def _record_of_source(ctx: RunContext, meter: Meter) -> EvaluationRecord | None:
         if meter_run.meter.name == meter.name:
             return ctx.store.results.evaluation(meter_run.key)
     return None
-
-
-def _remember(ctx: RunContext, graph_key: str, record: EvaluationRecord) -> None:
-    """Remember the measurement of a graph for further candidates."""
-    if record.outcome.good:
-        ctx.store.events.add(EventRecord(MEASURED_GRAPH, subject=graph_key, data={"evaluation": record.key}))
 
 
 def _measured(ctx: RunContext, graph_key: str) -> EvaluationRecord | None:

@@ -181,17 +181,13 @@ class Measurement:
         seconds = self.settings.seconds * (1 if self.rounds >= FEWEST_PAIRS else 2)
         if self.rounds < PAIRS_IF_WIDE:
             # Sessions that took longer to open are worth as much time again: to open 4.4 GB took 20 s, a pair 3 s.
-            seconds = max(seconds, 2 * self._opening_seconds)
+            replicas = [replica for subject in self._subjects for replica in subject.replicas]
+            seconds = max(seconds, 2 * sum(replica.cold_start for replica in replicas) / 1e9)
         if self.seconds > seconds:
             return "time"
         if self.rounds >= self.settings.max_pairs:
             return "max repeats"
         return None
-
-    @property
-    def _opening_seconds(self) -> float:
-        """The time that the sessions of all models took to open."""
-        return sum(replica.cold_start for subject in self._subjects for replica in subject.replicas) / 1e9
 
     def _slower_reason(self, *, is_checkpoint: bool) -> StopReason | None:
         if (is_checkpoint or self.rounds == FEWEST_PAIRS) and self._is_slower(self._hopeless, self._lowest_ratio):

@@ -78,9 +78,8 @@ def ratios_on_one_thread(
         return ratios
     uncertain: list[int] = []
     for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
-        is_uncertain = _is_uncertain(
-            measurement, comparison, same_threads=_has_source_threads(request, model), busy=busy
-        )
+        same_threads = thread_count(request, model) == thread_count(request, request.source)
+        is_uncertain = _is_uncertain(measurement, comparison, same_threads=same_threads, busy=busy)
         if is_uncertain and _is_comparable(request, model):
             uncertain.append(number)
     serial = [number for number in uncertain if _is_serial(request, number, measurement, subject_of)]
@@ -168,11 +167,6 @@ def _is_comparable(request: MeasureRequest, model: ModelFile) -> bool:
     if source is None or request.target.execution_provider != "CPUExecutionProvider" or model.same_as(source):
         return False
     return max(thread_count(request, model), thread_count(request, source)) > 1
-
-
-def _has_source_threads(request: MeasureRequest, model: ModelFile) -> bool:
-    """True if a model runs on as many threads as the source."""
-    return thread_count(request, model) == thread_count(request, request.source)
 
 
 def _is_uncertain(measurement: Measurement, comparison: Comparison, *, same_threads: bool, busy: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.quality.task import Outputs, Statistic
 from autoopt.metrics import FallenClass
@@ -206,9 +207,13 @@ def scores_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
     raise InputError("this metric needs scores, but no output holds floats")
 
 
-def class_names(labels: np.ndarray | None) -> np.ndarray:
-    """The different texts among all labels of a data set, sorted; empty if they are numbers, in digits or as such."""
-    none = np.zeros(0, str)
+def class_names(data: DataSet) -> np.ndarray:
+    """The names of the classes in the order of the model's outputs.
+
+    Unless the data set has them, they are the different texts among all its labels, sorted; empty if these are numbers,
+    in digits or as such.
+    """
+    none, labels = np.array(data.classes, str), data.labels
     if labels is None or labels.dtype.kind not in "OU":
         return none
     try:
@@ -219,13 +224,17 @@ def class_names(labels: np.ndarray | None) -> np.ndarray:
 
 
 def numbered(labels: np.ndarray, names: np.ndarray, outputs: Outputs) -> np.ndarray:
-    """Return labels as their places in `names`, unless the first output holds texts or maps to compare them with.
+    """Return labels as their places in `names`, or as names if the first output holds texts; maps have their own.
 
     The names are the `class_names` of all items; labels and outputs are those of some items.
     """
-    if not len(names) or not isinstance(outputs[0], np.ndarray) or outputs[0].dtype.kind in "OU":
+    is_number = labels.dtype.kind in "iu"
+    if not len(names) or not isinstance(outputs[0], np.ndarray):
         return labels
-    return np.searchsorted(names, labels.astype(str))
+    if outputs[0].dtype.kind in "OU":
+        is_named = is_number and 0 <= labels.min(initial=0) <= labels.max(initial=0) < len(names)
+        return np.asarray(names[labels]) if is_named else labels
+    return labels if is_number else np.searchsorted(names, labels.astype(str))
 
 
 def class_ids(labels: np.ndarray, count: int) -> np.ndarray:

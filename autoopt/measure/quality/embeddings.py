@@ -55,7 +55,8 @@ def _found(outputs: Outputs, labels: np.ndarray, count: int) -> tuple[np.ndarray
     queries, relevant = queries[relevant > 0], relevant[relevant > 0]
     if not len(queries):
         raise InputError("retrieval needs two items with the same label", remedy=f"all {len(ids)} labels differ")
-    nearest = np.concatenate([_nearest(vectors, part, documents, count) for part in _parts(queries)])
+    parts = np.array_split(queries, -(-len(queries) // ROWS_AT_ONCE))
+    nearest = np.concatenate([_nearest(vectors, part, documents, count) for part in parts])
     is_finite = np.isfinite(vectors).all(axis=1)
     is_found = (ids[nearest] == ids[queries][:, None]) & (nearest != queries[:, None])
     return np.asarray(is_found & is_finite[nearest] & is_finite[queries][:, None]), relevant
@@ -153,10 +154,6 @@ def _similarities(outputs: Outputs, count: int) -> np.ndarray:
             remedy="give two embeddings per item, or labels that are reference embeddings",
         )
     return np.asarray(np.sum(unit_vectors(pair[0]) * unit_vectors(pair[1]), axis=1))
-
-
-def _parts(queries: np.ndarray) -> list[np.ndarray]:
-    return np.array_split(queries, -(-len(queries) // ROWS_AT_ONCE))
 
 
 def _nearest(vectors: np.ndarray, queries: np.ndarray, documents: np.ndarray, count: int) -> np.ndarray:

@@ -42,7 +42,7 @@ def task(request: MeasureRequest) -> MeasureReply:
     if data is None or data.labels is None:
         raise InputError("task metrics need labelled data", remedy="give data with labels")
     data = replace(data, labels=plain_labels(data.labels))
-    names = class_names(data.labels)
+    names = class_names(data)
     sizes = list(_subset_sizes(len(data), request.settings.sequential))
     for size in sizes:
         reply = _measure_task(request, subset(request, data, size), len(data), names)
@@ -84,7 +84,8 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
     if "accuracy" in request.metrics and not are_same:
         fallen = fallen_class(outputs, source_outputs, labels)
         if fallen is not None:
-            name = str(names[int(fallen.name)]) if len(names) and fallen.name.isdigit() else fallen.name
+            is_numbered = fallen.name.isdigit() and int(fallen.name) < len(names)
+            name = str(names[int(fallen.name)]) if is_numbered else fallen.name
             details["fallen_class"] = to_json(replace(fallen, name=name))
     return MeasureReply(metrics, source_metrics, _paired_ratios(drops, source_metrics), details=details)
 

@@ -33,6 +33,10 @@ SECONDS_FOR_MORE: Final = 2.0
 """Time after which no more than these are run."""
 FEWEST: Final = 8
 """Number of items below which an accuracy says nothing: a guess may be right as often."""
+WORSE: Final = 4
+"""Standard deviations from chance from which an accuracy is no accident."""
+PER_CLASS: Final = 5
+"""Items of each class, on average, without which the order of the classes is a guess."""
 SAME_CLASSES: Final = 0.7
 """Accuracy from which labels in another order are those of the model's classes."""
 BY_CLASS: Final = ("accuracy", "f1")
@@ -62,13 +66,23 @@ SCALINGS: Final = (
 )
 
 
-def warnings(request: MeasureRequest) -> list[str]:
-    """Look for signs in the outputs of the source model on the request's data, one sentence each."""
+@dataclass(frozen=True)
+class Sign:
+    """A sentence on what does not fit."""
+
+    text: str
+    stops: bool = False
+    """True if the accuracy is not that of the model, so that no limit on it means anything."""
+
+
+def signs(request: MeasureRequest) -> list[Sign]:
+    """Look for signs in the outputs of the source model on the request's data."""
     data = evaluation_data(request)
-    names = class_names(data.labels)
+    names = class_names(data)
     data = subset(request, data, min(ITEMS, len(data)))
     items = _run(request, data)
-    return list(_warnings(request, data.take(np.arange(len(items))), items, names))
+    found = _signs(request, data.take(np.arange(len(items))), items, names)
+    return [sign if isinstance(sign, Sign) else Sign(sign) for sign in found]
 
 
 def _run(request: MeasureRequest, data: DataSet) -> list[Item]:
@@ -85,7 +99,7 @@ def _run(request: MeasureRequest, data: DataSet) -> list[Item]:
     return items
 
 
-def _warnings(request: MeasureRequest, data: DataSet, items: Sequence[Item], names: Array) -> Iterator[str]:
+def _signs(request: MeasureRequest, data: DataSet, items: Sequence[Item], names: Array) -> Iterator[Sign | str]:
     outputs = predictions_of(request, request.candidate, items)
     if data.labels is not None and outputs:
         data = replace(data, labels=numbered(data.labels, names, outputs))
@@ -101,14 +115,14 @@ def _warnings(request: MeasureRequest, data: DataSet, items: Sequence[Item], nam
     if labels is None:
         return
     if _is_class_ids(first):
-        yield from _class_id_warnings(first, labels)
+        yield from _class_id_signs(first, labels, names)
     else:
-        yield from _score_warnings(request, data, first, labels, is_constant)
+        yield from _score_signs(request, data, first, labels, names, is_constant)
 
 
-def _score_warnings(
-    request: MeasureRequest, data: DataSet, scores: Array, labels: Array, is_constant: bool
-) -> Iterator[str]:
+def _score_signs(
+    request: MeasureRequest, data: DataSet, scores: Array, labels: Array, names: Array, is_constant: bool
+) -> Iterator[Sign | str]:
     """Look for labels that no class has, and for an accuracy by chance, which another scaling may raise."""
     classes = _class_count(scores)
     if classes is None:
@@ -118,12 +132,11 @@ def _score_warnings(
     limit = _chance(1 / classes, len(data))
     is_chance = len(data) >= FEWEST and accuracy <= limit
     if is_chance:
-        remedy = _order_remedy(scores.argmax(axis=1), labels) or (
-            "check the labels, the order of the classes and the preprocessing"
-        )
-        yield (
+        order, is_certain = _order_remedy(scores.argmax(axis=1), labels, names)
+        yield Sign(
             f"the source model's accuracy of {_percent(accuracy)} on {len(data)} items is no better than chance among "
-            f"{classes} classes; {remedy}"
+            f"{classes} classes; {order or 'check the labels, the order of the classes and the preprocessing'}",
+            stops=is_certain or accuracy < _chance(1 / classes, len(data), -WORSE),
         )
     if is_constant or is_chance:
         yield from _better_scaling(request, data, labels, max(accuracy, limit))
@@ -168,7 +181,7 @@ def _is_class_ids(output: Array) -> bool:
     return output.dtype.kind in "iu" and output.ndim > 0 and output.size == len(output)
 
 
-def _class_id_warnings(output: Array, labels: Array) -> Iterator[str]:
+def _class_id_signs(output: Array, labels: Array, names: Array) -> Iterator[Sign]:
     """Look for predicted class ids that agree with the labels no more often than by chance."""
     predictions = output.reshape(-1)
     if len(predictions) != len(labels) or len(labels) < FEWEST or len(np.unique(labels)) < 2:
@@ -180,26 +193,39 @@ def _class_id_warnings(output: Array, labels: Array) -> Iterator[str]:
     if accuracy > _chance(by_chance, len(labels)):
         return
     ids = f"labels such as {labels.min()} and {labels.max()}, class ids of {predictions.min()} to {predictions.max()}"
-    remedy = _order_remedy(predictions, labels) or "check the labels, the order of the columns and the preprocessing"
+    order, is_certain = _order_remedy(predictions, labels, names)
+    remedy = order or "check the labels, the order of the columns and the preprocessing"
     if labels.min() > 0 and float((predictions == labels - 1).mean()) > accuracy + 0.1:
         remedy = "do the labels count from 1? Subtract 1"
-    yield (
+    yield Sign(
         f"the source model's accuracy of {_percent(accuracy)} on {len(labels)} items is no better than chance "
-        f"({ids}); {remedy}"
+        f"({ids}); {remedy}",
+        stops=is_certain or accuracy < _chance(by_chance, len(labels), -WORSE),
     )
 
 
-def _order_remedy(predictions: Array, labels: Array) -> str:
-    """The remedy for labels that have the model's classes in another order; empty if they do not."""
+def _order_remedy(predictions: Array, labels: Array, names: Array) -> tuple[str, bool]:
+    """The remedy for labels that have the model's classes in another order; empty if they do not.
+
+    Returns:
+        The remedy, and True if there are so many items that it is no accident.
+    """
     classes = {}
     for label in np.unique(labels):
         ids, counts = np.unique(predictions[labels == label], return_counts=True)
         classes[int(label)] = int(ids[counts.argmax()])
     renamed = np.array([classes[int(label)] for label in labels])
     moved = [label for label, class_id in classes.items() if label != class_id]
-    if not moved or len(set(classes.values())) < len(classes) or (predictions == renamed).mean() < SAME_CLASSES:
-        return ""
-    return f"the classes are in another order: label {moved[0]} is mostly the model's class {classes[moved[0]]}"
+    share = float((predictions == renamed).mean())
+    if not moved or len(set(classes.values())) < len(classes) or share < SAME_CLASSES:
+        return "", False
+    is_certain = len(labels) >= PER_CLASS * len(classes) and share > _chance(1 / len(classes), len(labels), WORSE)
+    called = {label: str(names[label]) if 0 <= label < len(names) else str(label) for label in classes}
+    order = "NAME,..."
+    if sorted(classes.values()) == list(range(len(classes))):
+        order = ",".join(called[label] for label in sorted(classes, key=classes.__getitem__))
+    moved_to = f"label {called[moved[0]]} is mostly the model's class {classes[moved[0]]}"
+    return f"the classes are in another order: {moved_to}; --classes {order} gives the model's order", is_certain
 
 
 def _broken_items(output: Array) -> int:
@@ -225,9 +251,9 @@ def _accuracy(scores: Array, labels: Array) -> float:
     return float((scores.argmax(axis=1) == labels).mean())
 
 
-def _chance(share: float, items: int) -> float:
+def _chance(share: float, items: int, deviations: float = 2) -> float:
     """The accuracy that guesses, of which `share` are right on average, reach with a probability of 2.5 %."""
-    return share + 2 * float(np.sqrt(share * (1 - share) / items))
+    return share + deviations * float(np.sqrt(share * (1 - share) / items))
 
 
 def _better_scaling(request: MeasureRequest, data: DataSet, labels: Array, least: float) -> Iterator[str]:

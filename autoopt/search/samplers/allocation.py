@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from autoopt.search.history import History
 from autoopt.search.losses import Losses, feasible, log_where_positive, losses, rank_key
-from autoopt.search.trial import ChainSpace, Trial
+from autoopt.search.trial import ChainSpace
 from autoopt.spec.search import AllocationName
 
 Allocate: TypeAlias = Callable[[History, Sequence[ChainSpace], int], list[str]]
@@ -70,7 +70,8 @@ def _present_round(history: History, open_ids: Collection[str], budget: int) -> 
         quota += max(1, budget // rounds // len(alive))
         for chain in alive:
             trials = history.trials_of(chain)
-            if (chain in open_ids and len(trials) < quota) or not _has_results(trials[:quota]):
+            is_running = any(trial.feedback is None for trial in trials[:quota])
+            if is_running or (chain in open_ids and len(trials) < quota):
                 return alive, quota
         alive = _rank(history, alive, quota)[: math.ceil(len(alive) / 2)]
     return alive, 0
@@ -86,11 +87,6 @@ def dropped_chains(history: History, budget: int, most_left: int) -> set[str]:
     if min(untried[chain] for chain in alive) < most_left:
         return set()
     return set(untried) - set(alive)
-
-
-def _has_results(trials: Sequence[Trial]) -> bool:
-    """Tell if all trials have ended."""
-    return all(trial.feedback is not None for trial in trials)
 
 
 def max_ucb(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:
