@@ -169,12 +169,8 @@ class FallenClass:
 
     name: str
     before: float
-    """The recall of the source: the share of the items of the class that it finds."""
+    """The recall of the source: the share of the labels of the class that it finds."""
     after: float
-
-    @property
-    def fall(self) -> float:
-        return self.before - self.after
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from autoopt.json_codec import JsonValue
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Version of what descriptions hold. Stored ones of another version are made anew."""
 
 
@@ -46,9 +46,11 @@ class DataDescription:
     class_names: tuple[str, ...] = ()
     """The different labels in sorted order if they are texts, unless there are very many."""
     classes: int = 0
-    """Number of different labels, if each item has one class."""
+    """Number of different classes, if labels are classes of items or of places in them, such as frames and pixels."""
     smallest_class: int = 0
-    """Number of items of the rarest of these."""
+    """Number of labels of the rarest of these."""
+    labelled: int = 0
+    """Number of labels of all of these."""
     broken_labels: int = 0
     """Number of items whose label is NaN or infinite."""
     loader: str = ""

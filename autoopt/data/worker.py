@@ -56,9 +56,12 @@ def _with_labels(description: DataDescription, data: DataSet, labels: Array) -> 
     kind, text, broken = _label_kind(data, labels), _label_text(labels), _broken_labels(labels)
     description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
     plain = plain_labels(labels)
-    if kind == "class" and plain.size == len(plain):
-        _, counts = np.unique(plain.astype(str), return_counts=True)
-        description = replace(description, classes=len(counts), smallest_class=int(counts.min(initial=len(plain))))
+    if kind == "class":
+        values, counts = np.unique(plain if plain.dtype.kind in "iub" else plain.astype(str), return_counts=True)
+        if values.dtype.kind == "i":
+            counts = counts[values >= 0]  # others do not count
+        smallest, labelled = int(counts.min(initial=plain.size)), int(counts.sum())
+        description = replace(description, classes=len(counts), smallest_class=smallest, labelled=labelled)
     if text is None:
         return description
     return replace(description, class_names=_class_names(labels))

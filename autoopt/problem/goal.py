@@ -147,7 +147,7 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
         if data is not None and _has_rare_class(default, data):
             balanced = _balanced_limit(data.classes)
             constraints.append(balanced)
-            rare = f"the smallest class has {data.smallest_class} of {data.items} items"
+            rare = f"the smallest class has {data.smallest_class} of {data.labelled} labels"
             notes.append(f"limit: {balanced.metric} may drop by at most {balanced.max_drop:g}, because {rare}")
     if not request.unverified:
         notes += _quality_notes(constraints, custom, data)
@@ -181,7 +181,7 @@ def _has_rare_class(limit: Constraint, data: DataDescription) -> bool:
     """True if the limit on accuracy would let most of a class be lost."""
     if limit.metric != "accuracy" or limit.max_drop is None or data.classes < 2:
         return False
-    return data.smallest_class < RARE * limit.max_drop * data.items
+    return data.smallest_class < RARE * limit.max_drop * data.labelled
 
 
 def _balanced_limit(classes: int) -> Constraint:

@@ -61,10 +61,19 @@ def test_items_of_different_shapes_are_described_by_the_first(tmp_path):
     column = {"dtype": "float32", "shape": [1, 8], "finite": None, "stacked": False, "open_axes": []}
     column |= {"span": None, "constant": None}
     labels = {"labels": False, "label_kind": None, "label_text": None, "class_names": [], "broken_labels": 0}
-    labels |= {"classes": 0, "smallest_class": 0}
+    labels |= {"classes": 0, "smallest_class": 0, "labelled": 0}
     rest = {**labels, "loader": "synthetic", "reading": "", "made_up": True, "assumed": []}
     rest |= {"state": {}, "reset_every": None, "starts": []}
     assert found == {"items": 3, "columns": {"x": column}, **rest}
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([0] * 9 + [1] * 3), np.array([[0] * 5 + [1], [1, 1, 0, 0, 0, 0], [-1] * 6])]
+)
+def test_rare_classes_of_items_and_of_places_are_counted(tmp_path, labels):
+    np.savez(tmp_path / "d.npz", x=np.zeros((len(labels), 2)), labels=labels)
+    found = describe({"data": str(tmp_path / "d.npz")})
+    assert (found["classes"], found["smallest_class"], found["labelled"]) == (2, 3, 12)
 
 
 @pytest.mark.parametrize(

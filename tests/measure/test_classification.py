@@ -106,6 +106,7 @@ def test_the_class_that_lost_most_is_found() -> None:
     few = labels.copy()
     few[98:] = 0  # two items are no class
     assert fallen_class([few], [labels], labels) is None
+    assert fallen_class([worse.reshape(5, 20)], [labels.reshape(5, 20)], labels.reshape(5, 20)) == found
 
 
 def test_statistics_are_those_of_scikit_learn() -> None:

@@ -38,12 +38,12 @@ def test_the_kind_of_label_decides_the_quality_constraint(kind: str, metric: str
     ("classes", "smallest", "limit"), [(2, 10, 0.05), (2, 49, 0.05), (2, 50, None), (20, 10, 0.025), (500, 1, 0.01)]
 )
 def test_a_rare_class_limits_the_mean_of_the_recalls_too(classes: int, smallest: int, limit: float | None) -> None:
-    data = replace(LABELLED, items=1000, classes=classes, smallest_class=smallest)
+    data = replace(LABELLED, items=1000, classes=classes, smallest_class=smallest, labelled=1000)
     goal, notes = make_goal(GoalRequest(), data)
     limits = {constraint.metric: constraint.max_drop for constraint in goal.constraints}
     assert limits.pop("accuracy") == 0.01
     assert limits == ({} if limit is None else {"balanced_accuracy": limit})
-    assert any(f"{smallest} of 1000 items" in note for note in notes) == (limit is not None)
+    assert any(f"{smallest} of 1000 labels" in note for note in notes) == (limit is not None)
 
 
 def test_a_language_model_keeps_its_perplexity_relatively() -> None:

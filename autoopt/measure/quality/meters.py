@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import NormalDist
 
@@ -25,6 +26,8 @@ from autoopt.script import load_script
 
 FIRST_SUBSET = 128
 """Items of the first look at the constraints; each further look has twice as many."""
+BY_PLACE = {"accuracy", "balanced_accuracy", "f1", "frame_f1", "miou"}
+"""Metrics of one class for each item or place, of which one may be lost."""
 LARGEST = 1e308
 """Stands for a metric that is not a number or infinite, which JSON does not have."""
 
@@ -81,8 +84,10 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
     shares = [name for name in request.metrics if get_metric(name).unit == "fraction"]
     details["resolutions"] = dict.fromkeys(shares, share_resolution(len(data)))
     details |= _comparison_details(request, drops, are_same)
-    if "accuracy" in request.metrics and not are_same:
-        fallen = fallen_class(outputs, source_outputs, labels)
+    if not are_same and not BY_PLACE.isdisjoint(request.metrics):
+        fallen = None
+        with suppress(InputError):  # outputs that only this metric can read
+            fallen = fallen_class(outputs, source_outputs, labels)
         if fallen is not None:
             is_numbered = fallen.name.isdigit() and int(fallen.name) < len(names)
             name = str(names[int(fallen.name)]) if is_numbered else fallen.name
