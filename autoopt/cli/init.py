@@ -11,7 +11,7 @@ import typer
 
 import autoopt
 from autoopt.cli.data_options import Calibration, Data, DataOptions
-from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
+from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_option_groups, with_set_fields
 from autoopt.cli.output import AsJson, print_json, print_result
 from autoopt.cli.yaml_files import path_in_file, schema_line, write_file
 from autoopt.errors import InputError, writing
@@ -42,6 +42,7 @@ def init(  # noqa: PLR0913  options of the command
     reading: DataOptions,
     goal: GoalFlags,
     proposal: ProposalFlags,
+    assignments: Fields = None,
     examples: Annotated[
         bool, typer.Option("--examples", help="Copy example DAGs, with a small model and its data, into a new folder.")
     ] = False,
@@ -75,10 +76,15 @@ def init(  # noqa: PLR0913  options of the command
         parts=parts,
         data=evaluation_data,
         calibration=calibration_data,
-        # A written DAG generates no data, so it does not say how to judge models on it.
-        proposal_options=replace(proposal.options(), fidelity=bool(proposal.fidelity)),
+        proposal_options=proposal.options(),
         goal=goal.options(),
     )
+    request = with_set_fields(request, assignments)
+    if request.search or request.measurement:
+        raise InputError("a field of the search or measurement", where="--set", remedy="write it into the new file")
+    # A written DAG generates no data, so it does not say how to judge models on it.
+    options = replace(request.proposal_options, fidelity=bool(request.proposal_options.fidelity))
+    request = replace(request, proposal_options=options)
     folder = out.parent if out is not None else Path()
     draft = propose_for_set(request) if parts else make_proposal(request, anywhere=True)
     models: JsonValue = path_in_file(first, folder)

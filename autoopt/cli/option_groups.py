@@ -15,6 +15,7 @@ from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
     from autoopt.problem.goal import GoalOptions
+    from autoopt.problem.run_request import RunRequest
     from autoopt.spec.proposal_options import ProposalOptions
     from autoopt.target import Accelerator
 
@@ -38,7 +39,31 @@ TargetProvider = Annotated[
         help="Execution provider of the target: cpu, cuda, tensorrt, ...",
     ),
 ]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Set a field of dag.yaml, such as search.sampler=tpe or search.seed=7; may be repeated. For a bare model "
+        "also level=0..3 (0: lossless passes, 3: all), fidelity=true (accept lossy models that are close on generated "
+        "inputs), keep_signature=true, target.device=gpu, target.memory=BYTES.",
+    ),
+]
 Result = TypeVar("Result")
+
+
+def with_set_fields(request: RunRequest, assignments: list[str] | None) -> RunRequest:
+    """The request with the fields of `--set`.
+
+    Raises:
+        InputError: an assignment is malformed, or a field is unknown or has a wrong value.
+    """
+    if not assignments:
+        return request
+    from autoopt.problem.run_request import with_fields
+    from autoopt.spec.overrides import parse_fields
+
+    return with_fields(request, parse_fields(assignments))
 
 
 def accelerator_of(device: str | None, execution_provider: str | None) -> Accelerator:
@@ -58,26 +83,11 @@ def accelerator_of(device: str | None, execution_provider: str | None) -> Accele
 class ProposalFlags:
     """Options of the commands that propose a graph for a bare model, as given; None for those that are not."""
 
-    level: Annotated[
-        int | None,
-        typer.Option(
-            help="Passes to try: 0 lossless, 1 equal up to rounding, 2 lossy ones that need no data, 3 all (default).",
-            rich_help_panel=BARE_MODEL,
-        ),
-    ] = None
     precision: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             help="fp32, fp16, mixed, int8 or int4 [default: all that suit the target].",
-            rich_help_panel=BARE_MODEL,
-        ),
-    ] = None
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Target device: cpu (default), gpu or npu.",
             rich_help_panel=BARE_MODEL,
         ),
     ] = None
@@ -90,18 +100,6 @@ class ProposalFlags:
             rich_help_panel=BARE_MODEL,
         ),
     ] = None
-    memory: Annotated[
-        int | None, typer.Option(min=1, help="Memory of the target in bytes.", rich_help_panel=BARE_MODEL)
-    ] = None
-    fidelity: Annotated[
-        bool | None,
-        typer.Option(
-            "--fidelity/--no-fidelity",
-            help="Without data: accept lossy models that are close to yours on generated inputs, or do not try any "
-            "[default: try them and show the best one].",
-            rich_help_panel=BARE_MODEL,
-        ),
-    ] = None
     threads: Annotated[
         str | None,
         typer.Option(
@@ -110,20 +108,12 @@ class ProposalFlags:
             rich_help_panel=BARE_MODEL,
         ),
     ] = None
-    keep_signature: Annotated[
-        bool,
-        typer.Option(
-            "--keep-signature",
-            help="Keep inputs and open dimensions that never change in the data as they are.",
-            rich_help_panel=BARE_MODEL,
-        ),
-    ] = False
 
     def options(self) -> ProposalOptions:
         """The options as the engine takes them.
 
         Raises:
-            InputError: an unknown precision or level.
+            InputError: an unknown precision, or wrong threads.
         """
         # Imported only now: it loads pydantic, which --help does not need.
         from autoopt.spec.proposal_options import ProposalOptions

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
-from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
+from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_option_groups, with_set_fields
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import DagOrModels
 
@@ -39,6 +39,7 @@ def plan(  # noqa: PLR0913  options of the command
     goal: GoalFlags,
     data_root: DataRoot = None,
     proposal: ProposalFlags,
+    assignments: Fields = None,
     limit: Annotated[
         int, typer.Option(min=0, help="Maximum number of chains to list; counts include all of them.")
     ] = 100,
@@ -68,7 +69,7 @@ def plan(  # noqa: PLR0913  options of the command
         goal=goal.options(),
         data_root=data_root,
     )
-    plans = make_plans(request)
+    plans = make_plans(with_set_fields(request, assignments))
     limit = min(limit, sys.maxsize)
     if as_json:
         print_json(plans.to_json(limit))

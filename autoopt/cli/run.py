@@ -6,21 +6,20 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
-from autoopt.cli.option_groups import GoalFlags, ProposalFlags, with_option_groups
-from autoopt.cli.output import AsJson, document_stream, exit_code, parse_assignments, print_json, shell_commands
+from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_option_groups, with_set_fields
+from autoopt.cli.output import AsJson, document_stream, exit_code, print_json, shell_commands
 from autoopt.cli.store_access import complete_run
 from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
-    from autoopt.json_codec import JsonValue
     from autoopt.problem.run_request import RunRequest
     from autoopt.results import RunResult
 
@@ -69,49 +68,6 @@ DagOrModels = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """Options that override fields of the DAG's search section; None for those that are not given."""
-
-    trials: Trials = None
-    minutes: Minutes = None
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Search strategy: unified or per-chain.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = None
-    sampler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Sampler: surrogate, tpe, random, exhaustive, or any sampler of Optuna.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = None
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all random choices.", rich_help_panel=SEARCH)] = None
-    search: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A field of the DAG's search section, such as order=pass-by-pass.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = None
-
-    def fields(self) -> dict[str, JsonValue]:
-        """The fields that are given. An option of its own goes before --search.
-
-        Raises:
-            InputError: --search is malformed.
-        """
-        options = asdict(self)
-        del options["search"]
-        return parse_assignments(self.search, "--search") | without_nulls(options)
-
-
 AgainOption = Annotated[
     Literal["failed", "measurements", "all"] | None,
     typer.Option(
@@ -134,7 +90,9 @@ def run(  # noqa: PLR0913  options of the command
     data_root: DataRoot = None,
     out: Out = Path("out"),
     engine: EngineName = None,
-    search: SearchOptions,
+    trials: Trials = None,
+    minutes: Minutes = None,
+    assignments: Fields = None,
     workers: Workers = 2,
     proposal: ProposalFlags,
     again: AgainOption = None,
@@ -152,7 +110,7 @@ def run(  # noqa: PLR0913  options of the command
     from autoopt.settings import without_passwords
 
     began = time.monotonic()
-    search_fields, proposal_options = search.fields(), proposal.options()
+    proposal_options = proposal.options()
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {without_passwords(model or ' '.join(dag))}")
@@ -165,7 +123,7 @@ def run(  # noqa: PLR0913  options of the command
                 goal=goal.options(),
                 data_root=data_root,
                 workers=workers,
-                search=search_fields,
+                search=without_nulls({"trials": trials, "minutes": minutes}),
                 proposal_options=proposal_options,
                 observer=progress,
                 out=out,
@@ -174,7 +132,7 @@ def run(  # noqa: PLR0913  options of the command
                 ending=time.monotonic() - began,
                 again=again,
             )
-            result = execute(request, chosen_engine(engine))
+            result = execute(with_set_fields(request, assignments), chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
         else:

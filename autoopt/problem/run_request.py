@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from pydantic import ValidationError
+
 from autoopt.dag import check_dag, read_dag
 from autoopt.data import DataConfig
 from autoopt.data.config import check_exists, map_texts
-from autoopt.errors import InputError
+from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue, from_json, to_json, without_nulls
 from autoopt.model.fetch import cached, fetch, has_secret, shown_source
 from autoopt.observer import SILENT, Observer
@@ -25,8 +27,10 @@ from autoopt.results import RunResult
 from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
-from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
+from autoopt.spec.proposal_options import PROPOSAL_FIELDS, ProposalOptions, names_model, refuse_proposal_options
+from autoopt.spec.search import SearchFields
 from autoopt.spec.source import Source
+from autoopt.spec.validation import input_error
 
 Again: TypeAlias = Literal["failed", "measurements", "all"]
 """What to repeat of earlier runs: trials that failed, measurements of candidates, or the whole search."""
@@ -66,6 +70,8 @@ class RunRequest:
     """Trials that run in parallel."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """Overrides single fields of the DAG's `search` section."""
+    fields: Mapping[str, Json] = field(default_factory=dict)
+    """Overrides fields of the DAG by their dotted names when it is read."""
     limits: Limits = field(default_factory=Limits)
     measurement: Mapping[str, JsonValue] = field(default_factory=dict)
     again: Again | None = None
@@ -120,7 +126,7 @@ class RunRequest:
             return replace(self, dag=first, parts=parts)
         file = _absolute(self.dag) if isinstance(self.dag, str | Path) else self.dag_file
         data = self.data is None and root_of_data(self.data_root) is None
-        dag = read_dag(self.dag, model=self.model is None, data=data)
+        dag = read_dag(self.dag, self.fields, model=self.model is None, data=data)
         if self.model is not None and not holds_models(self.model):
             return replace(self, dag=dag, dag_file=file)
         return replace(self, dag=with_models(dag, home, self.model), model=None, dag_file=file)
@@ -157,6 +163,7 @@ class RunRequest:
             "data_root": root_to_store(root_of_data(self.data_root)),
             "workers": self.workers,
             "search": dict(self.search),
+            "fields": dict(self.fields),
             "limits": to_json(self.limits),
             "measurement": dict(self.measurement),
             "again": self.again,
@@ -191,6 +198,7 @@ class RunRequest:
             fields["dag"] = file
         elif isinstance(dag, Mapping) and "content" in dag:
             fields["dag"] = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
+            fields["fields"] = {}  # its content has them
         fields["limits"] = Limits(**fields["limits"])
         fields["proposal_options"] = ProposalOptions.from_json(fields["proposal_options"])
         fields["goal"] = from_json(GoalOptions, fields["goal"])
@@ -215,6 +223,43 @@ def load(request: RunRequest) -> tuple[RunRequest, DagSpec]:
     return request, spec
 
 
+def with_fields(request: RunRequest, fields: Mapping[str, Json]) -> RunRequest:
+    """Override fields of the DAG by their dotted names; of a bare model, those that make the DAG that is proposed.
+
+    Raises:
+        InputError: a bare model does not take a field, or not with this value.
+    """
+    if not names_model(request.dag):
+        return replace(request, fields=fields)
+    search: dict[str, Json] = {}
+    measurement: dict[str, JsonValue] = {}
+    options: dict[str, Any] = {}
+    for name, value in fields.items():
+        section, _, field_name = name.partition(".")
+        if section == "search" and field_name != "params":
+            search[field_name] = value
+        elif section == "measurement":
+            measurement[field_name] = value
+        elif name in PROPOSAL_FIELDS:
+            options[PROPOSAL_FIELDS[name]] = value
+        else:
+            hint = "'autoopt init MODEL' writes a DAG to set it in"
+            if section not in DagSpec.model_fields:
+                names = (*PROPOSAL_FIELDS, *(f"search.{known}" for known in SearchFields.model_fields))
+                hint = did_you_mean(name, names) or f"known: {', '.join(PROPOSAL_FIELDS)}, search.*, measurement.*"
+            raise InputError("is no field for a bare model", where=name, remedy=hint)
+    try:
+        SearchFields.model_validate(search)
+    except ValidationError as error:
+        raise input_error(error, "search") from None
+    return replace(
+        request,
+        search={**search, **request.search},
+        measurement={**request.measurement, **measurement},
+        proposal_options=replace(request.proposal_options, **options),
+    )
+
+
 def spec_of(request: RunRequest) -> DagSpec:
     """Read the DAG that a request names.
 
@@ -225,7 +270,8 @@ def spec_of(request: RunRequest) -> DagSpec:
     """
     if not names_model(request.dag):
         refuse_proposal_options(request.proposal_options)
-        spec = _without_secret_parameters(read_dag(request.dag), (request.home or settings().home) / "downloads")
+        cache = (request.home or settings().home) / "downloads"
+        spec = _without_secret_parameters(read_dag(request.dag, request.fields), cache)
         spec = spec.with_data_root(root_of_data(request.data_root))
         check_supported(spec)
         if request.target is not None:

@@ -26,6 +26,11 @@ EP_NAMES: Final = {
     "trt": "TensorrtExecutionProvider",
 }
 """Short names of execution providers -> ONNX Runtime's names."""
+PROPOSAL_FIELDS: Final = {
+    **{name: name for name in ("level", "precision", "fidelity", "keep_signature")},
+    **{f"target.{name}": name for name in ("device", "execution_provider", "memory", "threads")},
+}
+"""Field of a DAG, or one that only proposals have -> option of a proposal."""
 
 
 def names_model(dag: object) -> bool:
@@ -75,6 +80,10 @@ class ProposalOptions:
             yield InputError(f"unknown precision {self.precision!r}", where="precision", remedy=hint)
         if isinstance(self.level, bool) or self.level not in range(HIGHEST + 1):
             yield InputError(f"must be 0 to {HIGHEST}, not {self.level!r}", where="level")
+        for name in ("fidelity", "keep_signature"):
+            value = getattr(self, name)
+            if value not in (None, True, False):
+                yield InputError(f"must be true or false, not {value!r}", where=name)
 
     def _target_problems(self) -> Iterator[InputError]:
         try:
@@ -99,7 +108,7 @@ class ProposalOptions:
         if self.execution_provider is not None:
             fields["execution_provider"] = EP_NAMES.get(self.execution_provider.lower(), self.execution_provider)
         if self.threads is not None:
-            counts = [int(count) if count.isdecimal() else count for count in self.threads.split(",")]
+            counts = [int(count) if count.isdecimal() else count for count in str(self.threads).split(",")]
             fields["threads"] = counts
         return TargetSpec.model_validate(fields)
 

@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def reused(folder: Path, home: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
-    """Return `reused("--seed", "7")`, which runs the DAG and tells if the store answered."""
+    """Return `reused("--set", "search.seed=7")`, which runs the DAG and tells if the store answered."""
     monkeypatch.chdir(folder)
 
     def run(*options: str) -> bool:
@@ -63,7 +63,7 @@ def reused(folder: Path, home: Path, call: Callable[..., Any], monkeypatch: pyte
 
 def test_other_options_are_another_search(folder: Path, reused: Callable[..., bool]) -> None:
     reused()
-    assert not reused("--seed", "7", "--out", "seeded")
+    assert not reused("--set", "search.seed=7", "--out", "seeded")
     assert reused("--out", "elsewhere")
     assert (folder / "elsewhere" / "model.onnx").is_file()
     assert reused()

@@ -59,7 +59,7 @@ def trees(folder: Path) -> Path:
 
 
 def test_it_writes_a_dag_that_plans_as_proposed_and_never_over_one(call: Call, cnn_file: Path, data: str) -> None:
-    said = call("init", "net/model.onnx", "--data", data, "--level", "2", "--json")
+    said = call("init", "net/model.onnx", "--data", data, "--set", "level=2", "--json")
     assert said.code == 0, said.err
     document = json.loads(said.out)
     assert document["file"] == "net.yaml"
@@ -69,8 +69,8 @@ def test_it_writes_a_dag_that_plans_as_proposed_and_never_over_one(call: Call, c
         "why": "also lossy passes that need no calibration data, with few values each",
     } in document["decided"]
     text = Path("net.yaml").read_text()
-    assert "# int8 static, int8 selective not tried: needs --level 3" in text
-    assert "#   without engine onnxsim: needs --level 3" in text
+    assert "# int8 static, int8 selective not tried: needs --set level=3" in text
+    assert "#   without engine onnxsim: needs --set level=3" in text
     schema_file = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
     assert schema_file == ".autoopt/dag.schema.json"
     jsonschema.validate(read_document("net.yaml").value, json.loads(Path(schema_file).read_text()))
@@ -114,15 +114,15 @@ def test_plan_of_a_bare_model_shows_every_cut(call: Call, cnn_file: Path, data: 
     assert {c["param"] for c in data_json["cut"]} >= {"op_types"}
     assert all(p["rule"] and p["reason"] for p in data_json["pruned"])
     assert data_json["nodes"]["fold"] == "batchnorm_folding"
-    text = call("plan", "net/model.onnx", "--data", data, "--level", "1").out
+    text = call("plan", "net/model.onnx", "--data", data, "--set", "level=1").out
     assert "decided: level 1: passes that change results at most by rounding" in text
-    assert "cut: simplify.engine='onnxsim': needs --level 3" in text
-    assert "static: needs --level 3 [inspection]" in text
+    assert "cut: simplify.engine='onnxsim': needs --set level=3" in text
+    assert "static: needs --set level=3 [inspection]" in text
 
 
 def test_trees_are_not_quantized(call: Call, home: Path) -> None:
     trees(home.parent / "forest")
-    said = call("init", "forest/model.onnx", "--fidelity", "--json")
+    said = call("init", "forest/model.onnx", "--set", "fidelity=true", "--json")
     assert said.code == 0, said.err
     assert "quantization" not in "".join(
         line for line in Path("forest.yaml").read_text().split("\n") if "#" not in line
@@ -151,8 +151,19 @@ def test_trees_are_not_quantized(call: Call, home: Path) -> None:
             "--max-drop: agreement lies between 0 and 1: a drop of 5 allows everything; 0.05 is 5 percentage points",
         ),
         (("init", "net/model.onnx", "--metric", "acc"), "did you mean 'accuracy'?"),
-        (("run", "net/model.onnx", "--level", "7"), "level: must be 0 to 3, not 7"),
-        (("plan", "d.yaml", "--level", "1"), "level: applies to a bare model, not to a DAG"),
+        (("run", "net/model.onnx", "--set", "level=7"), "level: must be 0 to 3, not 7"),
+        (("plan", "net/model.onnx", "--set", "fidelity=yes"), "fidelity: must be true or false, not 'yes'"),
+        (("plan", "net/model.onnx", "--set", "levle=1"), "levle: is no field for a bare model; did you mean 'level'?"),
+        (
+            ("plan", "net/model.onnx", "--set", "search.trails=1"),
+            "search.trails: unknown field; did you mean 'trials'?",
+        ),
+        (("plan", "net/model.onnx", "--set", "passes.a.pass=b"), "'autoopt init MODEL' writes a DAG"),
+        (
+            ("plan", "d.yaml", "--set", "target.thread=2"),
+            "d.yaml: target.thread: unknown field; did you mean 'threads'?",
+        ),
+        (("plan", "d.yaml", "--precision", "int8"), "precision: applies to a bare model, not to a DAG"),
         (("run", "d.yaml", "--ep", "cpu", "--model", "net/model.onnx"), "ep: applies to a bare model"),
         (
             ("run", "net/model.onnx", "--ep", "qnn", "--engine", "inline"),
@@ -192,7 +203,7 @@ def test_a_written_dag_reads_the_data_and_has_the_goal_that_the_options_say(call
 def test_run_of_a_bare_model_finds_a_model_and_teaches_the_next_plan(call: Call, home: Path) -> None:
     write(mlp(width=256), home.parent / "first")
     write(mlp(width=256, seed=1), home.parent / "second")
-    goal = ("--fidelity", "--minimize", "size")
+    goal = ("--set", "fidelity=true", "--minimize", "size")
     options = (*goal, "--engine", "inline", "--precision", "int8", "--trials", "2", "-q", "--json")
     said = call("run", "first/model.onnx", *options)
     assert said.code == 0, said.err

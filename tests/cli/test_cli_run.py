@@ -136,9 +136,9 @@ def test_when_nothing_meets_the_constraints_it_is_1(
         ("name: x\npasses:\n  a: {pass: simplify}\nchains: [[a]]\n", ["--model", "none.onnx"], "none.onnx"),
         (None, [], "bad.yaml"),
         (json.dumps(DAG), ["--out", "bad.yaml/out"], "bad.yaml: is a file, not a folder for results"),
-        (json.dumps(DAG), ["--search", "trails=3"], "search.trails: unknown field"),
-        (json.dumps(DAG), ["--search", "trials"], "--search: must be NAME=VALUE"),
-        (json.dumps(DAG), ["--search", 'order=["fold"]'], "strategy: per-chain"),
+        (json.dumps(DAG), ["--set", "search.trails=3"], "search.trails: unknown field"),
+        (json.dumps(DAG), ["--set", "trials"], "--set: must be FIELD=VALUE"),
+        (json.dumps(DAG), ["--set", "search.order=[fold]"], "strategy: per-chain"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_one_line(

@@ -11,16 +11,11 @@ from typer.testing import CliRunner
 
 from autoopt.cli.option_groups import ProposalFlags, accelerator_of, with_option_groups
 from autoopt.errors import InputError
-from autoopt.spec.proposal_options import HIGHEST, ProposalOptions
+from autoopt.spec.proposal_options import ProposalOptions
 
 
 def test_without_options_the_proposal_is_the_default() -> None:
     assert ProposalFlags().options() == ProposalOptions()
-
-
-def test_level_0_is_not_the_default() -> None:
-    assert ProposalFlags(level=0).options().level == 0
-    assert ProposalFlags(fidelity=False).options().level == HIGHEST
 
 
 @pytest.mark.parametrize(

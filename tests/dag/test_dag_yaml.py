@@ -74,7 +74,7 @@ def test_the_file_lists_only_what_is_left(inspection: Any) -> None:
 
 def test_a_value_that_is_not_tried_is_a_comment_with_its_reason() -> None:
     text = text_of(CNN, ProposalOptions(level=2))
-    assert "  #   without engine onnxsim: needs --level 3\n" in text
+    assert "  #   without engine onnxsim: needs --set level=3\n" in text
     assert parse(text)["passes"]["simplify"]["params"] == {"engine": "onnxslim"}
 
 

@@ -131,7 +131,7 @@ def test_an_mlp_with_a_softmax_has_no_attention() -> None:
 @pytest.mark.parametrize("data", [{}, {"calibration": True}])
 def test_nothing_lossy_is_tried_without_data_to_judge_it(node: str, data: dict[str, Any]) -> None:
     nothing = dict.fromkeys(LABELLED, False)
-    text = "needs data. Add --data FILE, or --fidelity to compare outputs on generated inputs"
+    text = "needs data. Add --data FILE, or --set fidelity=true to compare outputs on generated inputs"
     assert rule(node, TRANSFORMER, **{**nothing, **data}) == ("no-data", text)
     assert rule(node, TRANSFORMER, **{**nothing, **data, "fidelity": True}) is None
     assert rule(node, TRANSFORMER, **{**nothing, **data, "evaluation": True}) is None
@@ -168,7 +168,7 @@ def cuts(
 
 
 def test_a_level_leaves_values_to_higher_levels() -> None:
-    assert cuts("simplify", "engine", CNN, level=1) == {"onnxsim": "needs --level 3"}
+    assert cuts("simplify", "engine", CNN, level=1) == {"onnxsim": "needs --set level=3"}
     assert cuts("simplify", "engine", CNN, level=3) == {}
 
 

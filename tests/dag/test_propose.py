@@ -125,7 +125,7 @@ def test_the_plan_gives_the_level_from_which_a_value_is_tried() -> None:
     data = plan.to_json()
     assert data["points_before"] > data["point_count"] == sum(c["points"] for c in data["chains"])
     cut = next(c for c in data["cut"] if (c["node"], c["param"], c["value"]) == ("simplify", "engine", "onnxsim"))
-    assert cut["reason"] == "needs --level 3"
+    assert cut["reason"] == "needs --set level=3"
     assert cut["chain"] in {c["id"] for c in data["chains"]}
     assert all(c["reason"] for c in data["cut"])
     assert all(p["reason"] for p in data["pruned"])
@@ -344,7 +344,7 @@ def test_fixed_threads_are_not_searched(threads: str, written: str) -> None:
 def test_inputs_that_never_change_are_specialized_and_the_contract_is_stated() -> None:
     narrowing = Narrowing({"sr": 16000}, {"x": (None, 4)})
     proposal, plan = proposed(CNN, narrowing=narrowing)
-    assert "sr is always 16000, x has shape [?, 4]; --keep-signature leaves this out" in why(plan)
+    assert "sr is always 16000, x has shape [?, 4]; --set keep_signature=true leaves this out" in why(plan)
     with_pass = [any(node.id == "specialize" for node in chain.nodes) for chain in plan.chains()]
     assert any(with_pass)
     assert not all(with_pass)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import filterfalse
 from typing import Final
 
@@ -12,17 +13,21 @@ from autoopt.errors import ConfigError, Mistakes, joined
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
 from autoopt.spec.file_model import Written
+from autoopt.spec.overrides import overridden
 from autoopt.spec.reader import read_document
 
 FILE_FIELDS: Final = ("user_script", "model", "connections", "pipeline", "data")
 """Fields of a DAG that name files, and those that only make sense with them."""
 
 
-def read_dag(given: Written | DagSpec, *, model: bool = False, data: bool = False) -> DagSpec:
+def read_dag(
+    given: Written | DagSpec, fields: Mapping[str, Json] | None = None, *, model: bool = False, data: bool = False
+) -> DagSpec:
     """Load a DAG. If fields are wrong, its passes and the files that it names are looked at too.
 
     Args:
         given: The DAG.
+        fields: Fields that override those of a DAG that is not loaded yet, by their dotted names.
         model: Whether to look for its model, which nothing else replaces.
         data: The same for its data.
 
@@ -31,7 +36,7 @@ def read_dag(given: Written | DagSpec, *, model: bool = False, data: bool = Fals
     """
     if isinstance(given, DagSpec):
         return given
-    document = given if isinstance(given, Document) else read_document(given)
+    document = overridden(given if isinstance(given, Document) else read_document(given), fields or {})
     try:
         return load_dag(document)
     except ConfigError as error:

@@ -98,7 +98,8 @@ def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, R
         if is_needed and node not in reasons:
             yield Decision(what, why, tried=what)
     if inputs.narrowing and "specialize" not in reasons:
-        yield Decision("specializing to the data", f"{inputs.narrowing.text}; --keep-signature leaves this out")
+        remedy = "--set keep_signature=true leaves this out"
+        yield Decision("specializing to the data", f"{inputs.narrowing.text}; {remedy}")
     if model.overridable:
         names = [one_line(name) for name in model.overridable[:LISTED_WEIGHTS]]
         if len(model.overridable) > LISTED_WEIGHTS:

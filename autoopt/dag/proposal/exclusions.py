@@ -243,7 +243,7 @@ def value_cuts(
             for value, lowest in values:
                 reason = _value_reason(node, name, value, inputs, target)
                 if not reason and lowest > level:
-                    reason = f"needs --level {lowest}"
+                    reason = f"needs --set level={lowest}"
                 if reason:
                     yield Prior("forbid", Scope(), {node: {name: value}}, reason=reason, origin="library")
 
@@ -276,7 +276,7 @@ def _lossy_ruled_out(template: Template, inputs: ProposalInputs, target: TargetS
     if text:
         return Reason("inspection", text)
     if not inputs.judged:
-        remedy = "Add --data FILE, or --fidelity to compare outputs on generated inputs"
+        remedy = "Add --data FILE, or --set fidelity=true to compare outputs on generated inputs"
         return Reason("no-data", f"needs data. {remedy}")
     if target.memory is not None and template.size * model.bytes > target.memory:
         smallest = f"at least {template.size:.0%} of {model.bytes} bytes remain"

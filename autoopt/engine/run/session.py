@@ -361,7 +361,8 @@ class Session:
                 parts.append(Narrowing(params.get("values", {}), params.get("shapes", {})).text)
         if not parts:
             return []
-        return [f"the best model works only where {', '.join(parts)}, as in your data; --keep-signature avoids this"]
+        reason = f"the best model works only where {', '.join(parts)}, as in your data"
+        return [f"{reason}; --set keep_signature=true avoids this"]
 
     def _best_lossy(self, trials: Sequence[CompletedTrial], ranking: Ranking) -> ModelResult | None:
         """The best unverified lossy model, if there is one that gains on the source."""
