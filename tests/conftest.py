@@ -47,7 +47,6 @@ SLOWEST = (
     "cli/test_cli_app.py",
     "cli/test_cli_init.py",
     "test_api.py",
-    "reliability/test_interrupted.py",
     "reliability/test_sets_ended_early.py",
     "orchestrate/test_flow_run_forks.py",
     "passes/test_verification_equivalence.py",

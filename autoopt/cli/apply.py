@@ -16,6 +16,7 @@ from autoopt.cli.option_groups import TargetDevice, TargetProvider, accelerator_
 from autoopt.cli.output import AsJson, parse_assignments, print_json
 from autoopt.errors import one_line
 from autoopt.json_codec import to_json
+from autoopt.report.words.failures import plain_reason
 from autoopt.working_folder import working_folder
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
         session_file,
         write_session,
     )
-    from autoopt.report.words.failures import plain_reason
 
     check_out(out, force=force)
     accelerator = accelerator_of(device, ep)
@@ -107,18 +107,18 @@ def _check_text(check: Mapping[str, Any]) -> str:
         text += f", largest difference {check['max_abs_error']:.3g}"
     if lossy and "max_relative_error" in check:
         text += f", which is {100 * check['max_relative_error']:.3g} % of the largest value"
-    return f"{text} {one_line(check.get('reason', ''))}".rstrip()
+    return f"{text} {plain_reason(one_line(check.get('reason', '')))}".rstrip()
 
 
 def _show(step: StepReply, files: list[Path]) -> None:
     print(f"{step.pass_name}: {step.outcome} in {step.seconds:.2f} s")
     if step.message:
-        print(f"  {one_line(step.message)}")
+        print(f"  {plain_reason(one_line(step.message))}")
     for attempt in step.attempts:
         print(f"  tried {json.dumps(attempt.params)}: {one_line(attempt.reason)}")
     print(f"  parameters {json.dumps(step.params)}")
     if step.equivalence and step.equivalence["status"] == "not run":
-        print(f"  no check was possible: {one_line(str(step.equivalence.get('reason', '')))}")
+        print(f"  no check was possible: {plain_reason(one_line(str(step.equivalence.get('reason', ''))))}")
     elif step.equivalence:
         print(f"  checked ({step.equivalence['tolerance']}): {_check_text(step.equivalence)}")
     for name, report in step.reports.items():

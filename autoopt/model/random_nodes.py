@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper, numpy_helper
+from autoopt.model.lazy_imports import helper, numpy_helper, onnx
 from autoopt.model.tensors import bodies, graphs, nodes, plain_domain
 
 if TYPE_CHECKING:
@@ -76,6 +77,19 @@ def _take_seed(node: NodeProto) -> AttributeProto | None:
             node.attribute.remove(attribute)
             return copy
     return None
+
+
+def seeded(path: Path) -> bytes | None:
+    """The graph of an ONNX file with a seed for each random node; None if it has none, and for other files.
+
+    New sessions of models that draw in the same order then draw the same numbers, whatever else a pass has changed.
+    """
+    content = path.read_bytes()
+    if path.suffix in (".ort", ".json") or not any(op.encode() in content for op in (*RANDOM_OPS, "Dropout")):
+        return None
+    model = onnx.load_model_from_string(content)
+    with distinct_seeds(model) as seeds:
+        return model.SerializeToString() if seeds.originals else None
 
 
 def random_nodes(model: ModelProto) -> int:

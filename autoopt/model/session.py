@@ -98,16 +98,18 @@ def make_untimed_session(
     threads: int = 1,
     *,
     script: str | None = None,
+    graph: bytes | None = None,
 ) -> InferenceSession:
     """Open a session of which only the outputs matter; see `make_session`.
 
-    A split model is opened as it is stored: the copy that its users will open takes time and memory to make.
+    A split model is opened as it is stored: the copy that its users will open takes time and memory to make. A `graph`
+    takes the place of the file's.
     """
     if Path(path).name == MODEL_SET:
         open_model = partial(make_untimed_session, execution_provider=execution_provider, threads=threads)
         model_set = make_set_session(Path(path), open_model, session_options, script=script)
         return cast("InferenceSession", model_set)
-    return _open_session(path, session_options or {}, execution_provider, threads)
+    return _open_session(path, session_options or {}, execution_provider, threads, graph=graph)
 
 
 def make_plain_session(path: str | Path, *, packs_weights: bool = True) -> InferenceSession:
@@ -129,8 +131,9 @@ def _open_session(
     execution_provider: str = "CPUExecutionProvider",
     threads: int = 1,
     profile_prefix: str = "",
+    graph: bytes | None = None,
 ) -> InferenceSession:
-    """Open a session of a model file as it is; see `make_session`."""
+    """Open a session of a model file as it is, or of another `graph` on its weights; see `make_session`."""
     import onnxruntime as ort
 
     check_installed(execution_provider)
@@ -138,9 +141,11 @@ def _open_session(
     if profile_prefix:
         options.enable_profiling = True
         options.profile_file_prefix = profile_prefix
+    if graph is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(Path(path).parent))
     config = from_json(SessionConfig, session_options)
     session = ort.InferenceSession(
-        str(path),
+        graph or str(path),
         options,
         providers=provider_list(execution_provider, config.provider_options),
         disabled_optimizers=config.disabled_optimizers,

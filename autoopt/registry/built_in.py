@@ -61,6 +61,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     # precision, quantize, structure, check, runtime
     "float16": "autoopt.passes.precision.half_floats:Float16",
     "float32": "autoopt.passes.precision.full_floats:Float32",
+    "float64_to_float32": "autoopt.passes.precision.full_floats:Float64ToFloat32",
     "mixed_float16": "autoopt.passes.precision.mixed_float16:MixedFloat16",
     "bfloat16": "autoopt.passes.precision.half_floats:BFloat16",
     "quant_pre_process": "autoopt.passes.quantize.pre_process:QuantPreProcess",

@@ -166,6 +166,14 @@ def test_models_that_come_quantized_are_quantized_anew_only_after_dequantizing(o
     assert {chain.passes for chain in again.chains()} == chains
 
 
+def test_models_in_float64_are_quantized_only_after_conversion_and_bfloat16_is_converted() -> None:
+    _, plan = proposed(model("MatMul", "Add", weight_dtypes={"float64": 9000}))
+    chains = {chain.passes for chain in plan.chains()}
+    assert all("float64" in chain for chain in chains if "dynamic" in chain or "static" in chain)
+    assert "the model is in float64" in why(plan)
+    assert "float32" in passes(proposed(model("MatMul", "Add", weight_dtypes={"bfloat16": 9000}))[1])
+
+
 @pytest.mark.parametrize(("stored", "weight_type"), [("int8", "QInt8"), ("uint8", "QUInt8")])
 def test_a_quantized_model_begins_with_the_weights_that_it_has(stored: str, weight_type: str) -> None:
     _, plan = proposed(model("MatMulInteger", "Gather", weight_dtypes={stored: 9000, "float32": 10}))

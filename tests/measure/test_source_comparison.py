@@ -74,6 +74,17 @@ def test_the_source_agrees_with_itself_for_certain(payload: dict[str, object]) -
     assert reply["metrics"]["agreement"] == {"value": 1.0, "low": 1.0, "high": 1.0}
 
 
+def test_random_numbers_are_the_same_for_source_and_candidate(payload: dict[str, object], tmp_path: Path) -> None:
+    paths = []
+    for name, nodes in {"one": ["RandomNormalLike"], "two": ["Relu", "RandomNormalLike"]}.items():
+        steps = [helper.make_node(op, ["x"], [f"{op}-out"]) for op in nodes]
+        steps.append(helper.make_node("Add", ["x", "RandomNormalLike-out"], ["y"]))
+        values = [[builders.tensor(value, ["n", CLASSES, STEPS])] for value in "xy"]
+        paths.append({"path": str(io.save(builders.model(steps, *values, {}), tmp_path / name))})
+    reply = worker.fidelity({**payload, "source": paths[0], "candidate": paths[1], "metrics": ["relative_l2"]})
+    assert reply["metrics"]["relative_l2"]["value"] == 0.0
+
+
 def test_more_items_are_used_where_the_model_is_fast(payload: dict[str, object], tmp_path: Path) -> None:
     x = np.load(tmp_path / "data.npz")["x"]
     np.savez(tmp_path / "data.npz", x=np.tile(x, (10, 1, 1)))

@@ -14,7 +14,7 @@ from onnx import TensorProto
 from rule_bench import compare
 
 from autoopt.passes.base import Refused
-from autoopt.passes.precision.full_floats import Float32
+from autoopt.passes.precision.full_floats import Float32, Float64ToFloat32
 from autoopt.passes.precision.half_floats import Float16
 
 HALF = np.float16([[1.5, -2], [0.25, 3]])
@@ -81,19 +81,35 @@ def test_quantized_models_are_refused() -> None:
         Float32()(model)
 
 
-def test_bfloat16_becomes_float32_inside(tmp_path: Path) -> None:
-    weight = normal(4, 4).astype(ml_dtypes.bfloat16)
-    model = made("g (bfloat16[n, 4] x) => (bfloat16[n, 4] y) { h = MatMul (x, w)\n y = Relu (h) }", w=weight)
-    result = step(tmp_path, model, "float32")
+@pytest.mark.parametrize(("kind", "name"), [("bfloat16", "float32"), ("double", "float64_to_float32")])
+def test_other_floats_become_float32_inside(tmp_path: Path, kind: str, name: str) -> None:
+    weight = normal(4, 4).astype(ml_dtypes.bfloat16 if kind == "bfloat16" else np.float64)
+    model = made(f"g ({kind}[n, 4] x) => ({kind}[n, 4] y) {{ h = MatMul (x, w)\n y = Relu (h) }}", w=weight)
+    result = step(tmp_path, model, name)
     assert result["outcome"] == "ok", result["message"]
     changed = saved(result)
     assert [tensor.data_type for tensor in changed.graph.initializer] == [onnx.TensorProto.FLOAT]
     assert (changed.graph.input, changed.graph.output) == (model.graph.input, model.graph.output)
 
 
-@pytest.mark.parametrize("kind", ["float16", "double"])
-def test_dynamic_quantization_names_the_pass_for_other_float_types(tmp_path: Path, kind: str) -> None:
+def test_float64_beyond_the_range_of_float32_stays_finite() -> None:
+    model = made("g (double[2] x) => (double[2] y) { y = Add (x, w) }", w=np.float64([-1.7e308, np.inf]))
+    weight = onnx.numpy_helper.to_array(Float64ToFloat32()(model).graph.initializer[0])
+    assert weight.tolist() == [np.finfo(np.float32).min, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("float16", "dynamic_quantization"),
+        *(("double", f"{name}_quantization") for name in ("dynamic", "static", "weight_only", "bnb4")),
+    ],
+)
+def test_quantizers_name_the_pass_for_other_float_types(tmp_path: Path, kind: str, name: str) -> None:
     weight = normal(8, 8).astype(np.float16 if kind == "float16" else np.float64)
     model = made(f"g ({kind}[n, 8] x) => ({kind}[n, 8] y) {{ y = MatMul (x, w) }}", w=weight)
-    result = step(tmp_path, model, "dynamic_quantization")
-    assert (result["outcome"], "float32" in result["message"]) == ("refused", True)
+    result = step(tmp_path, model, name, data=name == "static_quantization")
+    assert (result["outcome"], ("float32" if kind == "float16" else "float64_to_float32") in result["message"]) == (
+        "refused",
+        True,
+    )

@@ -16,7 +16,8 @@ from micro_models import normal
 
 SIMPLIFIERS: Final = ("simplify", "onnxslim", "onnxsim", "onnxoptimizer", "onnxscript_optimize", "constant_folding")
 QUANTIZERS: Final = ("dynamic_quantization", "static_quantization")
-REQUIRED: Final = {"static_quantization": ("name_fix", "ir_upgrade", "quant_pre_process")}
+STATIC: Final = ("name_fix", "ir_upgrade", "quant_pre_process")
+REQUIRED: Final = {"static_quantization": STATIC, "selective_quantization": (*STATIC, "layer_sensitivity")}
 
 
 class Report(NamedTuple):
@@ -156,6 +157,43 @@ REPORTS: Final = {
         {"w": normal(2, 2, 3, 3), "b": normal(2)},
         (*SIMPLIFIERS, *QUANTIZERS, "float16", "quant_pre_process"),
     ),
+    "an operator that adds what it scatters": Report(
+        'g (float[4] x) => (float[4] y) { y = ScatterElements <axis = 0, reduction = "add"> (x, i, u) }',
+        {"i": np.int64([1, 1, 3]), "u": normal(3)},
+        ("float16",),
+    ),
+    "quantization at run time, which float16 cannot begin with": Report(
+        """g (float[n, 4] x) => (uint8[n, 4] q) { h = MatMul (x, w)
+            q, s, z = DynamicQuantizeLinear (h) }""",
+        {"w": normal(4, 4)},
+        ("float16",),
+    ),
+    "an operator that tells infinities, for float32 only": Report(
+        "g (float[n, 4] x) => (bool[n, 4] y) { h = MatMul (x, w)\n y = IsInf (h) }", {"w": normal(4, 4)}, ("float16",)
+    ),
+    "a sequence inside": Report(
+        """g (float[4, 3] x) => (float[a, b] y) { h = MatMul (x, w)\n s = SplitToSequence <axis = 0> (h)
+            e = SequenceAt (s, i)\n t = SequenceInsert (s, e)\n y = ConcatFromSequence <axis = 0> (t) }""",
+        {"w": normal(3, 3), "i": np.int64(2)},
+        ("float16", "ort_graph_optimization"),
+    ),
+    "a scaler of scikit-learn in front of a network": Report(
+        """g (float[n, 4] x) => (float[n, 3] y) {
+            s = ai.onnx.ml.Scaler <offset = [0.1, 0.2, 0.3, 0.4], scale = [1.0, 2.0, 3.0, 4.0]> (x)
+            y = MatMul (s, w) }""",
+        {"w": normal(4, 3)},
+        ("float16", *QUANTIZERS),
+    ),
+    "slices that run backwards": Report(
+        "g (float[2, 8] x) => (float[a, b] y) { r = Slice (x, s, e, d, t)\n y = Neg (r) }",
+        {"s": np.int64([-1]), "e": np.int64([-9]), "d": np.int64([1]), "t": np.int64([-2])},
+        ("symbolic_shape_inference", *SIMPLIFIERS),
+    ),
+    "a product with one value": Report(
+        "g (float[4] x) => (float[3] y, float z) { y = MatMul (x, w)\n z = MatMul (x, v) }",
+        {"w": normal(4, 3), "v": normal(4)},
+        ("selective_quantization", *QUANTIZERS),
+    ),
     "a reduction over no items": Report(
         "g (float[0, 4] x) => (float[4] y) { y = ReduceSum <keepdims = 0> (x, a) }", {"a": np.int64([0])}
     ),
@@ -166,11 +204,13 @@ CASES: Final = [(name, pass_name) for name, report in REPORTS.items() for pass_n
 @pytest.mark.parametrize(("name", "pass_name"), CASES)
 def test_passes_take_models_of_public_reports(tmp_path: Path, name: str, pass_name: str) -> None:
     report = REPORTS[name]
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {report.opset}]> {report.text}')
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": {report.opset}, "ai.onnx.ml": 3]> {report.text}'
+    )
     tensors = [onnx.numpy_helper.from_array(np.asarray(array), key) for key, array in report.weights.items()]
     model.graph.initializer.extend(tensors)
     passes = [(each, {}) for each in (*REQUIRED.get(pass_name, ()), pass_name)]
-    result = steps(tmp_path, model, passes, data=pass_name == "static_quantization")[-1]
+    result = steps(tmp_path, model, passes, data=pass_name in REQUIRED)[-1]
     assert result["outcome"] in ("ok", "unchanged"), result["message"]
 
 

@@ -6,10 +6,13 @@ import os
 import pty
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from outside import WAITING_DAG, WAITING_SCRIPT, Place, Said, answer, kill_group, wait_for, wait_for_file, write_model
+from ports import free_port
+from prefect_server import prepared, running_server
 
 pytestmark = pytest.mark.service
 
@@ -38,21 +41,33 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return answer(place.call(*RUN, "--json").document)
 
 
-def ended(place: Place, number: signal.Signals, group: bool, *run: str) -> Said:
+@pytest.fixture(scope="module")
+def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Prefect server of these tests' own."""
+    place = Place(tmp_path_factory.mktemp("server") / "user")
+    prepared(place / ".prefect")
+    with running_server(place.environment, free_port(), place / "said.txt") as url:
+        yield url
+
+
+def ended(place: Place, number: signal.Signals, group: bool, *run: str, **more: str) -> Said:
     """What a run says that is told to end in its second trial."""
-    process = place.start(*run)
+    process = place.start(*run, **more)
     wait_for_file(place / "waits", process)
     kill_group(process, number) if group else process.send_signal(number)
     return place.finish(process, 130)
 
 
 @pytest.mark.parametrize("group", [False, True], ids=["process", "group"])
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize(
+    ("engine", "number"), [*(("inline", number) for number in ENDING), ("prefect", signal.SIGTERM)]
+)
 def test_a_run_that_is_told_to_end_does_and_goes_on_later(
-    number: signal.Signals, group: bool, waiting: Place, undisturbed: Any
+    engine: str, number: signal.Signals, group: bool, waiting: Place, undisturbed: Any, request: pytest.FixtureRequest
 ) -> None:
     """`group`: all processes hear of it, as from a terminal or a service manager; else the one that was started."""
-    said = ended(waiting, number, group, *RUN, "--json")
+    more = {"PREFECT_API_URL": request.getfixturevalue("prefect")} if engine == "prefect" else {}
+    said = ended(waiting, number, group, *RUN[:-1], engine, "--json", **more)
     assert said.out == ""
     run = said.err.rpartition("autoopt resume ")[2].strip()
     waiting.nothing_left()

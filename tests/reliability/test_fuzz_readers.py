@@ -118,7 +118,7 @@ def change(document: Any, place: tuple[Any, ...], value: Any, removes: bool) -> 
             document = document[name]
         if removes:
             del document[place[-1]]
-        elif isinstance(document, dict | list):
+        elif isinstance(document, dict) is isinstance(place[-1], str):
             document[place[-1]] = value
     except (KeyError, IndexError, TypeError):
         pass

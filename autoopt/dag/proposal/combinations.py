@@ -23,10 +23,10 @@ def _passes(nodes: Mapping[str, Template]) -> Iterator[Prior]:
     if "graph" in nodes:
         for node in lossy:
             yield _forbidden(f"{node}, graph: onnxruntime already does this fusion at load time", (node, "graph"))
-    if "dequantize" in nodes:
+    for needed, what in {"dequantize": "already quantized", "float64": "in float64"}.items():
         for node in lossy:
-            if node not in ("dequantize", "unsigned"):
-                yield _forbidden("the model is already quantized", (node,), without=("dequantize",))
+            if needed in nodes and node not in (needed, "dequantize", "unsigned"):
+                yield _forbidden(f"the model is {what}", (node,), without=(needed,))
 
 
 def _values(nodes: Mapping[str, Template]) -> Iterator[Prior]:

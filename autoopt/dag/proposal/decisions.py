@@ -89,9 +89,14 @@ def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, R
             "the model comes quantized; tried with and without taking that back",
         ),
         "float32": (
-            inputs.has_float16,
+            inputs.short_floats,
             "float32",
-            "the model is in float16, for which CPUs have few kernels; tried with and without",
+            f"the model is in {inputs.short_floats}, for which CPUs have few kernels; tried with and without",
+        ),
+        "float64": (
+            inputs.has_float64,
+            "float32",
+            "the model is in float64, which no pass that quantizes takes; tried with and without",
         ),
     }
     for node, (is_needed, what, why) in changes.items():

@@ -102,9 +102,14 @@ class ProposalInputs:
         return decodes(self.inspection)
 
     @property
-    def has_float16(self) -> bool:
-        """True if weights are stored in float16."""
-        return "float16" in self.inspection.weight_dtypes
+    def short_floats(self) -> str:
+        """The type of 16-bit floats in which weights are stored, or ""."""
+        return next((kind for kind in ("float16", "bfloat16") if kind in self.inspection.weight_dtypes), "")
+
+    @property
+    def has_float64(self) -> bool:
+        """True if weights are stored in float64 and none in float32."""
+        return "float64" in self.inspection.weight_dtypes and "float32" not in self.inspection.weight_dtypes
 
     def floats_fit(self, target: TargetSpec) -> bool:
         """True if the model in its own precision fits into the target's memory."""
@@ -292,7 +297,7 @@ def _idle_integers(inputs: ProposalInputs) -> str:
         if any("TreeEnsemble" in op for op in model.ops):
             kind = "trees"
         return f"lower precision gains nothing on {kind}"
-    if is_tiny(model) and not (inputs.quantized or inputs.has_float16 or inputs.smaller_counts):
+    if is_tiny(model) and not (inputs.quantized or inputs.short_floats or inputs.smaller_counts):
         return f"integers cost more than they save with {model.parameters} weights; --precision int8 tries them"
     if inputs.quantized and inputs.float_bytes > MAX_FLOAT_BYTES:
         return f"the model is already quantized, and would take up to {inputs.float_bytes} bytes in float"

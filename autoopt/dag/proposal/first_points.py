@@ -248,4 +248,4 @@ def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy
 
 def _is_preparation(stage: Collection[str], nodes: Mapping[str, Template]) -> bool:
     """True if a stage comes before the choice of a precision, such as undoing the model's own quantization."""
-    return "dequantize" in stage or not any(nodes[node].lossy for node in stage)
+    return not {"dequantize", "float64"}.isdisjoint(stage) or not any(nodes[node].lossy for node in stage)

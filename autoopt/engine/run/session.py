@@ -252,7 +252,7 @@ class Session:
         repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
         if not (baseline.outcome.good or self._is_source_untimely or baseline.transient or repaired) and trials:
             failure = source_failure(self.ctx.problem, baseline.message)
-            raise InputError(f"{failure}; no pass repairs it", where=self.name)
+            raise InputError(f"{failure}; no pass that was tried repairs it", where=self.name)
         bugs = [script_bug(self.ctx, trial.chain, trial.result.outcome, trial.result.message) for trial in trials]
         if bugs and all(bugs):
             raise InputError(f"your pass fails in every trial: {bugs[0]}", where=self.name)

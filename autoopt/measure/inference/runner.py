@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +16,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
+from autoopt.model.random_nodes import seeded
 from autoopt.model.session import NO_PREPACKING, make_session, make_untimed_session
 from autoopt.model.split.graphs import is_split
 from autoopt.model.tensors import by_name
@@ -58,6 +60,8 @@ class ModelRunner:
     """Items after which the state starts from zero again."""
     starts: frozenset[int] = frozenset()
     """Items that begin with the state that the data hold for them."""
+    reopen: Callable[[], InferenceSession] | None = None
+    """For a model that draws random numbers: makes a session that begins with the same numbers."""
     _zero_state: Feed = field(default_factory=dict)
     _fed_back: Feed = field(default_factory=dict)
 
@@ -82,6 +86,7 @@ class ModelRunner:
             Exception: whatever onnxruntime raises when it refuses the model.
         """
         target, settings, config = request.target, request.settings, request.data
+        graph: bytes | None = None
         threads, script = target.threads, request.user_script
         if timed and packs_weights:
             options = resting(model.session_options, SPINNING)
@@ -91,10 +96,16 @@ class ModelRunner:
         else:
             entries = NO_SPINNING if packs_weights else {**NO_SPINNING, NO_PREPACKING: "1"}
             options = resting(model.session_options, entries)
-            if not threads and _is_small(Path(model.path)):
+            is_small = _is_small(Path(model.path))
+            if not threads and is_small:
                 threads = 1
-            session = make_untimed_session(model.path, options, target.execution_provider, threads, script=script)
+            graph = seeded(Path(model.path)) if is_small else None
+            place = (model.path, options, target.execution_provider, threads)
+            reopen = partial(make_untimed_session, *place, script=script, graph=graph)
+            session = reopen()
         runner = ModelRunner(session, specs_of(session), tuple(output.name for output in session.get_outputs()))
+        if graph is not None:
+            runner.reopen = reopen
         runner.state = request.states
         runner.reset_every = settings.reset_every
         if config is not None and not runner.reset_every:
@@ -125,6 +136,8 @@ class ModelRunner:
 
     def run(self, feed: Mapping[str, np.ndarray]) -> Item:
         """Run one inference and remember the state for the next."""
+        if self.reopen is not None:  # each item gets the same draws from the source and from its candidates
+            self.session = self.reopen()
         outputs: Item = self.session.run(None, self.feed(feed))
         if self.state:
             by_name = dict(zip(self.outputs, outputs, strict=True))

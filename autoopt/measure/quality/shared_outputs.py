@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +26,7 @@ def load_outputs(key: str) -> list[Item] | None:
         return None
     with np.load(path, allow_pickle=False) as arrays:
         item_count, output_count = arrays["counts"]
-        return [_item(arrays, number, output_count) for number in range(item_count)]
-
-
-def _item(arrays: Mapping[str, np.ndarray], number: int, output_count: int) -> Item:
-    return [arrays[f"{number}.{output}"] for output in range(output_count)]
+        return [[arrays[f"{number}.{output}"] for output in range(output_count)] for number in range(item_count)]
 
 
 def store_outputs(key: str, items: Sequence[Item], seconds: float) -> None:

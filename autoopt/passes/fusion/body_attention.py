@@ -38,7 +38,8 @@ def fuse_body_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int
         Refused: the model has softmax in bodies and cannot be converted to that opset.
     """
     counts: Counter[str] = Counter()
-    if not any(_has_softmax(body) for node in model.graph.node for body in bodies(node)):
+    inner = (each for node in model.graph.node for body in bodies(node) for each in walk_nodes(body))
+    if not any(node.op_type == "Softmax" for node in inner):
         return model, counts
     fused = call_without_weights(shape_inference.infer_shapes, at_least_opset(model, ATTENTION_OPSET))
     for node in fused.graph.node:
@@ -47,10 +48,6 @@ def fuse_body_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int
     if not counts:
         return model, counts
     return fused, counts
-
-
-def _has_softmax(body: GraphProto) -> bool:
-    return any(node.op_type == "Softmax" for node in walk_nodes(body))
 
 
 def _fuse_body(body: GraphProto, model: ModelProto) -> Mapping[str, int]:

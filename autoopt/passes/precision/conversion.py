@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
-from autoopt.model.tensors import names_of, tensors, walk_graphs
+from autoopt.model.tensors import names_of, plain_domain, tensors, walk_graphs
 from autoopt.passes.onnx_tools.casts import cast_input, cast_output
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
@@ -62,7 +62,7 @@ def to_float16(
         # leave out outputs of operators that stay in float32.
         kinds = {value.name: value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
     kept_types = {*float16.DEFAULT_OP_BLOCK_LIST, "Celu", *op_types}
-    kept_names = {*names, *protected}
+    kept_names = {*names, *protected, *_without_float16(model)}
     _separate_weights(model, kept_types, kept_names)
     if is_large(model):  # the converters would serialize it
         model = call_without_weights(onnx.shape_inference.infer_shapes, model)
@@ -83,6 +83,27 @@ def to_float16(
         return None
     _keep_types(converted, kinds)
     return sort_nodes(converted)
+
+
+def _without_float16(model: ModelProto) -> Iterator[str]:
+    """Yield the names of the nodes that have no float16 form, by their definitions or in onnxruntime.
+
+    The types of their results are declared, in place: the converters cast only values of known types.
+    """
+    versions = {plain_domain(entry.domain): entry.version for entry in model.opset_import}
+    for node in walk_nodes(model.graph):
+        version, domain = versions.get(plain_domain(node.domain), 0), plain_domain(node.domain)
+        combines = any(each.name == "reduction" and each.s != b"none" for each in node.attribute)
+        if "Sequence" in node.op_type or combines:
+            yield node.name
+        elif onnx.defs.has(node.op_type, version, domain):
+            schema = onnx.defs.get_schema(node.op_type, version, domain)
+            if any("tensor(float)" in each.types and "tensor(float16)" not in each.types for each in schema.inputs[:1]):
+                yield node.name
+            if domain:
+                results = zip(node.output, schema.outputs, strict=False)
+                floats = [name for name, result in results if result.type_str == "tensor(float)"]
+                model.graph.value_info.extend(helper.make_tensor_value_info(name, 1, None) for name in floats)
 
 
 def _separate_weights(model: ModelProto, op_types: Collection[str], names: Collection[str]) -> None:

@@ -1,20 +1,21 @@
-"""Conversion of a float16 model to float32."""
+"""Conversion of models in other float types to float32."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from autoopt.model.lazy_imports import numpy_helper, onnx
+from autoopt.model.lazy_imports import np, numpy_helper, onnx
 from autoopt.model.tensors import tensors, walk_graphs
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.casts import cast_input, cast_output
 from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.graphs import caller_inputs, op_counts, walk_nodes
+from autoopt.registry import Tolerance
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
 TYPE_ATTRIBUTES: Final = ("to", "dtype", "output_dtype")
 """Attributes that name the type of a result."""
@@ -28,26 +29,27 @@ class Float32(Pass):
     """
 
     version = 2
-    tolerance = "equal"
+    tolerance: ClassVar[Tolerance] = "equal"
     requires = ("ir_upgrade",)
     conflicts = (*RUNTIME_BOUND, *QUANTIZATIONS)
     libraries = ("onnx",)
-    aliases = ("fp32", "half_to_float")
+    aliases: ClassVar[tuple[str, ...]] = ("fp32", "half_to_float")
+    converted: ClassVar[tuple[str, ...]] = ("FLOAT16", "BFLOAT16")
+    """The types that become float32, by their names in onnx."""
 
     def run(self, model: ModelProto) -> ModelProto | None:
         model = inline_functions(model)
-        if not computes_half(model):
+        types = {onnx.TensorProto.DataType.Value(name) for name in self.converted}
+        inputs, outputs = _of_types(caller_inputs(model), types), _of_types(model.graph.output, types)
+        if not (inputs or outputs or any(tensor.data_type in types for tensor in tensors(model))):
             return None
         if op_counts(model)["DequantizeLinear"]:
             raise Refused("the model is quantized; dequantize turns it into a float model")
-        inputs, outputs = _half_values(caller_inputs(model)), _half_values(model.graph.output)
         kinds = {value.name: value.type.tensor_type.elem_type for value in (*inputs, *outputs)}
-        for tensor in tensors(model):
-            widen(tensor)
-        _widen_results(walk_nodes(model.graph))
+        _convert(model, types)
         for graph in walk_graphs(model.graph):
             del graph.value_info[:]
-            for value in _half_values((*graph.input, *graph.output)):
+            for value in _of_types((*graph.input, *graph.output), types):
                 value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
         for value in inputs:
             cast_input(model, value, kinds[value.name])
@@ -56,32 +58,38 @@ class Float32(Pass):
         return model
 
 
-def computes_half(model: ModelProto) -> bool:
-    """True if a weight, input or output of the model has the type float16 or bfloat16."""
-    values = (*model.graph.input, *model.graph.output)
-    types = {value.type.tensor_type.elem_type for value in values}
-    types.update(tensor.data_type for tensor in tensors(model))
-    return not types.isdisjoint(_half_types())
+class Float64ToFloat32(Float32):
+    """Converts float64 weights and computation to float32; inputs and outputs keep their types.
+
+    For models of scikit-learn and of scripts with numpy's default type: half as large, and most kernels and all passes
+    that quantize are for float32. Numbers beyond float32's range become its largest ones.
+    """
+
+    version = 1
+    tolerance: ClassVar[Tolerance] = "lossy"
+    aliases = ("double_to_float",)
+    converted: ClassVar[tuple[str, ...]] = ("DOUBLE",)
 
 
-def _half_types() -> tuple[int, ...]:
-    return onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16
-
-
-def widen(tensor: onnx.TensorProto) -> None:
-    """Convert a float16 or bfloat16 tensor to float32, in place; others stay."""
-    if tensor.data_type in _half_types():
-        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype("float32"), tensor.name))
-
-
-def _widen_results(nodes: Iterable[NodeProto]) -> None:
-    """Let nodes that name float16 or bfloat16 as the type of their result have float32."""
-    for node in nodes:
+def _convert(model: ModelProto, types: Collection[int]) -> None:
+    """Convert tensors of these types to float32, in place, and let nodes that name such a type have results of it."""
+    for tensor in tensors(model):
+        if tensor.data_type in types:
+            _make_float32(tensor)
+    for node in walk_nodes(model.graph):
         for attribute in node.attribute:
-            if attribute.name in TYPE_ATTRIBUTES and attribute.i in _half_types():
+            if attribute.name in TYPE_ATTRIBUTES and attribute.i in types:
                 attribute.i = onnx.TensorProto.FLOAT
 
 
-def _half_values(values: Iterable[ValueInfoProto]) -> list[ValueInfoProto]:
-    """Those of the values that are float16 or bfloat16."""
-    return [value for value in values if value.type.tensor_type.elem_type in _half_types()]
+def _make_float32(tensor: onnx.TensorProto) -> None:
+    """Convert a tensor of another float type to float32, in place; only infinities become infinite."""
+    values = numpy_helper.to_array(tensor)
+    if values.dtype == np.float64:
+        largest = np.finfo(np.float32).max
+        values = np.where(np.isinf(values), values, np.clip(values, -largest, largest))
+    tensor.CopyFrom(numpy_helper.from_array(values.astype("float32"), tensor.name))
+
+
+def _of_types(values: Iterable[ValueInfoProto], types: Collection[int]) -> list[ValueInfoProto]:
+    return [value for value in values if value.type.tensor_type.elem_type in types]

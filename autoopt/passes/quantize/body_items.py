@@ -152,7 +152,8 @@ def quantize_bodies(
     """
     domains = {entry.domain: entry for entry in model.opset_import}
     for number, node in enumerate(model.graph.node):
-        if not is_standard(node) or node.op_type not in RUNS or not _has_layers(node, layers):
+        has_layers = any(inner.op_type in layers for body in bodies(node) for inner in body.node)
+        if not is_standard(node) or node.op_type not in RUNS or not has_layers:
             continue
         work = context.work / f"bodies-{number}"
         feeds = CalibrationReader(context, limit or enough_items(context))
@@ -169,10 +170,6 @@ def quantize_bodies(
     replace_items(model.opset_import, list(domains.values()))
     _drop_unread_constants(model)
     return None
-
-
-def _has_layers(node: NodeProto, layers: Collection[str]) -> bool:
-    return any(inner.op_type in layers for body in bodies(node) for inner in body.node)
 
 
 def _drop_unread_constants(model: ModelProto) -> None:

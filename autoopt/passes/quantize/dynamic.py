@@ -27,7 +27,7 @@ from autoopt.passes.onnx_tools.graphs import (
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
-from autoopt.passes.quantize.ort_quantizer import accept_quantized
+from autoopt.passes.quantize.ort_quantizer import accept_quantized, refuse_float64
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
@@ -85,8 +85,9 @@ class DynamicQuantization(Pass):
         model = inline_functions(model)
         if not self._has_quantizable_weights(model):
             return None
+        refuse_float64(model)
         if all(tensor.data_type != onnx.TensorProto.FLOAT for tensor in tensors(model)):
-            raise Refused("the model computes in another float type; float32 converts float16 and bfloat16 first")
+            raise Refused("the model computes in 16-bit floats; float32 converts it")
         before = op_counts(model)
         opset = 11
         if self.per_channel:

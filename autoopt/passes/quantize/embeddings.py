@@ -171,7 +171,8 @@ class _TableWriter:
         levels, scales, zero_points, groups = [*product.input[1:], "", "", ""][:4]
         if groups or (settings.get("bits", 4), settings["block_size"]) != (self._grid.bits, self._grid.block_size):
             return None
-        if settings["K"] % self._grid.block_size or (zero_points and not self._is_packed(zero_points)):
+        is_packed = not zero_points or self._weights[zero_points].data_type == onnx.TensorProto.UINT8
+        if settings["K"] % self._grid.block_size or not is_packed:
             return None
         # The product takes scales and zero points in two dimensions too.
         rows = table.dims[0]
@@ -183,9 +184,6 @@ class _TableWriter:
         view = new_name(f"{table.name}_Q{self._grid.bits}", self._names)
         self.views.append(helper.make_node("Reshape", [levels, shape.name], [view], name=view))
         return _BlockTable(view, scales, zero_points, self._grid.block_size)
-
-    def _is_packed(self, zero_points: str) -> bool:
-        return bool(self._weights[zero_points].data_type == onnx.TensorProto.UINT8)
 
     def _made(self, table: TensorProto) -> _BlockTable | None:
         size = self._grid.block_size

@@ -77,7 +77,7 @@ def output_ratios(
     for node, exact, noisy in run_alone(model, layers, ranges, feeds, work, per_channel=per_channel):
         actual = []
         for feed, value, other in zip(exact_feeds, exact, noisy, strict=True):
-            actual.append(session.run(None, {**feed, errors[node.name]: other - value}))
+            actual.append(session.run(None, {**feed, errors[node.name]: np.asarray(other - value)}))
         ratios[node.name] = _mean_ratio(expected, actual)
     return ratios
 

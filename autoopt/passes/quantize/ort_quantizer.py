@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.tensors import by_name, names_of
+from autoopt.model.lazy_imports import onnx
+from autoopt.model.tensors import by_name, names_of, tensors
+from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.gemm import FACTORS
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
@@ -37,6 +39,12 @@ INTEGER_OPS: Final = (
     "QGemm",
 )
 """Operators that occur in quantized graphs but not in float ones."""
+
+
+def refuse_float64(model: ModelProto) -> None:
+    """Refuse a model that multiplies with matrices of float64, which no quantizer takes."""
+    if any(tensor.data_type == onnx.TensorProto.DOUBLE and len(tensor.dims) > 1 for tensor in tensors(model)):
+        raise Refused("the model computes in float64; float64_to_float32 converts it")
 
 
 def accept_quantized(before: Counter[str], model: ModelProto) -> ModelProto | None:

@@ -14,6 +14,7 @@ from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
+from autoopt.passes.quantize.ort_quantizer import refuse_float64
 from autoopt.passes.quantize.static import QUANTIZABLE_OPS, StaticQuantization
 from autoopt.registry import Minimum, Unit
 from autoopt.space import Categorical
@@ -54,6 +55,7 @@ class LayerSensitivity(Pass):
     per_channel: Annotated[bool, "round weights with one scale per output channel instead of one per tensor"] = True
 
     def run(self, model: ModelProto) -> None:
+        refuse_float64(model)
         ranking: list[dict[str, str | float]] = []
         if largest_layers(model, self.layers):
             ranking = self._ranking(model)
@@ -105,7 +107,7 @@ def _shares_of_work(
         weight = next(sizes[name] for name in node.input if name in sizes)
         value = values[node.output[0]]
         # Each element of the output takes the products of one row of the weights: of one output channel.
-        channels = value.shape[1] if "Conv" in node.op_type else value.shape[-1]
+        channels = value.shape[1] if "Conv" in node.op_type else (1, *value.shape)[-1]
         work[node.name] = value.size * prod(weight) // max(1, channels)
     total = max(1, sum(work.values()))
     return {name: count / total for name, count in work.items()}
@@ -122,14 +124,10 @@ def _noise_for_work(entry: Mapping[str, Any]) -> float:
     return _noise(entry) / max(float(entry["work"]), 1e-6)
 
 
-def _little_work(entry: Mapping[str, Any]) -> float:
-    return -float(entry["work"])
-
-
 RANKINGS: Final[Mapping[str, Callable[[Mapping[str, Any]], float]]] = {
     "noise": _noise,
     "noise_for_work": _noise_for_work,
-    "work": _little_work,
+    "work": lambda entry: -float(entry["work"]),
 }
 """Value of `rank_by` -> the key of a layer; those with the highest keys stay in float."""
 

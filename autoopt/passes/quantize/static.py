@@ -23,6 +23,7 @@ from autoopt.passes.quantize.ort_quantizer import (
     accept_quantized,
     find_unquantizable,
     flatten_biases,
+    refuse_float64,
     rename_ambiguous_weights,
     rename_earlier_results,
     separate_uses_of_weights,
@@ -292,6 +293,7 @@ class StaticQuantization(Pass):
         """Return the model in quantizable form, and the ranges of its activations."""
         from autoopt.passes.quantize.activation_ranges import calibrate
 
+        refuse_float64(model)
         prepared = at_least_opset(model, self.lowest_opset)
         rename_earlier_results(prepared)
         rename_ambiguous_weights(prepared)

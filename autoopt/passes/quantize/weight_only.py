@@ -26,6 +26,7 @@ from autoopt.passes.quantize.embeddings import (
     quantize_tables,
     tied_tables,
 )
+from autoopt.passes.quantize.ort_quantizer import refuse_float64
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
@@ -204,6 +205,7 @@ def with_matmuls(model: ModelProto, excluded: Collection[str]) -> ModelProto:
     Functions are inlined, constants of bodies are weights, nodes have names, Gemm but for the `excluded` nodes is
     MatMul and Add, and MatMul but for these multiplies with a weight where it did with the Transpose of one.
     """
+    refuse_float64(model)
     model = lift_constants(inline_functions(model))
     name_nodes(model)
     split_gemms(model, excluded)

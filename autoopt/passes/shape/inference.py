@@ -11,13 +11,13 @@ from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs, restore_inputs
-from autoopt.passes.onnx_tools.large_models import call_without_weights
+from autoopt.passes.onnx_tools.large_models import call_without_weights, inferred_graph
 from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
 from autoopt.space import Boolean
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from onnx import ModelProto
+    from onnx import ModelProto, ValueInfoProto
 
 
 class RecordsTypes(Pass):
@@ -64,17 +64,31 @@ class SymbolicShapeInference(RecordsTypes):
         except Exception as error:  # the tool asserts on operators that it does not know
             raise Refused(f"symbolic shape inference fails: {type(error).__name__} {error}") from error
         if inferred is not None:
-            _keep_output_shapes(model, inferred)
+            _forget_contradictions(model, inferred)
             restore_inputs(caller_inputs(model), inferred)
         return inferred
 
 
-def _keep_output_shapes(model: ModelProto, inferred: ModelProto) -> None:
-    """Give outputs that lost their shape, behind operators that the tool does not know, the declared one again."""
-    declared = by_name(model.graph.output)
+def _forget_contradictions(model: ModelProto, inferred: ModelProto) -> None:
+    """Take back what onnx infers otherwise, as it does behind slices that run backwards.
+
+    Outputs that lost their shape, behind operators that the tool does not know, get the declared one again, too.
+    """
+    graph, declared = inferred_graph(model), by_name(model.graph.output)
+    known = by_name([*graph.value_info, *graph.output])
+    for value in list(inferred.graph.value_info):
+        if _contradict(value, known.get(value.name, value)):
+            inferred.graph.value_info.remove(value)
     for output in inferred.graph.output:
-        if output.name in declared and not output.type.tensor_type.HasField("shape"):
+        has_shape = output.type.tensor_type.HasField("shape")
+        if output.name in declared and (not has_shape or _contradict(output, known.get(output.name, output))):
             output.CopyFrom(declared[output.name])
+
+
+def _contradict(one: ValueInfoProto, other: ValueInfoProto) -> bool:
+    shapes = (each.type.tensor_type.shape.dim for each in (one, other))
+    sizes = [pair for pair in zip(*shapes, strict=False) if all(dim.HasField("dim_value") for dim in pair)]
+    return any(first.dim_value != second.dim_value for first, second in sizes)
 
 
 class MaterializeReshape(Pass):

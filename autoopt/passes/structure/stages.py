@@ -16,7 +16,7 @@ from autoopt.space import Integer
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto
 
 
 class SplitStages(Pass):
@@ -169,7 +169,9 @@ class AddCheckpoints(Pass):
         graph = model.graph
         # ONNX requires the rank of an output; that of a Loop's carried value can be unknown.
         types = {
-            value.name: value for value in (*graph.value_info, *graph.input) if not _is_tensor_of_unknown_rank(value)
+            value.name: value
+            for value in (*graph.value_info, *graph.input)
+            if not value.type.HasField("tensor_type") or value.type.tensor_type.HasField("shape")
         }
         names = list(self.values)
         for node in graph.node:
@@ -186,7 +188,3 @@ class AddCheckpoints(Pass):
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None
-
-
-def _is_tensor_of_unknown_rank(value: ValueInfoProto) -> bool:
-    return value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")

@@ -22,7 +22,7 @@ _WORDS = (
     (
         re.compile(r"(?:NotImplemented: )?Could not find an implementation for (\w+)\((\d+)\) node with name '.*?'"),
         r"onnxruntime has no \1 (version \2) for this element type; "
-        "float32 converts 16-bit floats, and a float64 model is better exported in float32",
+        "'autoopt apply float32' converts 16-bit floats, and 'autoopt apply float64_to_float32' those of 64 bits",
     ),
     (
         re.compile(r"SerdeError: Error calling \w+ with: .*"),
@@ -32,6 +32,7 @@ _WORDS = (
         re.compile(r"[^:;]*exceed\w* maximum protobuf size of 2GB[^;]*"),
         " the model is too large for one file; external_data keeps its weights beside it",
     ),
+    (re.compile(r"AssertionError: scale issue"), "a weight has values that are no numbers"),
     (re.compile(r"/tmp/(?:[^\s/]+/)*"), ""),
 )
 """Messages of libraries, and what they mean and which pass helps; temporary files lose their folders."""

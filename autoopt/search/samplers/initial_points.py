@@ -49,12 +49,9 @@ def prior_points(chains: Sequence[ChainSpace], first: Sequence[tuple[str, Point]
     ids = {chain.id for chain in nonempty}
     points = [(chain, point) for chain, point in first if chain in ids]
     begun = {chain for chain, _ in points}
-    preferred = sorted((chain for chain in nonempty if chain.prior or chain.id in begun), key=_less_weight)
+    preferred = [chain for chain in nonempty if chain.prior or chain.id in begun]
+    preferred.sort(key=lambda chain: -chain.weight)
     return points + [point for point in _prior_points(preferred) if point not in points]
-
-
-def _less_weight(chain: ChainSpace) -> float:
-    return -chain.weight
 
 
 def _later(chain: ChainSpace) -> tuple[float, bool, int]:
