@@ -30,12 +30,13 @@ from autoopt.store.records import (
     ChainRecord,
     ClaimKind,
     ClaimState,
+    DeathRecord,
     EvaluationRecord,
-    EventRecord,
     Json,
     Lineage,
     ModelRecord,
     PassRunRecord,
+    ReleaseRecord,
     RunRecord,
     RunStatus,
     SweepRecord,
@@ -180,6 +181,10 @@ class ResultStore(ABC):
         """All finished evaluations of a candidate, oldest first."""
 
     @abstractmethod
+    def evaluation_of_graph(self, graph: str) -> EvaluationRecord | None:
+        """The newest good evaluation with this `graph`."""
+
+    @abstractmethod
     def finish_pass_run(self, record: PassRunRecord) -> bool:
         """Store a result, claimed before or not.
 
@@ -286,6 +291,14 @@ class SweepStore(ABC):
         """Set the status and the result of a sweep; does nothing if another owner has continued it."""
 
     @abstractmethod
+    def add_entry(self, sweep: str, model: str, entry: Json) -> None:
+        """Store the entry of a model that the sweep has finished, for a resumed sweep; replaces an earlier one."""
+
+    @abstractmethod
+    def entries(self, sweep: str) -> dict[str, Json]:
+        """The entries stored by `add_entry`, by model."""
+
+    @abstractmethod
     def get(self, name: str) -> SweepRecord:
         """The sweep with this id, or the `latest`."""
 
@@ -331,21 +344,32 @@ class TrialStore(ABC):
         """The trials of a run by number."""
 
 
-class EventStore(ABC):
-    """Events: facts worth keeping that no result depends on."""
+class DeathStore(ABC):
+    """Deaths of workers, by which work is quarantined."""
 
     @abstractmethod
-    def add(self, record: EventRecord) -> None:
-        """Add an event; the store sets its time, and stores the subject as one line."""
+    def add(self, record: DeathRecord) -> None:
+        """Add a death; the store sets its time."""
 
     @abstractmethod
-    def all(
-        self, *, run: str | None = None, kind: str | None = None, subject: str | None = None, under: str | None = None
-    ) -> tuple[EventRecord, ...]:
-        """The events that match, oldest first.
+    def all(self) -> tuple[DeathRecord, ...]:
+        """All deaths, oldest first."""
 
-        `under` is the part of a subject before its first slash; a subject without one does not match.
-        """
+    @abstractmethod
+    def remove(self, subject: str) -> None:
+        """Remove the deaths that a subject has caused."""
+
+
+class ReleaseStore(ABC):
+    """Promotions and rollbacks of the models of zoos."""
+
+    @abstractmethod
+    def add(self, record: ReleaseRecord) -> None:
+        """Add a promotion or a rollback; the store sets its time."""
+
+    @abstractmethod
+    def all(self, zoo: str | None = None) -> tuple[ReleaseRecord, ...]:
+        """All promotions and rollbacks, or those of a zoo, oldest first."""
 
 
 class LineageStore(ABC):
@@ -379,7 +403,8 @@ class Store(ABC):
     runs: RunStore
     sweeps: SweepStore
     trials: TrialStore
-    events: EventStore
+    deaths: DeathStore
+    releases: ReleaseStore
     lineage: LineageStore
 
     @abstractmethod

@@ -24,8 +24,6 @@ RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
 TrialStatus: TypeAlias = Literal["pending", "running", "done"]
 ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run", "sweep", "release"]
 ClaimState: TypeAlias = Literal["mine", "held", "done"]
-RELEASE_EVENT: Final = "release"
-"""Kind of the events of releases, whose runs stay in the store. Their subject is `zoo/model`."""
 IMPLEMENTATION: Final = "implementation"
 """Entry of a pass run's environment: version, libraries and source of the pass."""
 MEMORY: Final = "memory"
@@ -133,6 +131,8 @@ class EvaluationRecord:
     seconds: float = 0.0
     message: str = ""
     environment: Json = field(default_factory=dict)
+    graph: str | None = None
+    """Key of the executed graph whose figures these are, for other candidates with the same graph."""
     run: str | None = None
     finished: float = 0.0
 
@@ -264,14 +264,31 @@ class TrialRecord:
 
 
 @dataclass(frozen=True)
-class EventRecord:
-    """A fact worth keeping that no result depends on."""
+class DeathRecord:
+    """The death of a worker that the work itself caused."""
 
-    kind: str
-    run: str | None = None
-    subject: str = ""
-    """The thing that the event is about, such as the digest of a model that killed a worker."""
-    data: Json = field(default_factory=dict)
+    subject: str
+    """Key of the work, see `autoopt.workers.quarantine`."""
+    name: str
+    """The work, for people."""
+    message: str
+    libraries: tuple[str, ...]
+    """Versions of the libraries that ran it."""
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
+class ReleaseRecord:
+    """A promotion of a model of a zoo, or a rollback to an earlier release. Its run stays in the store."""
+
+    zoo: str
+    model: str
+    run: str | None
+    release: Json
+    """The release that is in use from now on."""
+    rolled_back: bool
+    by: str
+    """User and host: `ann@forge`."""
     time: float = 0.0
 
 

@@ -1,14 +1,13 @@
 """Releases: promote a model of a zoo, roll back, and look up what is released.
 
-Each promotion and each rollback is an event in the store, of kind `RELEASE_EVENT`: a promotion holds the release, a
-rollback the number to go back to. The last one of a model says what is released.
+The store keeps each promotion and each rollback, with the release that is in use from then on.
 """
 
 from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -20,9 +19,9 @@ from autoopt.owner import process_text
 from autoopt.results import SweepEntry
 from autoopt.results.release import Release
 from autoopt.results.sweep import OK
-from autoopt.store import EventRecord, RunRecord, Store
+from autoopt.store import RunRecord, Store
 from autoopt.store.leases import renewed_claim
-from autoopt.store.records import RELEASE_EVENT
+from autoopt.store.records import ReleaseRecord
 from autoopt.zoo.night_history import ReleaseMark
 from autoopt.zoo.release_places import absolute, publish
 from autoopt.zoo.release_text import ReleaseRow
@@ -78,21 +77,21 @@ class Promotion:
 
 def release_histories(store: Store, zoo: str) -> dict[str, ReleaseHistory]:
     """The releases of a zoo by the model's name."""
-    steps: dict[str, list[ReleaseStep]] = {}
-    for event in store.events.all(kind=RELEASE_EVENT, under=zoo):
-        earlier = steps.setdefault(event.subject.partition("/")[2], [])
-        earlier.append(_step(event, earlier))
-    return {name: ReleaseHistory(tuple(of_model)) for name, of_model in steps.items()}
+    return _histories(store, zoo).get(zoo, {})
 
 
-def _step(event: EventRecord, earlier: Sequence[ReleaseStep]) -> ReleaseStep:
-    by = str(event.data.get("by", ""))
-    if "back_to" not in event.data:
-        release = replace(Release.from_json(event.data), time=event.time)
-        return ReleaseStep(release, rolled_back=False, by=by, time=event.time)
-    release = ReleaseHistory(tuple(earlier)).promoted[event.data["back_to"]]
-    release = replace(release, places=earlier[-1].release.places)
-    return ReleaseStep(release, rolled_back=True, by=by, time=event.time)
+def _histories(store: Store, zoo: str | None) -> dict[str, dict[str, ReleaseHistory]]:
+    """The releases of all zoos, or of one, by the zoo's name and the model's name."""
+    histories: dict[str, dict[str, ReleaseHistory]] = {}
+    for record in store.releases.all(zoo):
+        release = Release.from_json(record.release)
+        if not record.rolled_back:
+            release = replace(release, time=record.time)
+        step = ReleaseStep(release, record.rolled_back, record.by, record.time)
+        of_zoo = histories.setdefault(record.zoo, {})
+        before = of_zoo.get(record.model, ReleaseHistory())
+        of_zoo[record.model] = ReleaseHistory((*before.steps, step))
+    return histories
 
 
 def promote(store: Store, promotion: Promotion) -> Release:
@@ -105,8 +104,7 @@ def promote(store: Store, promotion: Promotion) -> Release:
     release, run = _chosen(store, promotion)
     package = package_of(store, run, promotion.trial, promotion.target)
     release = replace(release, entry=_with_model(release.entry, package, promotion))
-    subject = f"{release.zoo}/{release.entry.name}"
-    with _alone(store, subject):
+    with _alone(store, f"{release.zoo}/{release.entry.name}"):
         history = release_histories(store, release.zoo).get(release.entry.name, ReleaseHistory())
         before = history.current
         places = tuple(map(absolute, promotion.places))
@@ -124,7 +122,7 @@ def promote(store: Store, promotion: Promotion) -> Release:
             by=_user(),
         )
         publish(store, package, release, places)
-        store.events.add(EventRecord(kind=RELEASE_EVENT, run=run.id, subject=subject, data=release.to_json()))
+        _store_step(store, release, run, rolled_back=False)
         return release
 
 
@@ -149,9 +147,14 @@ def roll_back(store: Store, name: str, zoo: str | None = None) -> tuple[Release,
         run = store.runs.get(before.entry.run)
         package = package_of(store, run, before.trial, before.target)
         publish(store, package, before, current.places)
-        data = {"back_to": before.number, "from": current.number, "by": _user()}
-        store.events.add(EventRecord(kind=RELEASE_EVENT, run=run.id, subject=f"{zoo}/{name}", data=data))
+        _store_step(store, before, run, rolled_back=True)
         return current, before
+
+
+def _store_step(store: Store, release: Release, run: RunRecord, *, rolled_back: bool) -> None:
+    """Store that a release is in use from now on."""
+    step = ReleaseRecord(release.zoo, release.entry.name, run.id, release.to_json(), rolled_back, _user())
+    store.releases.add(step)
 
 
 def find_releases(store: Store, name: str, zoo: str | None = None) -> tuple[str, str, ReleaseHistory]:
@@ -163,26 +166,22 @@ def find_releases(store: Store, name: str, zoo: str | None = None) -> tuple[str,
         InputError: no zoo has released it, or several have.
     """
     name, zoo = _split_name(name, zoo)
-    matches = []
-    for candidate in _zoos(store):
-        history = release_histories(store, candidate).get(name)
-        if history is not None and zoo in (None, candidate):
-            matches.append((candidate, name, history))
+    matches = {title: models[name] for title, models in sorted(_histories(store, zoo).items()) if name in models}
     if not matches:
         raise InputError(f"no release of a model {name!r}", where="MODEL", remedy="see 'autoopt promote --list'")
     if len(matches) > 1:
-        zoos = ", ".join(match[0] for match in matches)
-        raise InputError(f"several zoos have released {name!r}: {zoos}", where="MODEL", remedy="add --zoo")
-    return matches[0]
+        raise InputError(
+            f"several zoos have released {name!r}: {', '.join(matches)}", where="MODEL", remedy="add --zoo"
+        )
+    [(title, history)] = matches.items()
+    return title, name, history
 
 
 def release_rows(store: Store, zoo: str | None = None) -> list[ReleaseRow]:
     """List all releases, or those of a zoo: models together, the newest release of each first."""
     rows: list[ReleaseRow] = []
-    for title in _zoos(store):
-        if zoo not in (None, title):
-            continue
-        for history in release_histories(store, title).values():
+    for _, models in sorted(_histories(store, zoo).items()):
+        for history in models.values():
             rows += _rows_of(history)
     return rows
 
@@ -233,11 +232,6 @@ def _split_name(name: str, zoo: str | None) -> tuple[str, str | None]:
     if zoo is None and "/" in name:
         zoo, _, name = name.partition("/")
     return name, zoo
-
-
-def _zoos(store: Store) -> list[str]:
-    """The zoos with releases."""
-    return sorted({event.subject.partition("/")[0] for event in store.events.all(kind=RELEASE_EVENT)})
 
 
 def _chosen(store: Store, promotion: Promotion) -> tuple[Release, RunRecord]:

@@ -21,7 +21,7 @@ from autoopt.results import SweepEntry, SweepResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
 from autoopt.spec.zoo import ZooSpec, load_zoo
-from autoopt.store import EventRecord, Store, SweepRecord, open_store
+from autoopt.store import Store, SweepRecord, open_store
 from autoopt.store.leases import renewed_claim
 from autoopt.store.records import RunStatus
 from autoopt.working_folder import check_own
@@ -37,8 +37,6 @@ from autoopt.zoo.sweep_request import SearchWith, SweepRequest
 from autoopt.zoo.zoo_models import BareModel, ZooItem, check_data, check_metrics, dag_of, items
 
 REPORT, PAGE = "sweep.json", "sweep.html"
-MODEL_EVENT = "sweep model"
-"""Kind of the events that hold the entries of finished models, for a resumed sweep."""
 
 
 def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> SweepResult:
@@ -105,7 +103,8 @@ class Sweep:
         Those that the interrupted sweep had finished are not run again.
         """
         observer = self._request.observer
-        finished = self._finished_entries()
+        stored = self._store.sweeps.entries(self._id)  # of an interrupted attempt at this sweep
+        finished = {name: SweepEntry.from_json(entry) for name, entry in stored.items()}
         missing = self._history.missing_models(self._id, self._request.only, models)
         all_models: list[ZooItem | SweepEntry] = [*models, *missing]
         earlier = self._history.references(self._id, all_models)
@@ -147,13 +146,6 @@ class Sweep:
             self._request.observer.on_note(f"{entry.name}: {entry.reason}")
             self._request.observer.on_model_end(compared)
             yield compared
-
-    def _finished_entries(self) -> dict[str, SweepEntry]:
-        """The entries that an interrupted attempt at this sweep has finished, by the model's name."""
-        entries: dict[str, SweepEntry] = {}
-        for event in self._store.events.all(kind=MODEL_EVENT, under=self._id):
-            entries[event.subject.partition("/")[2]] = SweepEntry.from_json(event.data)
-        return entries
 
     def _ordered(self, models: list[ZooItem]) -> list[ZooItem]:
         """The models in the order in which they run: that of the zoo file.
@@ -238,8 +230,7 @@ class Sweep:
         observer.on_model_start(item.name)
         entry = runner.run(item, spec, earlier)
         observer.on_note(f"{item.name}: {entry.status}, {entry.compared.verdict}")
-        event = EventRecord(kind=MODEL_EVENT, subject=f"{self._id}/{item.name}", data=entry.to_json())
-        self._store.events.add(event)
+        self._store.sweeps.add_entry(self._id, item.name, entry.to_json())
         return entry
 
     def _result(self, entries: list[SweepEntry], newest: Mapping[str, SweepEntry]) -> SweepResult:

@@ -18,7 +18,7 @@ from autoopt.store.sql.store import require_sql
 
 Call = Callable[..., Any]
 COMMANDS = ["runs latest", "runs {run}", "runs", "lineage latest", "compare {run} latest", "report latest"]
-GROWING = {"artifact", "model", "run", "chain", "trial", "pass_run", "evaluation", "event"}
+GROWING = {"artifact", "model", "run", "chain", "trial", "pass_run", "evaluation"}
 """Tables with rows of every run."""
 
 

@@ -83,4 +83,4 @@ def test_shape_inference_that_crashes_says_nothing_against_a_model(
     _, inspection = admit(simulation.resources, model)
     assert inspection.layer_work == {}
     assert inspection.op_counts == INSPECTION.op_counts
-    assert not simulation.resources.store.events.all(kind="worker death")
+    assert not simulation.resources.store.deaths.all()

@@ -9,7 +9,7 @@ import pytest
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
 from autoopt.problem import stored_quarantine as quarantine
-from autoopt.problem.stored_quarantine import DEATH, lift, quarantined, stored_quarantine
+from autoopt.problem.stored_quarantine import lift, quarantined, stored_quarantine
 from autoopt.store.memory import MemoryStore
 from autoopt.workers import CallResult
 from autoopt.workers.quarantine import Subject
@@ -37,7 +37,7 @@ def test_deaths_are_remembered_in_the_store(store: MemoryStore) -> None:
 def test_what_the_caller_ended_is_no_death(tmp_path: Path) -> None:
     store = MemoryStore(tmp_path)
     stored_quarantine(store).note(WORK, CallResult(Outcome.TIMEOUT, message="more than 1 s"))
-    assert store.events.all(kind=DEATH) == ()
+    assert store.deaths.all() == ()
 
 
 def test_deaths_under_other_versions_do_not_count(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def test_a_model_that_kills_twice_while_it_is_taken_in_is_not_read_a_third_time(
             said.append(str(error.value))
         assert "quarantined" not in said[0] + said[1]
         assert "is quarantined: it killed its worker 2 times" in said[2]
-        assert len(store.events.all(kind="worker death")) == 2
+        assert len(store.deaths.all()) == 2
         monkeypatch.undo()
         with pytest.raises(InputError, match="quarantined"):
             sources.admit(with_pool, model)

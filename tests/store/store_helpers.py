@@ -11,7 +11,7 @@ from typing import Any
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
-from autoopt.store import EvaluationRecord, EventRecord, ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord
+from autoopt.store import EvaluationRecord, ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord
 from autoopt.store.sql.store import SqlStore
 
 CHAIN = digest_json("chain")
@@ -101,7 +101,6 @@ def finished_run(store: Store, content: bytes = b"source", *, end: bool = True) 
         evaluations=(judged.key,),
     )
     store.trials.finish(trial_end)
-    store.events.add(EventRecord("note", run.id, "x"))
     if end:
         store.runs.finish(run.id, "finished", {"best": {"artifact": last}})
     return run.id

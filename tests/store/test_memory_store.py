@@ -8,8 +8,8 @@ from pathlib import Path
 from store_helpers import key, put, start_run
 from store_owners import by
 
-from autoopt.store import EventRecord
 from autoopt.store.memory import MemoryStore
+from autoopt.store.records import DeathRecord
 
 
 class Clock:
@@ -36,9 +36,9 @@ def test_leases_end_on_the_given_clock(tmp_path: Path) -> None:
 def test_times_of_records_are_those_of_the_clock(tmp_path: Path) -> None:
     store = MemoryStore(tmp_path, lambda: 7.0)
     run = start_run(store)
-    store.events.add(EventRecord("note", run.id))
+    store.deaths.add(DeathRecord("a", "model a", "died", ()))
     store.runs.finish(run.id)
-    assert (run.created, store.runs.get(run.id).finished, store.events.all()[0].time) == (7.0, 7.0, 7.0)
+    assert (run.created, store.runs.get(run.id).finished, store.deaths.all()[0].time) == (7.0, 7.0, 7.0)
     assert store.artifacts.all()[0].created == 7.0
 
 

@@ -13,11 +13,12 @@ from sqlalchemy import text
 from store_helpers import age, digests, finished_run, start_run
 
 from autoopt.errors import InputError, SystemFailure
-from autoopt.store import EventRecord, open_store
+from autoopt.store import open_store
 from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.maintenance.backup import backup, restore, restore_store, set_aside_damaged
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.verify import verify
+from autoopt.store.records import ReleaseRecord
 from autoopt.store.sql.database import open_database
 from autoopt.store.sql.store import SqlStore, require_sql
 
@@ -42,7 +43,7 @@ def test_a_backup_goes_into_either_kind_of_database(url: str, sqlite_home: SqlSt
     with open_store(url, tmp_path / "home") as store:
         restore(tmp_path / "backup", store)
         assert canonical(store, run) == canonical(sqlite_home, run)
-        store.events.add(EventRecord("note", None, "numbering goes on"))
+        store.releases.add(ReleaseRecord("zoo", "numbering goes on", run, {}, False, "ann@forge"))
         assert start_run(store, b"another").id
 
 

@@ -13,7 +13,7 @@ from store_helpers import evaluation, key, pass_run, put
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
-from autoopt.store import EventRecord, Store, codec
+from autoopt.store import Store, SweepRecord, codec
 
 TEXT = st.text(st.characters(codec=None), max_size=20)  # surrogates and NUL too
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
@@ -67,7 +67,7 @@ def test_any_text_can_be_stored(store: Store, params: dict[str, Any], message: s
     assert found is not None
     assert found.params == params
     assert found.message.isprintable()
-    store.events.add(EventRecord("note", None, message, params))
+    assert store.sweeps.create(SweepRecord("", message, params)).settings == params
 
 
 @given(st.floats(), st.floats(), st.floats())

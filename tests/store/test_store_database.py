@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 from store_helpers import key, start_run
 
 from autoopt.errors import AutooptError, InputError, SystemFailure
-from autoopt.store import EventRecord, open_store
+from autoopt.store import SweepRecord, open_store
 from autoopt.store.sql.database import open_database, read_url
 from autoopt.store.sql.store import SqlStore
 
@@ -100,13 +100,13 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from autoopt.errors import SystemFailure
-from autoopt.store import EventRecord, Store, open_store
+from autoopt.store import SweepRecord, Store, open_store
 store = open_store(None, Path(sys.argv[1]))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 for work in (
     lambda: store.artifacts.put(Path(sys.argv[2])),
-    lambda: store.events.add(EventRecord("note", data={"x": "x" * 700_000})),
+    lambda: store.sweeps.create(SweepRecord("", "zoo", {"x": "x" * 700_000})),
 ):
     try:
         work()
@@ -134,8 +134,8 @@ def test_a_full_disk_is_reported_in_one_line_and_leaves_nothing_invalid(tmp_path
 @pytest.mark.service
 def test_a_database_without_an_encoding_serves_as_any_other(tmp_path: Path) -> None:
     with postgres.database_without_encoding() as url, open_store(url, tmp_path) as store:
-        store.events.add(EventRecord("note", subject="größer"))
-        assert [event.subject for event in store.events.all()] == ["größer"]
+        store.sweeps.create(SweepRecord("", "größer"))
+        assert store.sweeps.names() == ["größer"]
 
 
 @pytest.mark.service
@@ -181,10 +181,10 @@ def test_a_server_that_stays_down_is_reported_in_one_line() -> None:
 @pytest.mark.parametrize("name", ["a?mode=memory", "a#b", "a%20b", "a b"])
 def test_no_character_of_a_home_has_a_meaning(tmp_path: Path, name: str) -> None:
     with open_store(None, tmp_path / name) as store:
-        store.events.add(EventRecord("note", None, "x"))
+        store.sweeps.create(SweepRecord("", "x"))
     assert (tmp_path / name / "autoopt.db").is_file()
     with open_store(None, tmp_path / name) as store:
-        assert len(store.events.all()) == 1
+        assert store.sweeps.names() == ["x"]
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

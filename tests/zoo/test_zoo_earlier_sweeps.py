@@ -14,9 +14,9 @@ from autoopt.errors import InputError
 from autoopt.results import EntryComparison, SweepEntry, SweepResult
 from autoopt.results.release import Release
 from autoopt.spec.zoo import ZooSpec, load_zoo
-from autoopt.store import EventRecord, SweepRecord
+from autoopt.store import SweepRecord
 from autoopt.store.memory import MemoryStore
-from autoopt.store.records import RELEASE_EVENT
+from autoopt.store.records import ReleaseRecord
 from autoopt.zoo import earlier_sweeps
 from autoopt.zoo.earlier_sweeps import NightInProgress, SweepHistory
 from autoopt.zoo.sweep_comparison import NIGHTS
@@ -270,8 +270,7 @@ def test_a_zoo_of_another_name_has_another_history(night: Night) -> None:
 def test_a_release_comes_before_good_sweeps_until_a_later_one_is_accepted(night: Night) -> None:
     first = night.add(night.entry("one"))
     release = Release("z", 1, night.entry("one"), first)
-    event = EventRecord(kind=RELEASE_EVENT, subject="z/one", data=release.to_json())
-    night.store.events.add(event)
+    night.store.releases.add(ReleaseRecord("z", "one", None, release.to_json(), False, "ann@forge"))
     second = night.add(night.entry("one"))
     assert [sweep for sweep, _ in night.good()] == [first, second, first]
     assert night.good("two") == []

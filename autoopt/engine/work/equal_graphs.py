@@ -17,12 +17,10 @@ from autoopt.engine.work.meter_calls import measure, request_to_meter, subject_o
 from autoopt.engine.work.meter_runs import EvaluationOptions, MeterRun, meter_runs
 from autoopt.measure.meters import EXECUTED_GRAPH_METER, LATENCY, Meter
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, SOURCE_GRAPH, WORK, MeasureRequest
-from autoopt.store import EvaluationRecord, EventRecord
+from autoopt.store import EvaluationRecord
 
 METERS: Final = ("task", "fidelity", "latency")
 """Meters whose figures depend only on the executed graph, and the kinds of their metrics; files and memory differ."""
-MEASURED_GRAPH: Final = "measured graph"
-"""Kind of the events that name the evaluation of a graph."""
 SHARED: Final = "shared"
 """Entry of a record's details with the key of the evaluation whose figures it shares."""
 OTHER_VALUES: Final = "other_values"
@@ -49,21 +47,22 @@ def measure_graph(ctx: RunContext, meter_run: MeterRun, limit: float) -> tuple[E
     own_details = {EXECUTED_GRAPH: graphs.candidate, SAME_GRAPH: is_source, WORK: graphs.work}
     # Of two such candidates at a time, the second one waits for the first one's record.
     with ctx.resources.locks.holding(graph_key):
-        twin = _record_of_source(ctx, meter_run.meter) if is_source else _measured(ctx, graph_key)
+        if is_source:
+            twin = _record_of_source(ctx, meter_run.meter)
+        else:
+            twin = ctx.store.results.evaluation_of_graph(graph_key)
         if twin is not None and twin.outcome.good:
             own_details |= {SHARED: twin.key, TWIN: twin.candidate.key}
             if work and twin.details.get(EXECUTED_GRAPH) != graphs.candidate:
                 own_details[OTHER_VALUES] = True
             record = replace(twin, key=meter_run.key, candidate=meter_run.candidate, run=ctx.run, seconds=0.0)
-            record = replace(record, details={**twin.details, **own_details})
+            record = replace(record, graph=None, details={**twin.details, **own_details})
             finish(record)
             return record, False
         record = measure(ctx, request, meter_run, limit)
-        record = replace(record, details={**record.details, **own_details})
+        record = replace(record, graph=graph_key, details={**record.details, **own_details})
         # Stored before the lock is released, because the next holder looks the record up.
         finish(record)
-        if record.outcome.good:
-            ctx.store.events.add(EventRecord(MEASURED_GRAPH, subject=graph_key, data={"evaluation": record.key}))
         return record, True
 
 
@@ -93,11 +92,3 @@ def _record_of_source(ctx: RunContext, meter: Meter) -> EvaluationRecord | None:
         if meter_run.meter.name == meter.name:
             return ctx.store.results.evaluation(meter_run.key)
     return None
-
-
-def _measured(ctx: RunContext, graph_key: str) -> EvaluationRecord | None:
-    """The latest measurement of a graph that the store still has."""
-    events = ctx.store.events.all(kind=MEASURED_GRAPH, subject=graph_key)
-    if not events:
-        return None
-    return ctx.store.results.evaluation(str(events[-1].data["evaluation"]))

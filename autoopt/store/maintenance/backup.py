@@ -25,7 +25,7 @@ from autoopt.store.sql.schema import check_tables, missing_tables, prepare
 from autoopt.store.sql.store import SqlStore, require_sql
 from autoopt.working_folder import STORE_WORK, working_folder
 
-_NUMBERED = (tables.sweep, tables.run, tables.event)
+_NUMBERED = (tables.sweep, tables.run, tables.release_step, tables.worker_death)
 """Tables whose rows the database numbers."""
 _FILE_ENDS: Final = ("", "-wal", "-shm", "-journal")
 """Ends of the names of the files that make up a SQLite database."""

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from autoopt.store import codec
 from autoopt.store.leases import is_run_abandoned
-from autoopt.store.records import RELEASE_EVENT, part_documents
+from autoopt.store.records import part_documents
 from autoopt.store.sql import tables
 from autoopt.store.sql.store import SqlStore
 
@@ -43,9 +43,8 @@ def chosen(connection: Connection) -> set[str]:
 
 def released_runs(connection: Connection) -> set[str]:
     """The runs whose models were released, so that a rollback can publish each of them again."""
-    event = tables.event.c
-    query = select(event.run).where(event.kind == RELEASE_EVENT, event.run.is_not(None))
-    return set(connection.execute(query.distinct()).scalars())
+    run = tables.release_step.c.run
+    return set(connection.execute(select(run).where(run.is_not(None)).distinct()).scalars())
 
 
 def users_of_parts(connection: Connection) -> dict[str, list[str]]:

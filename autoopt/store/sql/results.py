@@ -17,7 +17,7 @@ from autoopt.store.records import EvaluationRecord, Json, PassRunRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.claims import REPLACEABLE
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Row, batches, from_row, insert_if_absent, to_row
+from autoopt.store.sql.rows import Row, batches, fetch_all, from_row, insert_if_absent, to_row
 
 Metrics: TypeAlias = dict[str, dict[str, Estimate]]
 """Estimates by role and metric."""
@@ -50,6 +50,12 @@ class SqlResults(ResultStore):
         query = select(c.key).where(c.candidate == candidate.key, c.outcome.is_not(None))
         keys = self._database.read(lambda connection: connection.execute(query).scalars().all())
         return tuple(sorted(self.evaluations(keys).values(), key=lambda record: (record.finished, record.key)))
+
+    def evaluation_of_graph(self, graph: str) -> EvaluationRecord | None:
+        c = tables.evaluation.c
+        query = select(c.key).where(c.graph == graph, c.outcome == str(Outcome.OK)).order_by(c.finished.desc()).limit(1)
+        rows = fetch_all(self._database, query)
+        return self.evaluation(rows[0]["key"]) if rows else None
 
     def finish_pass_run(self, record: PassRunRecord) -> bool:
         row = to_row(tables.pass_run, record)

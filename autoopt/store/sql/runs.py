@@ -149,7 +149,7 @@ def _records(connection: Connection, rows: Sequence[RowMapping]) -> list[RunReco
 
 
 def delete_run(connection: Connection, run: str, heirs: Mapping[str, str]) -> None:
-    """Delete a run, its parts, trials and events, and the results that no other run's trials name.
+    """Delete a run, its parts and trials, and the results that no other run's trials name.
 
     Parts that stay, because other runs have taken them over, are the keys of `heirs`, with the run that each belongs to
     then.

@@ -14,7 +14,7 @@ from autoopt.store.files.remote import RemoteArtifacts
 from autoopt.store.sql.artifacts import SqlArtifacts, SqlModels
 from autoopt.store.sql.claims import SqlClaims
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.events import SqlEvents
+from autoopt.store.sql.history import SqlDeaths, SqlReleases
 from autoopt.store.sql.lineage import SqlLineage
 from autoopt.store.sql.results import SqlResults
 from autoopt.store.sql.runs import SqlRuns
@@ -59,7 +59,8 @@ class SqlStore(Store):
         self.runs = SqlRuns(database, self.owner)
         self.sweeps = SqlSweeps(database, self.owner)
         self.trials = SqlTrials(database, self.owner)
-        self.events = SqlEvents(database)
+        self.deaths = SqlDeaths(database)
+        self.releases = SqlReleases(database)
         self.lineage = SqlLineage(self, database)
         self._neighbour = neighbour
         prepare(database, (lambda: None) if adopt else self._refuse_lost_database)

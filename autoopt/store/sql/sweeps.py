@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import RowMapping, select, update
+from sqlalchemy import Connection, RowMapping, select, update
 
 from autoopt.store import codec
 from autoopt.store.contracts import LEASE_SECONDS, SweepStore
 from autoopt.store.records import Json, RunStatus, SweepRecord, new_id
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Lookup, fetch_all, from_row, insert_if_absent, to_row
+from autoopt.store.sql.rows import Lookup, fetch_all, from_row, insert_if_absent, insert_into, to_row
 
 _T = tables.sweep.c
 _LOOKUP = Lookup(tables.sweep, "id", "sweep", "'autoopt nights' lists them", newest_by="number")
@@ -38,6 +38,19 @@ class SqlSweeps(SweepStore):
         content = codec.dumps_optional(result)
         end = end.values(status=status, result=content, lease=None, finished=self._database.now)
         self._database.write(lambda connection: connection.execute(end))
+
+    def add_entry(self, sweep: str, model: str, entry: Json) -> None:
+        row = {"sweep": sweep, "model": codec.text(model), "entry": codec.dumps(entry)}
+
+        def work(connection: Connection) -> None:
+            statement = insert_into(connection, tables.sweep_entry).values(row)
+            connection.execute(statement.on_conflict_do_update(index_elements=["sweep", "model"], set_=row))
+
+        self._database.write(work)
+
+    def entries(self, sweep: str) -> dict[str, Json]:
+        query = select(tables.sweep_entry).where(tables.sweep_entry.c.sweep == sweep)
+        return {row["model"]: codec.loads(row["entry"]) for row in fetch_all(self._database, query)}
 
     def get(self, name: str) -> SweepRecord:
         return _record(_LOOKUP.find(self._database, name))

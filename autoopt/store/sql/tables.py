@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 """The version of the tables. Raise it with every change of theirs: a database of another version is refused."""
 
 NAMES = {
@@ -96,6 +96,15 @@ sweep = Table(
     _time("finished", null=True),
 )
 
+sweep_entry = Table(
+    "sweep_entry",
+    metadata,
+    Column("sweep", String(64), ForeignKey("sweep.id", ondelete="CASCADE"), primary_key=True),
+    Column("model", Text, primary_key=True),
+    _json("entry"),
+)
+"""The entries of the models that an unfinished sweep has finished."""
+
 run = Table(
     "run",
     metadata,
@@ -178,6 +187,7 @@ evaluation = Table(
     _json("session_options", null=True),
     Column("candidate", String(64), nullable=True, index=True),
     _text("meter"),
+    Column("graph", String(64), nullable=True, index=True),
     _json("details"),
     _time("seconds"),
     _text("message"),
@@ -207,17 +217,31 @@ release = Table(
     _text("owner", null=True),
     _time("lease", null=True),
 )
-"""Models that are being promoted or rolled back; `key` is `zoo/model`. The releases themselves are events."""
+"""Models that are being promoted or rolled back; `key` is `zoo/model`."""
 
-event = Table(
-    "event",
+release_step = Table(
+    "release_step",
     metadata,
     Column("number", Integer, primary_key=True, autoincrement=True),
     Column("id", String(64), nullable=False, unique=True),
+    _text("zoo"),
+    _text("model"),
+    Column("run", String(64), ForeignKey("run.id"), nullable=True, index=True),
+    _json("release"),
+    Column("rolled_back", Boolean, nullable=False),
+    _text("by"),
     _time("time"),
-    Column("kind", String(64), nullable=False),
-    Column("run", String(64), ForeignKey("run.id", ondelete="CASCADE"), nullable=True, index=True),
+    Index("ix_release_step_zoo", "zoo"),
+)
+
+worker_death = Table(
+    "worker_death",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(64), nullable=False, unique=True),
     _text("subject"),
-    _json("content"),
-    Index("ix_event_kind_subject", "kind", "subject"),
+    _text("name"),
+    _text("message"),
+    _json("libraries"),
+    _time("time"),
 )

@@ -1,0 +1,56 @@
+"""The rows of `worker_death` and `release_step`, which are only added to."""
+
+from __future__ import annotations
+
+import uuid
+
+from sqlalchemy import Table, delete, select
+
+from autoopt.store import codec
+from autoopt.store.contracts import DeathStore, ReleaseStore
+from autoopt.store.records import DeathRecord, ReleaseRecord
+from autoopt.store.sql import tables
+from autoopt.store.sql.database import Database
+from autoopt.store.sql.rows import fetch_all, from_row, insert_if_absent, to_row
+
+
+class SqlDeaths(DeathStore):
+    """See `DeathStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, record: DeathRecord) -> None:
+        _append(self._database, tables.worker_death, record)
+
+    def all(self) -> tuple[DeathRecord, ...]:
+        table = tables.worker_death
+        rows = fetch_all(self._database, select(table).order_by(table.c.number))
+        return tuple(from_row(DeathRecord, table, row, libraries=tuple(codec.loads(row["libraries"]))) for row in rows)
+
+    def remove(self, subject: str) -> None:
+        table = tables.worker_death
+        self._database.write(lambda connection: connection.execute(delete(table).where(table.c.subject == subject)))
+
+
+class SqlReleases(ReleaseStore):
+    """See `ReleaseStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, record: ReleaseRecord) -> None:
+        _append(self._database, tables.release_step, record)
+
+    def all(self, zoo: str | None = None) -> tuple[ReleaseRecord, ...]:
+        table = tables.release_step
+        query = select(table).order_by(table.c.number)
+        if zoo is not None:
+            query = query.where(table.c.zoo == codec.text(zoo))
+        return tuple(from_row(ReleaseRecord, table, row) for row in fetch_all(self._database, query))
+
+
+def _append(database: Database, table: Table, record: object) -> None:
+    row = {**to_row(table, record), "id": uuid.uuid4().hex, "time": database.now}
+    # A repeated transaction adds the row only once, by its id.
+    database.write(lambda connection: insert_if_absent(connection, table, row))
