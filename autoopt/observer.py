@@ -113,8 +113,8 @@ class CallbackObserver(Observer):
         self._function("trial_begins", number=number, chain=chain, point=point)
 
     def on_trial_end(self, trial: Trial, best: float | None) -> None:
-        values = {"number": trial.number, "chain": trial.chain, "point": trial.result.point}
-        self._function("trial_ends", **values, result=trial.result, best=best)
+        values = {"number": trial.number, "chain": trial.chain, "point": trial.point}
+        self._function("trial_ends", **values, result=trial, best=best)
 
     def on_pass_start(self, nodes: Sequence[str]) -> None:
         self._function("pass_begins", passes=list(nodes))

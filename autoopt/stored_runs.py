@@ -68,11 +68,10 @@ class Run(RunResult):
         part = "target" if self.targets else "part"
         rows = []
         for name, trial in self._trials_by_part():
-            result = trial.result
             row: dict[str, object] = {part: name} if name else {}
-            row |= {"trial": trial.number, "chain": trial.chain, "outcome": str(result.outcome)}
-            row |= {"feasible": trial.feasible, **_figures(values_of(result.metrics), result.ratios, result.point)}
-            rows.append({**row, "seconds": result.seconds, "message": result.explanation})
+            row |= {"trial": trial.number, "chain": trial.chain, "outcome": str(trial.outcome)}
+            row |= {"feasible": trial.feasible, **_figures(values_of(trial.metrics), trial.ratios, trial.point)}
+            rows.append({**row, "seconds": trial.seconds, "message": trial.explanation})
         frame = _frame(rows)
         # Without a successful trial the columns stay, so that programs can still filter and sort.
         columns = dict.fromkeys([*frame.columns, *_trial_columns(self)])

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import chain
 
 from autoopt.metrics import METRICS, Estimate
+from autoopt.results import Trial
 from autoopt.store.contracts import Store
-from autoopt.store.records import TrialRecord
 
 
 def canonical(store: Store, run: str, *, timed: bool = True) -> dict[str, object]:
@@ -45,10 +45,10 @@ def canonical(store: Store, run: str, *, timed: bool = True) -> dict[str, object
     }
 
 
-def _trial(trial: TrialRecord, timed: bool) -> dict[str, object]:
+def _trial(trial: Trial, timed: bool) -> dict[str, object]:
     return {
         "number": trial.number,
-        "chain": trial.chain,
+        "chain": trial.chain_id,
         "point": trial.point,
         "status": trial.status,
         "outcome": trial.outcome,

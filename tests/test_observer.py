@@ -9,9 +9,9 @@ import pytest
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.observer import SILENT, CallbackObserver, Observer, ObserverGroup
 from autoopt.outcome import Outcome
-from autoopt.results import SweepEntry, Trial, TrialResult
+from autoopt.results import SweepEntry, Trial
 
-TRIAL = Trial(1, "a -> b", TrialResult("c", {"a": {"x": 1}}, Outcome.OK))
+TRIAL = Trial("run", 1, "c", {"a": {"x": 1}}, "a -> b", outcome=Outcome.OK)
 CALLS: dict[str, tuple[Any, ...]] = {
     "on_note": ("hello",),
     "on_phase": ("model a",),

@@ -254,18 +254,17 @@ def result_markdown(result: RunResult, page: str = "") -> str:
 
 def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, object]:
     """A row of the table of trials: the figures come before what may be long."""
-    result = trial.result
     row: dict[str, object] = {"trial": trial.number}
-    values = values_of(result.metrics)
+    values = values_of(trial.metrics)
     for name in metrics:
-        row |= metric_cells(name, values, result.ratios)
-    row["outcome"] = str(result.outcome)
+        row |= metric_cells(name, values, trial.ratios)
+    row["outcome"] = str(trial.outcome)
     row["feasible"] = trial.feasible
-    row["parameters"] = params_text(result.point)
+    row["parameters"] = params_text(trial.point)
     row["artifact"] = ""
-    if result.candidate:
-        row["artifact"] = result.candidate.artifact[:12]
-    row["reason"] = result.explanation
+    if trial.candidate:
+        row["artifact"] = trial.candidate.artifact[:12]
+    row["reason"] = trial.explanation
     return row
 
 

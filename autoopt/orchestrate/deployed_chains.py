@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final
 from uuid import UUID
@@ -27,14 +28,12 @@ from prefect.states import Cancelling
 from autoopt.engine.run.executor import Work
 from autoopt.engine.run.join import JoinedRun
 from autoopt.engine.run.session import Session
-from autoopt.engine.run.trial import completed_record
 from autoopt.engine.work.attempt import Work as CountedWork
 from autoopt.errors import InputError
 from autoopt.orchestrate.executor import Job
 from autoopt.orchestrate.names import plain, tags_of
 from autoopt.outcome import Outcome
-from autoopt.results import TrialResult
-from autoopt.store import TrialRecord
+from autoopt.results import Trial
 
 IDLE_SECONDS: Final = 15.0
 """A chain's flow run waits this long for a further trial: about as long as a new one takes to start."""
@@ -57,8 +56,8 @@ def claimed_jobs(joined: JoinedRun, chain: str) -> Iterator[Job]:
         idle_since = time.monotonic()
 
 
-def _job(joined: JoinedRun, trial: TrialRecord) -> Job:
-    return Job(trial.number, lambda: joined.execute(trial).result)
+def _job(joined: JoinedRun, trial: Trial) -> Job:
+    return Job(trial.number, lambda: joined.execute(trial))
 
 
 def _chain_deployment() -> str:
@@ -84,7 +83,7 @@ class DeployedExecutor:
         self._deployment = _chain_deployment()
         self._session = session
         self._ctx = session.ctx
-        self._waiting: dict[int, tuple[str, Future[TrialResult]]] = {}
+        self._waiting: dict[int, tuple[str, Future[Trial]]] = {}
         self._started: set[str] = set()
         """Chains that have a flow run."""
         self._flow_runs: set[UUID] = set()
@@ -105,8 +104,8 @@ class DeployedExecutor:
         if error is not None:
             self._cancel(*self._flow_runs)
 
-    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
-        future: Future[TrialResult] = Future()
+    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[Trial]:
+        future: Future[Trial] = Future()
         with self._lock:
             self._waiting[number] = (chain, future)
             if chain not in self._started:
@@ -177,8 +176,7 @@ class DeployedExecutor:
         for number in numbers:
             row = store.trials.get(self._ctx.run, number)
             if store.claims.acquire("trial", row.key):
-                result = TrialResult(chain=chain, point=row.point, outcome=outcome, message=message, transient=True)
-                store.trials.finish(completed_record(row, result))
+                store.trials.finish(replace(row, status="done", outcome=outcome, message=message, transient=True))
         self._collect()
 
     def _collect_until_closed(self) -> None:
@@ -194,9 +192,9 @@ class DeployedExecutor:
                 if row.number in self._waiting and row.status == "done":
                     _, future = self._waiting.pop(row.number)
                     self._count(row)
-                    future.set_result(row.result)
+                    future.set_result(row)
 
-    def _count(self, row: TrialRecord) -> None:
+    def _count(self, row: Trial) -> None:
         """Add the work of another process for a trial to this run's counts."""
         results = self._ctx.store.results
         pass_runs, evaluations = results.pass_runs(row.pass_runs), results.evaluations(row.evaluations)

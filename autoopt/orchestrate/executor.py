@@ -31,9 +31,10 @@ from autoopt.errors import SystemFailure
 from autoopt.metrics import headline_metrics
 from autoopt.orchestrate.artifacts import ChainProgress, show_chain
 from autoopt.orchestrate.names import plain, run_name
+from autoopt.outcome import Outcome
 from autoopt.report.words.figures import trial_figures
 from autoopt.report.words.formatting import params_text
-from autoopt.results import TrialResult
+from autoopt.results import Trial
 from autoopt.workers import Cancelled as CancelledWork
 
 Result = TypeVar("Result")
@@ -120,9 +121,9 @@ class Job:
 
     number: int
     work: Work
-    future: Future[TrialResult] = field(default_factory=Future)
+    future: Future[Trial] = field(default_factory=Future)
 
-    def execute(self) -> TrialResult:
+    def execute(self) -> Trial:
         """Execute it. What it raises goes to the future as well."""
         try:
             result = self.work()
@@ -141,7 +142,7 @@ class TrialTasks:
         self._metrics = tuple(headline_metrics(goal.objectives, goal.constraints))
         self._jobs: dict[int, Job] = {}
         self._runs: list[PrefectFuture[State[None]]] = []
-        self.results: list[TrialResult] = []
+        self.results: list[Trial] = []
 
         @task(name="trial", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
         def trial(number: int) -> State[None]:
@@ -151,7 +152,7 @@ class TrialTasks:
                 return Cancelled(message="the run was cancelled")
             self.results.append(result)
             get_run_logger().info(params_text(result.point) or "no parameters are searched")
-            return final_state(result.outcome.good, self._message(result))
+            return final_state(result.outcome is Outcome.OK, self._message(result))
 
         self._trial = trial
 
@@ -170,7 +171,7 @@ class TrialTasks:
         for run in self._runs:
             run.wait()
 
-    def _message(self, result: TrialResult) -> str:
+    def _message(self, result: Trial) -> str:
         """A trial's outcome, its figures, and the reason of a failure."""
         message = ", ".join([str(result.outcome), *trial_figures(result, self._metrics)])
         if result.explanation:
@@ -179,7 +180,7 @@ class TrialTasks:
 
     def state(self) -> State[None]:
         """The final state of the chain's flow run, which fails if all trials did."""
-        good = sum(result.outcome.good for result in self.results)
+        good = sum(result.outcome is Outcome.OK for result in self.results)
         executed = sum(result.executed > 0 for result in self.results)
         return final_state(good > 0, f"{good} of {len(self.results)} trials ok, {executed} executed now")
 
@@ -276,7 +277,7 @@ class FlowExecutor:
         # Trials that the store answers take milliseconds and get no flow run.
         self._stored = ThreadPoolExecutor(max_workers=session.ctx.attempt.workers, thread_name_prefix="trial")
 
-    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
+    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[Trial]:
         job = Job(number, work)
         ctx = self._session.ctx
         if ctx.store.trials.get(ctx.run, number).status == "done":

@@ -20,7 +20,7 @@ from autoopt.problem.admission import ARTIFACT, admit
 from autoopt.problem.proposal_facts import model_name
 from autoopt.problem.resources import open_resources
 from autoopt.problem.run_request import PoolRun, RunRequest, spec_of
-from autoopt.results import RunResult, Trial
+from autoopt.results import RunResult
 from autoopt.script import is_below
 from autoopt.settings import settings
 from autoopt.spec import DagSpec
@@ -275,12 +275,9 @@ class _Followed:
             self.observer.on_baseline(result.baseline.intervals)
         done = self._done.setdefault(record.id, set())
         new = [row for row in self.store.trials.all(record.id) if row.status == "done" and row.number not in done]
-        if not new:
-            return
-        names = {chain.id: chain.name for chain in self.store.runs.chains(record.id)}
         for row in new:
             done.add(row.number)
-            self.observer.on_trial_end(Trial(row.number, names.get(row.chain, row.chain), row.result), None)
+            self.observer.on_trial_end(row, None)
 
 
 def _trials(settings: Mapping[str, Any]) -> int:

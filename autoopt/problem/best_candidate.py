@@ -9,8 +9,9 @@ from typing import Any
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.outcome import Outcome
 from autoopt.problem.environment import cpu, library_version
+from autoopt.results import Trial
 from autoopt.space import Value
-from autoopt.store import EvaluationRecord, RunRecord, Store, TrialRecord
+from autoopt.store import EvaluationRecord, RunRecord, Store
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def best_candidate(store: Store, run: RunRecord) -> BestCandidate | None:
     return BestCandidate(passes, values, ratios, tuple(dict.fromkeys(machines)), goal)
 
 
-def changing_passes(store: Store, run: RunRecord, trial: TrialRecord) -> frozenset[str]:
+def changing_passes(store: Store, run: RunRecord, trial: Trial) -> frozenset[str]:
     """Names of the passes of the plan that changed the model in a trial; inserted ones are left out."""
     planned = set(run.plan.get("nodes", {}).values())
     passes: set[str] = set()
@@ -109,7 +110,7 @@ def changing_passes(store: Store, run: RunRecord, trial: TrialRecord) -> frozens
     return frozenset(passes)
 
 
-def _trial_of(store: Store, run: RunRecord, best: Mapping[str, Any]) -> TrialRecord | None:
+def _trial_of(store: Store, run: RunRecord, best: Mapping[str, Any]) -> Trial | None:
     """The trial that measured the best model of a run; None for the source, or if the trial is gone."""
     options: Mapping[str, JsonValue] = best.get("session_options") or {}
     for trial in store.trials.all(run.id):

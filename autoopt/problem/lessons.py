@@ -20,8 +20,9 @@ from autoopt.model.inspection import Inspection
 from autoopt.outcome import Outcome
 from autoopt.problem.best_candidate import Machine, RunGoal, goal_of
 from autoopt.registry import BUILT_IN as BUILT_IN_PASSES
+from autoopt.results import Trial
 from autoopt.space import Value
-from autoopt.store import ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord
+from autoopt.store import ModelRecord, PassRunRecord, RunRecord, Store
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ def lessons_key(store: Store | None, *, built_in: bool) -> JsonValue:
     return [*finished, "built in", digest_file(BUILT_IN_FILE) if built_in else None]
 
 
-def _machine(store: Store, trials: Sequence[TrialRecord]) -> Machine:
+def _machine(store: Store, trials: Sequence[Trial]) -> Machine:
     """The machine of the first trial that was measured."""
     for trial in trials:
         for evaluation in store.results.evaluations(trial.evaluations).values():
@@ -134,19 +135,19 @@ def instruction_sets(flags: Iterable[str]) -> list[str]:
     return [flag for flag in flags if _INSTRUCTION_SETS.fullmatch(flag)]
 
 
-def _tried(store: Store, run: RunRecord, trials: Sequence[TrialRecord]) -> tuple[Tried, ...]:
+def _tried(store: Store, run: RunRecord, trials: Sequence[Trial]) -> tuple[Tried, ...]:
     """The configurations of the first trials, each once, without trials of no built-in pass."""
     pass_runs = store.results.pass_runs({key for trial in trials for key in trial.pass_runs})
     measured: dict[str, Tried] = {}
     for trial in trials:
         configuration = _configuration(run, trial, pass_runs)
         if configuration:
-            tried = Tried(configuration, _ratio(trial), not trial.result.feasible)
+            tried = Tried(configuration, _ratio(trial), not trial.feasible)
             measured.setdefault(json.dumps(configuration, sort_keys=True), tried)
     return tuple(measured.values())[:MAX_CONFIGURATIONS]
 
 
-def _configuration(run: RunRecord, trial: TrialRecord, pass_runs: Mapping[str, PassRunRecord]) -> Configuration:
+def _configuration(run: RunRecord, trial: Trial, pass_runs: Mapping[str, PassRunRecord]) -> Configuration:
     """The built-in passes that changed the model or failed on it, and the values of their parameters."""
     nodes: Mapping[str, str] = run.plan.get("nodes", {})
     usable = set(nodes.values()) & set(BUILT_IN_PASSES)
@@ -161,7 +162,7 @@ def _configuration(run: RunRecord, trial: TrialRecord, pass_runs: Mapping[str, P
     return configuration
 
 
-def _ratio(trial: TrialRecord) -> float | None:
+def _ratio(trial: Trial) -> float | None:
     """The ratio of the median latencies; None if it was not measured."""
     ratio = trial.ratios.get(MEDIAN_LATENCY)
     if ratio is None or not is_measured(ratio.value):

@@ -134,7 +134,7 @@ def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: str | N
     """Chart the first objective of each trial and the best feasible one so far; None if it was never measured."""
     points: list[Point] = []
     for trial in trials:
-        estimate = trial_estimate(trial.result, objective.metric)
+        estimate = trial_estimate(trial, objective.metric)
         if estimate is not None:
             text = f"{trial_title(trial)}, {estimate_text(objective.metric, estimate)}"
             points.append(Point(_kind(trial), Estimate.exact(trial.number), estimate.value, text, trial.number))
@@ -241,11 +241,11 @@ def _points(result: RunResult, trials: Sequence[Trial], metric: str) -> list[Poi
     points = []
     models = {model.candidate for model in result.models}
     for trial in trials:
-        x, y = trial_estimate(trial.result, objective), trial_estimate(trial.result, metric)
-        if x is not None and y is not None and trial.result.candidate not in models:
+        x, y = trial_estimate(trial, objective), trial_estimate(trial, metric)
+        if x is not None and y is not None and trial.candidate not in models:
             text = f"{trial_title(trial)}, {_pair_text(objective, x, metric, y)}"
             points.append(Point(_kind(trial), x, y.value, text, trial.number))
-    numbers = {trial.result.candidate: trial.number for trial in reversed(trials)}
+    numbers = {trial.candidate: trial.number for trial in reversed(trials)}
     kinds = {"source": SOURCE_KIND, "best": BEST_KIND}
     labelled = [(kinds.get(label, FRONT_KIND), model) for label, model in labelled_models(result)]
     # The best model is drawn last, above the others.

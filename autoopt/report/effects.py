@@ -61,7 +61,7 @@ def _measured_once(trials: Iterable[Trial], objective: Objective) -> list[tuple[
     """The trials that have the objective, the first of those that share a measurement."""
     first: dict[Estimate | str, tuple[Trial, float]] = {}
     for trial in trials:
-        candidate, estimate = trial.result.candidate, trial_estimate(trial.result, objective.metric)
+        candidate, estimate = trial.candidate, trial_estimate(trial, objective.metric)
         if estimate is not None and math.isfinite(estimate.value):
             shared: Estimate | str = estimate
             if candidate is not None and estimate.low == estimate.high:  # other models may have the same size
@@ -74,7 +74,7 @@ def chain_levels(trials: Iterable[Trial], objective: Objective) -> list[Level]:
     """The chains with a measured trial, best first."""
     values: dict[str, list[float]] = {}
     for trial in trials:
-        estimate = trial_estimate(trial.result, objective.metric)
+        estimate = trial_estimate(trial, objective.metric)
         if estimate is not None:
             values.setdefault(trial.chain, []).append(estimate.value)
     return _levels(values, objective)
@@ -88,7 +88,7 @@ def _values_by_factor(measured: Sequence[tuple[Trial, float]]) -> dict[str, dict
         for name in passes:
             level = PRESENT if name in chain else ABSENT
             factors.setdefault(name, {}).setdefault(level, []).append(value)
-        for node, params in trial.result.point.items():
+        for node, params in trial.point.items():
             for name, setting in params.items():
                 factors.setdefault(f"{node}: {name}", {}).setdefault(value_text(setting), []).append(value)
     return factors

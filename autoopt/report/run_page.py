@@ -314,24 +314,23 @@ def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
     """
     quality: list[str] = []
     for trial in trials:
-        quality += filter(is_quality, trial.result.metrics)
+        quality += filter(is_quality, trial.metrics)
     metrics = list(dict.fromkeys([*headline_metrics(run.objectives, run.constraints), "size", *quality]))
     first: dict[tuple[str, Estimate], int] = {}
     rows = []
     for trial in trials:
-        result = trial.result
         cells = []
         for name in metrics:
-            estimate = trial_estimate(result, name)
+            estimate = trial_estimate(trial, name)
             text = estimate_text(name, estimate)
             if estimate is not None and is_ratio_metric(name) and estimate.low < estimate.high:
                 number = first.setdefault((name, estimate), trial.number)
                 if number != trial.number:
                     text = f"{text.partition(' (')[0]}, as trial {number}"
             cells.append(text)
-        chain, params = trial.chain, params_text(result.point)
-        message = plain_reason(result.explanation)
-        rows.append((str(trial.number), outcome_text(trial), *cells, chain, params, f"{result.seconds:.2f} s", message))
+        chain, params = trial.chain, params_text(trial.point)
+        message = plain_reason(trial.explanation)
+        rows.append((str(trial.number), outcome_text(trial), *cells, chain, params, f"{trial.seconds:.2f} s", message))
     columns = ("trial", "outcome", *metrics, "chain", "parameters", "time", "message")
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]

@@ -7,7 +7,7 @@ from autoopt.results.measurement import MeasurementSummary, ProfileResult, Throu
 from autoopt.results.model import NO_ADVANTAGE, NO_DATA, SOURCE, Baseline, ModelResult, values_of
 from autoopt.results.run import BestSingleModel, PartResult, RunResult, TargetResult, WorkCounts
 from autoopt.results.sweep import EntryComparison, MetricChange, SweepEntry, SweepResult
-from autoopt.results.trial import IntermediateResult, Trial, TrialResult
+from autoopt.results.trial import IntermediateResult, Trial
 
 __all__ = [
     "NO_ADVANTAGE",
@@ -28,7 +28,6 @@ __all__ = [
     "TargetResult",
     "ThroughputResult",
     "Trial",
-    "TrialResult",
     "WorkCounts",
     "values_of",
 ]

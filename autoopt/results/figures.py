@@ -22,7 +22,7 @@ from autoopt.metrics import (
 )
 from autoopt.results.model import ModelResult
 from autoopt.results.run import RunResult
-from autoopt.results.trial import TrialResult
+from autoopt.results.trial import Trial
 
 DEFAULT_OBJECTIVE: Final = Objective(MEDIAN_LATENCY, "minimize")
 QUALITY_KINDS: Final[Sequence[Kind]] = ("task", "fidelity", "custom")
@@ -62,7 +62,7 @@ def metrics_of(result: RunResult) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys((*headlines, *others)) if name in measured)
 
 
-def trial_estimate(result: TrialResult, metric: str) -> Estimate | None:
+def trial_estimate(result: Trial, metric: str) -> Estimate | None:
     """The ratio of a latency, size or memory, the value of any other metric; None if it was not measured."""
     if is_ratio_metric(metric):
         return result.ratios.get(metric)

@@ -1,14 +1,17 @@
-"""The result of a trial."""
+"""A trial of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.space import Point, Value
+
+TrialStatus: TypeAlias = Literal["pending", "running", "done"]
 
 
 def short_chain(chain: str, steps: Sequence[str]) -> str:
@@ -29,13 +32,27 @@ class IntermediateResult:
 
 
 @dataclass(frozen=True)
-class TrialResult:
-    """One search point of one chain, taken to its metrics or to a typed failure."""
+class Trial:
+    """One search point of one chain, taken to its metrics or to a typed failure: a row of the store."""
 
-    chain: str
-    """Id of the chain."""
+    run: str
+    number: int
+    """Counts from 0 within its run."""
+    chain_id: str
     point: Point
-    outcome: Outcome
+    chain: str = ""
+    """Readable name of the chain."""
+    status: TrialStatus = "pending"
+    upto: str | None = None
+    """Id of the last node to run, for a partial chain; None for the whole chain."""
+    incumbent: float | None = None
+    """The latency ratio from which the candidate cannot be the answer."""
+    drops_slow: bool = False
+    """True if a candidate that is far slower than the source cannot be the answer."""
+    parallel: int | None = None
+    """The trial begins once fewer earlier ones of its run than this are left; None for any number."""
+    outcome: Outcome | None = None
+    """None until it is done."""
     candidate: Candidate | None = None
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
     ratios: Mapping[str, Estimate] = field(default_factory=dict)
@@ -45,8 +62,10 @@ class TrialResult:
     reasons: tuple[str, ...] = ()
     """Constraints that fail or are not certain to hold, as sentences."""
     message: str = ""
+    note: str = ""
+    """The model whose latency counts for this trial too, in words; empty if its own was measured."""
     pass_runs: tuple[str, ...] = ()
-    """Keys of the pass runs, in order."""
+    """Keys of its pass runs in order, including unchanged and failed ones."""
     evaluations: tuple[str, ...] = ()
     """Keys of the evaluations."""
     executed: int = 0
@@ -58,12 +77,19 @@ class TrialResult:
     steps: tuple[str, ...] = ()
     """Nodes of the chain that changed the candidate, in order, without inserted ones and those that only rename or
     convert the file format; empty for a failure."""
-    note: str = ""
-    """The model whose latency counts for this trial too, in words; empty if its own was measured."""
     path: tuple[str, ...] = ()
     """Keys of the candidates that the passes left, `FAILED` for the last one of a failure that would repeat."""
     twin: str | None = None
     """The key of the source, or the digest of the graph that the runtime executes, if nothing else counts."""
+    owner: str | None = None
+    lease: float | None = None
+    """Time at which the owner's claim ends, unless it renews it."""
+    finished: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of the trial in `Store.claims`."""
+        return f"{self.run}/{self.number}"
 
     @property
     def feasible(self) -> bool:
@@ -75,24 +101,10 @@ class TrialResult:
         """The message of a failure, else the reasons from the constraints and the note."""
         return self.message or "; ".join(filter(None, (*self.reasons, self.note)))
 
-
-@dataclass(frozen=True)
-class Trial:
-    """A finished trial of a run, as observers and reports see it."""
-
-    number: int
-    chain: str
-    """Readable name of the chain."""
-    result: TrialResult
-
     @property
     def short_chain(self) -> str:
         """The chain without the nodes that changed nothing."""
-        return short_chain(self.chain, self.result.steps)
-
-    @property
-    def feasible(self) -> bool:
-        return self.result.feasible
+        return short_chain(self.chain, self.steps)
 
 
 def flat_params(point: Point) -> dict[str, Value]:

@@ -16,7 +16,6 @@ from autoopt.store.records import (
     PassRunRecord,
     RunRecord,
     SweepRecord,
-    TrialRecord,
 )
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "RunRecord",
     "Store",
     "SweepRecord",
-    "TrialRecord",
     "open_store",
     "store_exists",
 ]

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from autoopt.model.candidate import Candidate
+from autoopt.results import Trial
 from autoopt.store.records import (
     ArtifactRecord,
     ChainRecord,
@@ -40,7 +41,6 @@ from autoopt.store.records import (
     RunRecord,
     RunStatus,
     SweepRecord,
-    TrialRecord,
 )
 
 Restorer: TypeAlias = Callable[[str], Path]
@@ -200,7 +200,7 @@ class ResultStore(ABC):
 class ClaimStore(ABC):
     """Claims with leases on pass runs, evaluations, trials, runs, sweeps and the releases of models.
 
-    The key of a claim is that of the pass run or evaluation, the id of the run or sweep, `TrialRecord.key`, or
+    The key of a claim is that of the pass run or evaluation, the id of the run or sweep, `Trial.key`, or
     `zoo/model`.
     """
 
@@ -318,29 +318,29 @@ class TrialStore(ABC):
     """The trials of runs."""
 
     @abstractmethod
-    def add(self, record: TrialRecord) -> None:
+    def add(self, record: Trial) -> None:
         """Add a trial to do. An existing one stays if it is done or runs under a living owner, else it is replaced.
 
         One of another point is replaced when it is done: a search that asks differently after a resume does it anew.
         """
 
     @abstractmethod
-    def claim_next(self, run: str, chain: str | None = None, seconds: float = LEASE_SECONDS) -> TrialRecord | None:
+    def claim_next(self, run: str, chain: str | None = None, seconds: float = LEASE_SECONDS) -> Trial | None:
         """Claim the next trial: an abandoned one, else the pending one with the lowest number.
 
-        None without either, or if the details of the trial (`PARALLEL`) say that it has to wait for earlier ones.
+        None without either, or if the trial has to wait for earlier ones (`Trial.parallel`).
         """
 
     @abstractmethod
-    def finish(self, record: TrialRecord) -> bool:
+    def finish(self, record: Trial) -> bool:
         """Store the end of a trial; False if it is already done or claimed by another owner."""
 
     @abstractmethod
-    def get(self, run: str, number: int) -> TrialRecord:
+    def get(self, run: str, number: int) -> Trial:
         """The trial of a run with this number."""
 
     @abstractmethod
-    def all(self, run: str) -> tuple[TrialRecord, ...]:
+    def all(self, run: str) -> tuple[Trial, ...]:
         """The trials of a run by number."""
 
 

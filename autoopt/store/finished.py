@@ -11,10 +11,8 @@ from autoopt.store.records import RunRecord
 
 
 def finished_trials(store: Store, run: str, chain: str | None = None) -> list[Trial]:
-    """Return the finished trials of a run, or of one of its chains, by number, with the chains' readable names."""
-    names = {record.id: record.name for record in store.runs.chains(run)}
-    rows = [row for row in store.trials.all(run) if row.status == "done" and chain in (None, row.chain)]
-    return [Trial(row.number, names.get(row.chain, row.chain), row.result) for row in rows]
+    """Return the finished trials of a run, or of one of its chains by its id, by number."""
+    return [trial for trial in store.trials.all(run) if trial.status == "done" and chain in (None, trial.chain_id)]
 
 
 def result_of(run: RunRecord) -> RunResult:

@@ -10,18 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from autoopt.json_codec import from_json
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.owner import is_known_dead
-from autoopt.results import IntermediateResult, TrialResult
-from autoopt.space import Point
 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON document whose form its writer and its readers know."""
 RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
-TrialStatus: TypeAlias = Literal["pending", "running", "done"]
 ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run", "sweep", "release"]
 ClaimState: TypeAlias = Literal["mine", "held", "done"]
 IMPLEMENTATION: Final = "implementation"
@@ -30,8 +26,6 @@ MEMORY: Final = "memory"
 """Entry of the environment of what ran out of memory: the bytes that the call could use."""
 TRANSIENT: Final = "transient"
 """Entry of a pass run's reports and of an evaluation's details; see `PassRunRecord.transient`."""
-PARALLEL: Final = "parallel"
-"""Entry of a trial's details: it begins once fewer earlier trials of its run than this are left."""
 
 
 def new_id() -> str:
@@ -204,63 +198,6 @@ class RunRecord:
         if self.status == "running" and self.owner is not None and is_known_dead(self.owner):
             return "interrupted"
         return self.status
-
-
-@dataclass(frozen=True)
-class TrialRecord:
-    """One search point of one chain; `number` counts from 0 within its run."""
-
-    run: str
-    number: int
-    chain: str
-    point: Point
-    status: TrialStatus = "pending"
-    outcome: Outcome | None = None
-    candidate: Candidate | None = None
-    metrics: Mapping[str, Estimate] = field(default_factory=dict)
-    ratios: Mapping[str, Estimate] = field(default_factory=dict)
-    violation: float = 0.0
-    message: str = ""
-    owner: str | None = None
-    lease: float | None = None
-    """Time at which the owner's claim ends, unless it renews it."""
-    pass_runs: tuple[str, ...] = ()
-    """Keys of its pass runs in order, including unchanged and failed ones."""
-    evaluations: tuple[str, ...] = ()
-    seconds: float = 0.0
-    finished: float | None = None
-    details: Json = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        """The key of the trial in `Store.claims`."""
-        return f"{self.run}/{self.number}"
-
-    @property
-    def result(self) -> TrialResult:
-        """The result of a finished trial."""
-        details = self.details
-        return TrialResult(
-            chain=self.chain,
-            point=self.point,
-            outcome=self.outcome or Outcome.FAILED,
-            candidate=self.candidate,
-            metrics=self.metrics,
-            ratios=self.ratios,
-            violation=self.violation,
-            reasons=tuple(details.get("reasons", ())),
-            message=str(details.get("said", self.message)),
-            pass_runs=self.pass_runs,
-            evaluations=self.evaluations,
-            executed=int(details.get("executed", 0)),
-            seconds=self.seconds,
-            transient=bool(details.get(TRANSIENT)),
-            intermediate=tuple(from_json(IntermediateResult, item) for item in details.get("intermediate", ())),
-            steps=tuple(details.get("steps", ())),
-            note=str(details.get("note", "")),
-            path=tuple(details.get("path", ())),
-            twin=details.get("twin"),
-        )
 
 
 @dataclass(frozen=True)

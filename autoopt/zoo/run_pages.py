@@ -52,7 +52,7 @@ def _best_by_chain(trials: Sequence[Trial], metric: str) -> dict[str, Estimate]:
     """The lowest ratio of the feasible trials of each chain."""
     best: dict[str, Estimate] = {}
     for trial in trials:
-        ratio = trial.result.ratios.get(metric)
+        ratio = trial.ratios.get(metric)
         if ratio is not None and trial.feasible and (trial.chain not in best or ratio.value < best[trial.chain].value):
             best[trial.chain] = ratio
     return best

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 
 from autoopt.metrics import MEDIAN_LATENCY
-from autoopt.store import Store, TrialRecord
+from autoopt.results import Trial
+from autoopt.store import Store
 from autoopt.store.opening import open_store
 
 TOLERANCE = 0.01
@@ -29,13 +30,13 @@ def seconds_until_good(home: Path) -> float:
     return run.seconds - (max(ends) - min(good))
 
 
-def _ratio(store: Store, trial: TrialRecord) -> float:
+def _ratio(store: Store, trial: Trial) -> float:
     """The ratio of a trial's candidate to the source by all measurements, the exact ones with more weight."""
     if trial.candidate is None:
         return math.inf
     measured = [record.ratios.get(MEDIAN_LATENCY) for record in store.results.evaluations_of(trial.candidate)]
     weights = {ratio: ratio.log_deviation**-2 for ratio in measured if ratio is not None and ratio.low < ratio.high}
     if not weights:
-        return 1.0 if trial.result.feasible and any(ratio is not None for ratio in measured) else math.inf
+        return 1.0 if trial.feasible and any(ratio is not None for ratio in measured) else math.inf
     total = sum(weight * math.log(ratio.value) for ratio, weight in weights.items())
     return math.exp(total / sum(weights.values()))

@@ -27,7 +27,8 @@ from autoopt.engine.tools.run_report import run_facts
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
 from autoopt.report.run_comparison import compare
-from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord, open_store
+from autoopt.results import Trial
+from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, open_store
 from autoopt.store.finished import finished_trials, result_of
 from autoopt.store.sql.store import SqlStore
 from autoopt.stored_runs import run_row
@@ -83,18 +84,18 @@ def first_run(store: Store, folder: Path) -> str:
     return run
 
 
-def trial_of(run: str, number: int) -> TrialRecord:
+def trial_of(run: str, number: int) -> Trial:
     """A finished trial."""
-    return TrialRecord(
+    return Trial(
         run=run,
         number=number,
-        chain=f"{number % 20:016d}",
+        chain_id=f"{number % 20:016d}",
         point={"b": {"x": number}},
         status="done",
         outcome=Outcome.OK,
         ratios=RATIO,
         metrics=RATIO,
-        details={"interim": "x" * 200},
+        message="x" * 200,
     )
 
 

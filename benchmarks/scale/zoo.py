@@ -18,7 +18,8 @@ from typing import Any
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord, open_store
+from autoopt.results import Trial
+from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, open_store
 from autoopt.store.maintenance.stats import stats
 from autoopt.store.records import SweepRecord
 
@@ -39,10 +40,10 @@ def fill(store: Store, folder: Path, models: int, chains: int, trials: int) -> s
         ).id
         ratio = {"latency_p50": Estimate(0.5, 0.49, 0.51), "size": Estimate.exact(0.25)}
         rows = [
-            TrialRecord(
+            Trial(
                 run=run,
                 number=n,
-                chain=ids[n % chains],
+                chain_id=ids[n % chains],
                 point={"b": {"x": n}},
                 status="done",
                 outcome=Outcome.OK,

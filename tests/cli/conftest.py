@@ -12,9 +12,9 @@ from autoopt.cli.app import main
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.results import Baseline, ModelResult, RunResult, WorkCounts
+from autoopt.results import Baseline, ModelResult, RunResult, Trial, WorkCounts
 from autoopt.settings import settings
-from autoopt.store import ChainRecord, ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord, open_store
+from autoopt.store import ChainRecord, ModelRecord, PassRunRecord, RunRecord, Store, open_store
 
 
 class Said(NamedTuple):
@@ -117,7 +117,10 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
             seconds={"total": 4.0},
         ).to_json()
         trials = [
-            TrialRecord(run=run.id, number=n, chain="c" * 8, point={"static": {"per_channel": not n}}) for n in (0, 1)
+            Trial(
+                run=run.id, number=n, chain_id="c" * 8, chain="fold -> static", point={"static": {"per_channel": not n}}
+            )
+            for n in (0, 1)
         ]
         for trial in trials:
             store.trials.add(trial)
@@ -126,9 +129,9 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
             "candidate": Candidate(best),
             "pass_runs": (f"static_quantization {folded[:8]}",),
         }
-        store.trials.finish(TrialRecord(**{**vars(trials[0]), "status": "done", "outcome": Outcome.OK, **good}))
+        store.trials.finish(Trial(**{**vars(trials[0]), "status": "done", "outcome": Outcome.OK, **good}))
         store.trials.finish(
-            TrialRecord(**{**vars(trials[1]), "status": "done", "outcome": Outcome.REFUSED, "message": "odd"})
+            Trial(**{**vars(trials[1]), "status": "done", "outcome": Outcome.REFUSED, "message": "odd"})
         )
         store.runs.finish(run.id, "finished", result)
     return result

@@ -20,9 +20,10 @@ from autoopt.engine.prepare import prepare
 from autoopt.engine.run.join import join
 from autoopt.errors import ConfigError, InputError
 from autoopt.problem.run_request import RunRequest, spec_of
+from autoopt.results import Trial
 from autoopt.settings import settings
 from autoopt.spec import load_dag
-from autoopt.store import TrialRecord, open_store
+from autoopt.store import open_store
 from autoopt.zoo.sweep import run_sweep
 from autoopt.zoo.sweep_request import SweepRequest
 
@@ -96,7 +97,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Elsew
 ANOTHER = "name: another\npasses: [name_fix]\nchains: [[name_fix]]\n"
 
 
-def redone(run: str) -> list[TrialRecord]:
+def redone(run: str) -> list[Trial]:
     """What a retry of the chain with the broken pass does."""
     with join(run) as joined:
         (chain,) = (name for name, chain in joined.session.chains.items() if len(chain.nodes) == 2)

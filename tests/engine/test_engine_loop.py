@@ -18,11 +18,10 @@ from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.results import Trial, TrialResult
+from autoopt.results import Trial
 from autoopt.search.factory import create_study
 from autoopt.search.trial import ChainSpace
 from autoopt.spec.search import SearchConfig
-from autoopt.store.records import PARALLEL
 
 DAG = {
     "passes": {"fold": "identity_elimination", "clean": "remove_unused", "names": "name_fix"},
@@ -41,9 +40,9 @@ class AtOnce:
         self.closed: list[tuple[str, int]] = []
         """Chains that are over, with the number of trials submitted before."""
 
-    def submit(self, chain: str, name: str, number: int, work: Callable[[], TrialResult]) -> Future[TrialResult]:
+    def submit(self, chain: str, name: str, number: int, work: Callable[[], Trial]) -> Future[Trial]:
         self.submitted.append(number)
-        future: Future[TrialResult] = Future()
+        future: Future[Trial] = Future()
         future.set_result(work())
         return future
 
@@ -152,7 +151,7 @@ def test_trials_are_stored_as_they_end(simulation: Simulation) -> None:
     trials = loop.run(AtOnce())
     stored = simulation.store.trials.all(loop.ctx.run)
     assert [record.status for record in stored] == ["done"] * 3
-    assert [record.result for record in stored] == [trial.result for trial in trials]
+    assert [replace(one, finished=None) for one in stored] == [trial.result for trial in trials]
 
 
 def test_a_number_of_trials_ends_the_search_and_is_named(simulation: Simulation) -> None:
@@ -236,7 +235,7 @@ def test_the_incumbent_is_the_best_feasible_ratio_so_far(simulation: Simulation)
     ratios = [trial.result.ratios["latency_p50"].value for trial in trials]
     assert recorder.incumbents == [pytest.approx(min(ratios[: n + 1])) for n in range(3)]
     later = simulation.store.trials.get(loop.ctx.run, 2)
-    assert later.details["incumbent"] == pytest.approx(min(ratios[:2]))
+    assert later.incumbent == pytest.approx(min(ratios[:2]))
 
 
 def test_an_infeasible_trial_is_no_incumbent(simulation: Simulation) -> None:
@@ -268,7 +267,7 @@ def test_a_trial_is_submitted_ahead_and_says_how_many_may_run_in_parallel(simula
     loop.run(Ahead())
     assert recorder.events == ["start 0", "start 1", "end 0", "start 2", "end 1", "end 2"]
     rows = loop.ctx.store.trials.all(loop.ctx.run)
-    assert [row.details[PARALLEL] for row in rows] == [1, 1, 1]
+    assert [row.parallel for row in rows] == [1, 1, 1]
 
 
 def test_a_chain_is_closed_once_the_study_cannot_come_back_to_it(tmp_path: Path) -> None:
@@ -281,11 +280,11 @@ def test_a_chain_is_closed_once_the_study_cannot_come_back_to_it(tmp_path: Path)
 
 
 def test_trials_are_told_in_the_order_asked_whichever_ended_first(simulation: Simulation) -> None:
-    pending: list[tuple[Future[TrialResult], Callable[[], TrialResult]]] = []
+    pending: list[tuple[Future[Trial], Callable[[], Trial]]] = []
 
     class LastFirst(AtOnce):
-        def submit(self, chain: str, name: str, number: int, work: Callable[[], TrialResult]) -> Future[TrialResult]:
-            future: Future[TrialResult] = Future()
+        def submit(self, chain: str, name: str, number: int, work: Callable[[], Trial]) -> Future[Trial]:
+            future: Future[Trial] = Future()
             pending.append((future, work))
             if len(pending) == 3:
                 for waiting, execute in reversed(pending):
@@ -331,6 +330,6 @@ def test_the_first_candidate_has_to_beat_the_source_if_that_is_an_answer(
     loop.measure_source = lambda: MeasuredSource({}, is_rival)
     loop.run(AtOnce())
     first, *_, last = simulation.store.trials.all(loop.ctx.run)
-    assert first.details["incumbent"] == expected
-    assert last.details["incumbent"] == pytest.approx(min(factor, expected or factor))
-    assert last.details["drops_slow"] is is_rival
+    assert first.incumbent == expected
+    assert last.incumbent == pytest.approx(min(factor, expected or factor))
+    assert last.drops_slow is is_rival

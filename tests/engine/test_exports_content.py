@@ -13,9 +13,9 @@ from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.results import RunResult
+from autoopt.results import RunResult, Trial
 from autoopt.results.run import TargetResult
-from autoopt.store import ChainRecord, EvaluationRecord, PassRunRecord, RunRecord, Store, TrialRecord
+from autoopt.store import ChainRecord, EvaluationRecord, PassRunRecord, RunRecord, Store
 from autoopt.store.memory import MemoryStore
 
 CHAIN = "c" * 8
@@ -78,7 +78,7 @@ def passed(store: Store, run: RunRecord, name: str, outcome: Outcome, **fields: 
 
 
 def tried(store: Store, run: RunRecord, number: int, *steps: PassRunRecord, **fields: Any) -> None:
-    trial = TrialRecord(run.id, number, CHAIN, {"quant": {"bits": number}}, outcome=steps[-1].outcome)
+    trial = Trial(run.id, number, CHAIN, {"quant": {"bits": number}}, "fold -> quant", outcome=steps[-1].outcome)
     trial = replace(trial, pass_runs=tuple(step.key for step in steps), **fields)
     store.trials.finish(trial)
 

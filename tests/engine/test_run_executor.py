@@ -11,15 +11,15 @@ from children import HANG_SECONDS
 
 from autoopt.engine.run.executor import InlineExecutor, result_of
 from autoopt.outcome import Outcome
-from autoopt.results import TrialResult
+from autoopt.results import Trial
 
-RESULT = TrialResult(chain="c", point={}, outcome=Outcome.OK)
+RESULT = Trial("run", 0, "c", {}, outcome=Outcome.OK)
 
 
 def test_trials_run_in_parallel() -> None:
     both = threading.Barrier(2, timeout=HANG_SECONDS)
 
-    def work() -> TrialResult:
+    def work() -> Trial:
         both.wait()  # passes only if two trials run at the same time
         return RESULT
 
@@ -29,7 +29,7 @@ def test_trials_run_in_parallel() -> None:
 
 
 def test_an_error_in_a_trial_is_raised_by_its_future() -> None:
-    def work() -> TrialResult:
+    def work() -> Trial:
         raise ValueError("a bug")
 
     with InlineExecutor(1, lambda: None) as executor:
@@ -42,12 +42,12 @@ def test_an_interrupt_stops_the_trials_under_way() -> None:
     stopped = threading.Event()
     started = threading.Event()
 
-    def work() -> TrialResult:
+    def work() -> Trial:
         started.set()
         assert stopped.wait(HANG_SECONDS)
         return RESULT
 
-    futures: list[Future[TrialResult]] = []
+    futures: list[Future[Trial]] = []
 
     def interrupted() -> None:
         with InlineExecutor(1, stopped.set) as executor:
@@ -63,9 +63,9 @@ def test_an_interrupt_stops_the_trials_under_way() -> None:
 
 
 def test_the_end_of_a_block_waits_for_its_trials() -> None:
-    results: list[TrialResult] = []
+    results: list[Trial] = []
 
-    def work() -> TrialResult:
+    def work() -> Trial:
         results.append(RESULT)
         return RESULT
 
@@ -75,7 +75,7 @@ def test_the_end_of_a_block_waits_for_its_trials() -> None:
 
 
 def test_a_signal_that_another_thread_receives_interrupts_the_wait_for_a_result() -> None:
-    future: Future[TrialResult] = Future()
+    future: Future[Trial] = Future()
     interrupted = threading.Event()
     in_time = []
 

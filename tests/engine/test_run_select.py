@@ -55,7 +55,7 @@ def test_infeasible_and_partial_trials_and_the_source_are_not_selected(session: 
         changed(trial, outcome=Outcome.FAILED),
         changed(trial, candidate=source),
         changed(trial, candidate=None),
-        replace(trial, partial=True),
+        changed(trial, upto="fold"),
     ):
         assert distinct_feasible([other], source) == []
 

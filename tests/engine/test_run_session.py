@@ -28,8 +28,7 @@ from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.problem.run_request import RunRequest
 from autoopt.report.words.verdict import verdict
-from autoopt.results import RunResult
-from autoopt.store import TrialRecord
+from autoopt.results import RunResult, Trial
 from autoopt.workers.gate import GATE_FILE
 
 
@@ -217,7 +216,7 @@ def test_a_joined_run_executes_the_trials_of_a_chain(simulation: Simulation) -> 
     session = simulation.session()
     joined = JoinedRun(session, simulation.store.runs.get(session.ctx.run))
     chain = simulation.chain
-    simulation.store.trials.add(TrialRecord(run=session.ctx.run, number=0, chain=chain.id, point={}, details={}))
+    simulation.store.trials.add(Trial(run=session.ctx.run, number=0, chain_id=chain.id, point={}))
     trial = joined.claim_trial(chain.id)
     assert trial is not None
     assert joined.execute(trial).outcome is Outcome.OK
@@ -231,7 +230,7 @@ def test_retried_failures_of_a_joined_run_are_executed_again(simulation: Simulat
     chain = simulation.chain
     (name,) = (node.info.name for node in chain.nodes)
     simulation.pool.passes[name] = crashing
-    simulation.store.trials.add(TrialRecord(run=session.ctx.run, number=0, chain=chain.id, point={}, details={}))
+    simulation.store.trials.add(Trial(run=session.ctx.run, number=0, chain_id=chain.id, point={}))
     trial = joined.claim_trial(chain.id)
     assert trial is not None
     assert joined.execute(trial).outcome is Outcome.CRASHED

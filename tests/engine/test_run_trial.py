@@ -9,7 +9,6 @@ import pytest
 from simulation import Simulation, estimate, failing, faster, unchanged
 
 from autoopt.engine.run.trial import (
-    completed_record,
     execute_trial,
     log_errors,
     nodes_up_to,
@@ -19,8 +18,7 @@ from autoopt.engine.run.trial import (
 from autoopt.engine.work.measurements import Measurements
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
-from autoopt.results import TrialResult
-from autoopt.store import TrialRecord
+from autoopt.results import Trial
 
 
 @pytest.fixture
@@ -28,17 +26,17 @@ def simulation(tmp_path: Path) -> Simulation:
     return Simulation(tmp_path)
 
 
-def execute(simulation: Simulation, *, last_node: str | None = None, evaluate: str = "final") -> TrialRecord:
+def execute(simulation: Simulation, *, last_node: str | None = None, evaluate: str = "final") -> Trial:
     ctx = simulation.context()
     spec = simulation.plan.spec.model_copy(update={"evaluate": evaluate})
     ctx = replace(ctx, problem=replace(ctx.problem, plan=replace(ctx.problem.plan, spec=spec)))
-    trial = TrialRecord(ctx.run, 0, simulation.chain.id, {}, details={"upto": last_node})
+    trial = Trial(ctx.run, 0, simulation.chain.id, {}, upto=last_node)
     simulation.store.trials.add(trial)
     return execute_trial(ctx, simulation.chain, trial)
 
 
 def test_a_trial_ends_with_the_metrics_of_its_candidate(simulation: Simulation) -> None:
-    result = execute(simulation).result
+    result = execute(simulation)
     assert result.outcome is Outcome.OK
     assert result.candidate is not None
     assert simulation.model(result.candidate)["passes"] == ["identity_elimination", "remove_unused"]
@@ -49,32 +47,32 @@ def test_a_trial_ends_with_the_metrics_of_its_candidate(simulation: Simulation) 
 def test_the_end_of_a_trial_is_stored(simulation: Simulation) -> None:
     trial = execute(simulation)
     stored = simulation.store.trials.get(trial.run, 0)
-    assert (stored.status, stored.result) == ("done", trial.result)
+    assert replace(stored, owner=None, finished=None) == replace(trial, owner=None)
 
 
 def test_the_steps_of_a_trial_are_the_passes_that_changed_something(simulation: Simulation) -> None:
     simulation.pool.passes["identity_elimination"] = unchanged
     trial = execute(simulation)
-    assert trial.result.steps == ("clean",)
-    assert simulation.store.trials.get(trial.run, 0).result.steps == ("clean",)
+    assert trial.steps == ("clean",)
+    assert simulation.store.trials.get(trial.run, 0).steps == ("clean",)
 
 
 def test_a_part_of_a_chain_is_run_up_to_a_node(simulation: Simulation) -> None:
-    result = execute(simulation, last_node="fold").result
+    result = execute(simulation, last_node="fold")
     assert result.candidate is not None
     assert simulation.model(result.candidate)["passes"] == ["identity_elimination"]
 
 
 def test_a_failed_pass_ends_the_trial_without_measurements(simulation: Simulation) -> None:
     simulation.pool.passes["remove_unused"] = failing
-    result = execute(simulation).result
+    result = execute(simulation)
     assert (result.outcome, result.candidate, result.evaluations) == (Outcome.FAILED, None, ())
     assert result.message == "remove_unused: cannot optimize this"
     assert simulation.pool.measured == []
 
 
 def test_on_request_every_candidate_on_the_way_is_measured(simulation: Simulation) -> None:
-    result = execute(simulation, evaluate="intermediate").result
+    result = execute(simulation, evaluate="intermediate")
     assert [row.node for row in result.intermediate] == ["fold"]
     assert result.intermediate[0].ratios["latency_p50"] == estimate(0.5)
     assert result.outcome is Outcome.OK
@@ -82,7 +80,7 @@ def test_on_request_every_candidate_on_the_way_is_measured(simulation: Simulatio
 
 def test_candidates_before_a_failed_pass_are_measured_too(simulation: Simulation) -> None:
     simulation.pool.passes["remove_unused"] = failing
-    result = execute(simulation, evaluate="intermediate").result
+    result = execute(simulation, evaluate="intermediate")
     assert [row.node for row in result.intermediate] == ["fold"]
     assert result.outcome is Outcome.FAILED
 
@@ -94,9 +92,9 @@ def test_a_trial_that_is_too_slow_says_what_was_not_measured(simulation: Simulat
         ctx.attempt.meter_statistics.add_decision("latency", rejected=True)
     for meter in ("size", "task", "latency"):
         ctx.attempt.meter_statistics.add_time(meter, 1.0)
-    trial = TrialRecord(ctx.run, 0, simulation.chain.id, {}, details={"incumbent": 1.0, "drops_slow": True})
+    trial = Trial(ctx.run, 0, simulation.chain.id, {}, incumbent=1.0, drops_slow=True)
     simulation.store.trials.add(trial)
-    result = execute_trial(ctx, simulation.chain, trial).result
+    result = execute_trial(ctx, simulation.chain, trial)
     assert (result.outcome, result.note) == (Outcome.OK, "too slow: accuracy, size not measured")
 
 
@@ -107,18 +105,8 @@ def test_all_nodes_are_run_without_a_last_one(simulation: Simulation) -> None:
     assert nodes_up_to(chain, "clean") == chain.nodes
 
 
-def test_a_completed_record_holds_the_whole_result() -> None:
-    result = TrialResult(
-        chain="c", point={}, outcome=Outcome.OK, reasons=("too large",), violation=0.1, executed=3, seconds=2.0
-    )
-    record = completed_record(TrialRecord("run", 0, "c", {}, details={"incumbent": 0.5, "upto": None}), result)
-    assert record.result == result
-    assert record.message == "too large"
-    assert record.details["incumbent"] == 0.5
-
-
 def test_measurements_decide_outcome_and_feasibility() -> None:
-    first = TrialResult(chain="c", point={}, outcome=Outcome.OK)
+    first = Trial("run", 0, "c", {}, outcome=Outcome.OK)
     failed = with_measurements(first, Measurements(outcome=Outcome.CRASHED, message="task: died", keys=["k"]))
     assert (failed.outcome, failed.message, failed.evaluations) == (Outcome.CRASHED, "task: died", ("k",))
     good = with_measurements(first, Measurements(outcome=Outcome.UNCHANGED, metrics={"size": Estimate.exact(1.0)}))
@@ -126,8 +114,10 @@ def test_measurements_decide_outcome_and_feasibility() -> None:
 
 
 def test_latencies_are_compared_by_their_ratio() -> None:
-    result = TrialResult(
-        chain="c",
+    result = Trial(
+        run="run",
+        number=0,
+        chain_id="c",
         point={},
         outcome=Outcome.OK,
         metrics={"latency_p50": Estimate.exact(20.0), "size": Estimate.exact(5.0), "latency_p90": Estimate.exact(30.0)},
@@ -138,8 +128,10 @@ def test_latencies_are_compared_by_their_ratio() -> None:
 
 
 def test_errors_of_latencies_are_those_of_their_ratio() -> None:
-    result = TrialResult(
-        chain="c",
+    result = Trial(
+        run="run",
+        number=0,
+        chain_id="c",
         point={},
         outcome=Outcome.OK,
         metrics={

@@ -144,7 +144,7 @@ PASSES = {
 def test_a_trial_with_a_known_graph_says_so_and_does_not_count(tmp_path: Path) -> None:
     simulation, result, proposals = run(tmp_path, PASSES)
     assert len(proposals) == 3  # one more than the limit
-    notes = sorted(trial.result.note for trial in finished_trials(simulation.store, result.run))
+    notes = sorted(trial.note for trial in finished_trials(simulation.store, result.run))
     timed = [number for number in range(3) if f"runs the same graph as trial {number}" in notes]
     assert (notes[0], len(timed)) == ("", 1)
     assert "runs the same graph as the source" in notes
@@ -154,7 +154,7 @@ def test_trials_of_the_same_work_count_and_race_once(tmp_path: Path) -> None:
     passes = {name: to_graph(name, work="w", latency=5.0) for name in PASSES}
     simulation, result, proposals = run(tmp_path, passes)
     assert len(proposals) == 2
-    notes = sorted(trial.result.note for trial in finished_trials(simulation.store, result.run))
+    notes = sorted(trial.note for trial in finished_trials(simulation.store, result.run))
     assert notes[0] == ""
     assert notes[1] in ("takes as long as trial 0", "takes as long as trial 1")
     timed = [payload for function, payload in simulation.pool.measured if function.endswith(":latency")]

@@ -23,7 +23,8 @@ from children import HANG_SECONDS, start_process
 from ports import free_port
 from serving import Serving, alive, belonging, environment, eventually, serving
 
-from autoopt.store import TrialRecord, open_store
+from autoopt.results import Trial
+from autoopt.store import open_store
 from autoopt.workers import Gate
 
 pytestmark = pytest.mark.service
@@ -97,7 +98,7 @@ def calls(served: Serving) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def trials(served: Serving) -> tuple[TrialRecord, ...]:
+def trials(served: Serving) -> tuple[Trial, ...]:
     with open_store(None, served.folder / "home") as store:
         return store.trials.all(store.runs.get("latest").id)
 

@@ -14,7 +14,8 @@ from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.problem.best_candidate import Machine, RunGoal, best_candidate, changing_passes, goal_of, limits_of
 from autoopt.problem.environment import cpu, library_version
-from autoopt.store import ChainRecord, EvaluationRecord, PassRunRecord, RunRecord, TrialRecord
+from autoopt.results import Trial
+from autoopt.store import ChainRecord, EvaluationRecord, PassRunRecord, RunRecord
 from autoopt.store.memory import MemoryStore
 
 CHAIN = "c" * 8
@@ -99,7 +100,7 @@ class Searched:
         self.store.results.finish_evaluation(judged)
         again = replace(judged, key="again", meter="latency")
         self.store.results.finish_evaluation(again)
-        self.trial = TrialRecord(
+        self.trial = Trial(
             self.run.id, 0, CHAIN, POINT, outcome=Outcome.OK, candidate=Candidate(self.best),
             pass_runs=self.steps, evaluations=("judged", "again"),
         )  # fmt: skip
@@ -116,7 +117,7 @@ class Searched:
         assert self.store.results.finish_pass_run(record)
         return record.key
 
-    def finished(self, *trials: TrialRecord, **best: Any) -> RunRecord:
+    def finished(self, *trials: Trial, **best: Any) -> RunRecord:
         for trial in trials:
             self.store.trials.finish(trial)
         ratios = {"latency_p50": {"value": 0.5, "low": 0.4, "high": 0.6}}

@@ -6,7 +6,7 @@ import pytest
 
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
-from autoopt.results import ModelResult, RunResult, Trial, TrialResult
+from autoopt.results import ModelResult, RunResult, Trial
 
 
 @pytest.fixture
@@ -62,14 +62,24 @@ def result(data: dict[str, Any]) -> RunResult:
 @pytest.fixture
 def trials(result: RunResult) -> list[Trial]:
     best, small = result.front
-    refused = TrialResult("c0", {}, Outcome.REFUSED, message="no <Conv> & co")
+    refused = Trial("run", 0, "c0", {}, "fold", outcome=Outcome.REFUSED, message="no <Conv> & co")
     return [
-        Trial(0, "fold", refused),
-        Trial(1, small.chain, trial_result(small, violation=0.02)),
-        Trial(2, best.chain, trial_result(best, violation=-0.01, seconds=1.5)),
+        refused,
+        trial_of(1, small, violation=0.02),
+        trial_of(2, best, violation=-0.01, seconds=1.5),
     ]
 
 
-def trial_result(model: ModelResult, **values: Any) -> TrialResult:
+def trial_of(number: int, model: ModelResult, **values: Any) -> Trial:
     metrics = {name: Estimate.exact(value) for name, value in model.metrics.items()}
-    return TrialResult("c1", model.point, Outcome.OK, metrics=metrics, ratios=model.ratios, **values)
+    return Trial(
+        "run",
+        number,
+        "c1",
+        model.point,
+        model.chain,
+        outcome=Outcome.OK,
+        metrics=metrics,
+        ratios=model.ratios,
+        **values,
+    )

@@ -41,10 +41,10 @@ def chromium() -> Iterator[webdriver.Chrome]:
 @pytest.fixture
 def shown(chromium: webdriver.Chrome, result: RunResult, trials: list[Trial], tmp_path: Path) -> webdriver.Chrome:
     """The browser with the page of a run whose last trial is not on the front."""
-    ratios = {name: Estimate.exact(0.6) for name in trials[2].result.ratios}
-    other = replace(trials[2].result, ratios=ratios)
+    ratios = {name: Estimate.exact(0.6) for name in trials[2].ratios}
+    other = replace(trials[2], number=3, chain="graph", ratios=ratios)
     page = tmp_path / "report.html"
-    page.write_text(html_report(result, [*trials, Trial(3, "graph", other)]), encoding="utf-8")
+    page.write_text(html_report(result, [*trials, other]), encoding="utf-8")
     chromium.get(page.as_uri())
     return chromium
 
@@ -72,9 +72,15 @@ def test_all_columns_of_the_trials_fit_into_1280_pixels(
         "op_types": ["Conv", "Gemm", "MatMul"],
     }
     reason = "accuracy drop of at most 0.01 is not certain: better by 0.003 (95 %: better by 0.018 to worse by 0.011)"
-    long = replace(trials[2].result, point={"simplify": {"engine": "onnxslim"}, "static": params}, reasons=(reason,))
+    long = replace(
+        trials[2],
+        number=3,
+        chain="names -> simplify -> static",
+        point={"simplify": {"engine": "onnxslim"}, "static": params},
+        reasons=(reason,),
+    )
     page = tmp_path / "report.html"
-    page.write_text(html_report(result, [*trials, Trial(3, "names -> simplify -> static", long)]), encoding="utf-8")
+    page.write_text(html_report(result, [*trials, long]), encoding="utf-8")
     set_width(chromium, 1280)
     chromium.get(page.as_uri())
     table = chromium.find_element(By.ID, "all-trials")
@@ -114,7 +120,7 @@ def test_changes_are_sorted_from_faster_to_slower(
     rows = []
     for number, ratio in enumerate(ratios):
         changed = {"latency_p50": Estimate.exact(ratio)}
-        rows.append(Trial(number, "graph", replace(trials[2].result, ratios=changed)))
+        rows.append(replace(trials[2], number=number, chain="graph", ratios=changed))
     page = tmp_path / "report.html"
     page.write_text(html_report(result, rows), encoding="utf-8")
     chromium.get(page.as_uri())

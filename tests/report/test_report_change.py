@@ -20,7 +20,7 @@ from autoopt.report.words.change import (
     ratio_change,
     trial_change,
 )
-from autoopt.results import ModelResult, TrialResult
+from autoopt.results import ModelResult, Trial
 from autoopt.results.figures import improvement
 
 NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -147,7 +147,7 @@ def test_exact_sizes_are_smaller_larger_or_the_same(ratio: float) -> None:
 
 def test_a_trial_says_its_change_in_fewer_words() -> None:
     ratios = {"latency_p50": Estimate(0.98, 0.8, 1.3), "latency_p99": Estimate(0.5, 0.45, 0.55)}
-    result = TrialResult("c", {}, Outcome.OK, metrics={"accuracy": Estimate.exact(0.752)}, ratios=ratios)
+    result = Trial("run", 0, "c", {}, outcome=Outcome.OK, metrics={"accuracy": Estimate.exact(0.752)}, ratios=ratios)
     assert trial_change("latency_p50", result) == "undecided (0.77x to 1.25x)"
     assert trial_change("latency_p99", result) == "latency_p99 2.0x faster (1.8 to 2.2)"
     assert trial_change("accuracy", result) == "accuracy 75.2 %"

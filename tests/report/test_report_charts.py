@@ -54,8 +54,8 @@ def test_faster_smaller_and_more_accurate_are_up(result: RunResult, trials: list
 
 
 def test_an_outlier_is_drawn_at_the_edge(result: RunResult, trials: list[Trial]) -> None:
-    slow = replace(trials[2].result, ratios={**trials[2].result.ratios, "latency_p50": Estimate.exact(50.0)})
-    rows = rows_of(trade_off(result, [*trials, Trial(9, "slow", slow)], "size"))
+    slow = replace(trials[2], number=9, chain="slow", ratios={**trials[2].ratios, "latency_p50": Estimate.exact(50.0)})
+    rows = rows_of(trade_off(result, [*trials, slow], "size"))
     outlier = next(row for row in rows if "slow" in row["text"])
     assert outlier["x"] < 2
     assert outlier["text"].endswith("50x slower, size 3.3x smaller (beyond the edge)")
@@ -71,8 +71,8 @@ def test_the_axis_ends_near_the_best_model(
     faster = replace(result.best, ratios={**result.best.ratios, "latency_p50": fastest})
     shown = list(trials)
     if other is not None:
-        ratios = {**trials[2].result.ratios, "latency_p50": Estimate.exact(other)}
-        shown.append(Trial(9, "fast", replace(trials[2].result, ratios=ratios)))
+        ratios = {**trials[2].ratios, "latency_p50": Estimate.exact(other)}
+        shown.append(replace(trials[2], number=9, chain="fast", ratios=ratios))
     chart = trade_off(replace(result, best=faster, front=()), shown, "size")
     assert chart is not None
     ends = {tuple(scale["domain"]) for scale in scales_of(chart.to_dict(), "x")}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from autoopt.metrics import Estimate, Objective
 from autoopt.outcome import Outcome
 from autoopt.report.effects import chain_levels, effects, omega_squared
-from autoopt.results import Trial, TrialResult
+from autoopt.results import Trial
 
 LATENCY = Objective("latency_p50", "minimize")
 
@@ -15,7 +17,7 @@ LATENCY = Objective("latency_p50", "minimize")
 def trial(number: int, chain: str, ratio: float | None, **params: object) -> Trial:
     ratios = {} if ratio is None else {"latency_p50": Estimate.exact(ratio)}
     point = {"quant": params} if params else {}
-    return Trial(number, chain, TrialResult(chain, point, Outcome.OK, ratios=ratios))
+    return Trial("run", number, chain, point, chain, outcome=Outcome.OK, ratios=ratios)
 
 
 TRIALS = [
@@ -40,8 +42,8 @@ def test_the_strongest_factor_comes_first_with_its_levels_from_best_to_worst() -
 
 
 def test_copies_of_a_measurement_count_once_and_two_trials_say_nothing() -> None:
-    shared = TrialResult("c", {"quant": {"bits": 8}}, Outcome.OK, ratios={"latency_p50": Estimate(0.5, 0.4, 0.6)})
-    copies = [Trial(number, "fold -> quant", shared) for number in range(8, 12)]
+    ratios = {"latency_p50": Estimate(0.5, 0.4, 0.6)}
+    copies = [replace(trial(number, "fold -> quant", None, bits=8), ratios=ratios) for number in range(8, 12)]
     assert effects([*TRIALS, *copies], LATENCY)[0].levels[0].trials == 4
     few = effects([*TRIALS[:2], *TRIALS[3:5], *copies[:1]], LATENCY)
     assert [effect.share for effect in few] == [0.0, 0.0]

@@ -9,7 +9,7 @@ from autoopt.metrics import METRICS, Constraint, Estimate
 from autoopt.outcome import Outcome
 from autoopt.report.words.change import trial_change
 from autoopt.report.words.limits import figure_text, limits_of
-from autoopt.results import TrialResult
+from autoopt.results import Trial
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_limits_are_values_of_the_metric() -> None:
     assert limits_of("accuracy", constraints, {}) == [0.9]
 
 
-def trial(agreement: float, violation: float) -> TrialResult:
+def trial(agreement: float, violation: float) -> Trial:
     metrics = {"agreement": Estimate.exact(agreement)}
-    return TrialResult(chain="c", point={}, outcome=Outcome.OK, metrics=metrics, violation=violation)
+    return Trial("run", 0, "c", {}, outcome=Outcome.OK, metrics=metrics, violation=violation)
 
 
 def test_a_trial_shows_on_which_side_of_the_limit_it_is() -> None:

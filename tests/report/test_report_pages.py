@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_no_text_can_leave_its_element(title: str, lines: list[str], rows: list[
 def test_no_name_or_message_can_leave_its_place_on_a_page(result: RunResult, trials: list[Trial]) -> None:
     odd = "</script></style>\"'><img>\n{{ 7 * 7 }}"
     facts = RunFacts(name=odd, model=odd, dag=odd, evaluation=odd, search={odd: odd})
-    text = html_report(result, [Trial(number, odd, trial.result) for number, trial in enumerate(trials)], facts)
+    text = html_report(result, [replace(trial, chain=odd) for trial in trials], facts)
     assert is_balanced(text)
     assert needs_nothing_else(text)
     assert "<img" not in text

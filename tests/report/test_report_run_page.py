@@ -124,7 +124,7 @@ def test_the_trials_table_begins_with_the_objectives(result: RunResult, trials: 
 
 
 def test_a_trial_that_borrows_a_measurement_refers_to_it(result: RunResult, trials: list[Trial]) -> None:
-    copy = Trial(3, "fold -> other", trials[2].result)
+    copy = replace(trials[2], number=3, chain="fold -> other")
     assert [row[2] for row in trials_table([*trials, copy], result).rows[2:]] == [
         "3.3x faster (3.2 to 3.4)",
         "3.3x faster, as trial 2",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from autoopt.outcome import Outcome
-from autoopt.results import Trial, TrialResult
+from autoopt.results import Trial
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,8 @@ from autoopt.results import Trial, TrialResult
 def test_a_trial_is_feasible_if_it_succeeded_within_the_constraints(
     outcome: Outcome, violation: float, feasible: bool
 ) -> None:
-    result = TrialResult("c", {}, outcome, violation=violation)
-    assert result.feasible == feasible
-    assert Trial(0, "c", result).feasible == feasible
+    trial = Trial("run", 0, "c", {}, outcome=outcome, violation=violation)
+    assert trial.feasible == feasible
 
 
 NAMES = st.text("abc", min_size=1, max_size=3)

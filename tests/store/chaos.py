@@ -28,7 +28,8 @@ from autoopt.errors import AutooptError
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
 from autoopt.outcome import Outcome
-from autoopt.store import ChainRecord, ModelRecord, RunRecord, TrialRecord, codec, faults, open_store
+from autoopt.results import Trial
+from autoopt.store import ChainRecord, ModelRecord, RunRecord, codec, faults, open_store
 from autoopt.store.faults import reached
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.records import ArtifactRecord
@@ -78,7 +79,7 @@ def begin(store: SqlStore) -> str:
     run = store.runs.create(RunRecord("chaos", "net", key("chaos"), source), [chain]).id
     store.claims.acquire("run", run)
     for n in range(TRIALS):
-        store.trials.add(TrialRecord(run, n, CHAIN, {"a": {"n": n}}))
+        store.trials.add(Trial(run, n, CHAIN, {"a": {"n": n}}))
     return run
 
 
@@ -94,7 +95,7 @@ def work(home: Path, url: str, variant: str) -> None:
     store.close()
 
 
-def carry_out(store: SqlStore, trial: TrialRecord) -> TrialRecord:
+def carry_out(store: SqlStore, trial: Trial) -> Trial:
     artifact, keys = store.runs.get(trial.run).model, []
     for step in range(PASSES):
         params = {"step": step, "n": trial.number >> (PASSES - 1 - step)}  # trials share their beginnings
@@ -116,9 +117,9 @@ def carry_out(store: SqlStore, trial: TrialRecord) -> TrialRecord:
     judged = evaluation(artifact, size, run=trial.run)
     if store.results.evaluation(judged.key) is None:
         store.results.finish_evaluation(judged)
-    return TrialRecord(
-        trial.run, trial.number, trial.chain, trial.point, "done", Outcome.OK, Candidate(artifact),
-        judged.metrics, pass_runs=tuple(keys), evaluations=(judged.key,),
+    return Trial(
+        trial.run, trial.number, trial.chain_id, trial.point, status="done", outcome=Outcome.OK,
+        candidate=Candidate(artifact), metrics=judged.metrics, pass_runs=tuple(keys), evaluations=(judged.key,),
     )  # fmt: skip
 
 

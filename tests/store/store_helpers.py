@@ -11,7 +11,8 @@ from typing import Any
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
-from autoopt.store import EvaluationRecord, ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord
+from autoopt.results import Trial
+from autoopt.store import EvaluationRecord, ModelRecord, PassRunRecord, RunRecord, Store
 from autoopt.store.sql.store import SqlStore
 
 CHAIN = digest_json("chain")
@@ -76,9 +77,9 @@ def finish_all(store: Store, *records: PassRunRecord) -> None:
         assert store.results.finish_pass_run(record)
 
 
-def trial(run: str, number: int, **changes: object) -> TrialRecord:
+def trial(run: str, number: int, **changes: object) -> Trial:
     """A trial to do."""
-    return dataclasses.replace(TrialRecord(run, number, CHAIN, {"simplify": {"level": number}}), **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(Trial(run, number, CHAIN, {"simplify": {"level": number}}), **changes)  # type: ignore[arg-type]
 
 
 def finished_run(store: Store, content: bytes = b"source", *, end: bool = True) -> str:
@@ -89,7 +90,7 @@ def finished_run(store: Store, content: bytes = b"source", *, end: bool = True) 
     judged = evaluation(last, run=run.id)
     finish_all(store, *steps)
     store.results.finish_evaluation(judged)
-    trial_end = TrialRecord(
+    trial_end = Trial(
         run.id,
         0,
         CHAIN,

@@ -16,7 +16,8 @@ from typing import Any
 from store_helpers import CHAIN, key, pass_run, put, start_run
 
 from autoopt.outcome import Outcome
-from autoopt.store import TrialRecord, open_store
+from autoopt.results import Trial
+from autoopt.store import open_store
 
 
 def work(home: Path, url: str, source: str, count: int) -> None:
@@ -47,7 +48,7 @@ def main(home: Path, url: str, processes: int, count: int) -> dict[str, Any]:
     start_run(store, id="swarm")
     source = put(store, b"source")
     for n in range(count):
-        store.trials.add(TrialRecord("swarm", n, CHAIN, {}))
+        store.trials.add(Trial("swarm", n, CHAIN, {}))
     store.close()
     began, children = time.monotonic(), []
     for _ in range(processes):

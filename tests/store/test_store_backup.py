@@ -124,7 +124,7 @@ def test_only_a_backup_is_restored(sqlite_store: SqlStore, tmp_path: Path) -> No
         restore(tmp_path, sqlite_store)
     backup(sqlite_store, tmp_path / "backup")
     with closing(sqlite3.connect(tmp_path / "backup" / "autoopt.db")) as connection:
-        connection.execute("DROP TABLE event")
+        connection.execute("DROP TABLE worker_death")
     with pytest.raises(InputError, match="is damaged: it lacks tables"):
         restore(tmp_path / "backup", sqlite_store)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from store_helpers import CHAIN, key, start_run, trial
 
 from autoopt.outcome import Outcome
-from autoopt.store import ChainRecord, RunRecord, Store
+from autoopt.store import Store
 from autoopt.store.finished import finished_trials
 
 
@@ -18,11 +18,9 @@ def test_only_finished_trials_are_returned_by_number(store: Store) -> None:
     assert [finished.number for finished in finished_trials(store, run)] == [0, 2]
 
 
-def test_chains_are_shown_by_name_and_can_be_selected(store: Store) -> None:
-    model = start_run(store).model
-    run = store.runs.create(RunRecord("", "net", key("i"), model), [ChainRecord(CHAIN, "a -> b")])
-    store.trials.finish(trial(run.id, 0, outcome=Outcome.OK))
-    store.trials.finish(trial(run.id, 1, outcome=Outcome.OK, chain=key("other")))
-    first, second = finished_trials(store, run.id)
-    assert (first.chain, second.chain) == ("a -> b", key("other"))
-    assert [finished.number for finished in finished_trials(store, run.id, CHAIN)] == [0]
+def test_the_trials_of_a_chain_can_be_selected(store: Store) -> None:
+    run = start_run(store)
+    store.trials.finish(trial(run.id, 0, outcome=Outcome.OK, chain="a -> b"))
+    store.trials.finish(trial(run.id, 1, outcome=Outcome.OK, chain_id=key("other")))
+    [only] = finished_trials(store, run.id, CHAIN)
+    assert (only.number, only.chain) == (0, "a -> b")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store_helpers import evaluation, put
+from store_helpers import evaluation, key, put
 
 from autoopt.outcome import Outcome
 from autoopt.store import Store, SweepRecord
@@ -43,9 +43,9 @@ def test_the_last_entry_of_a_model_stays_with_its_sweep(store: Store) -> None:
 def test_a_good_evaluation_stands_for_its_graph(store: Store) -> None:
     artifact = put(store, b"model")
     for name, outcome in (("one", Outcome.FAILED), ("two", Outcome.OK), ("three", Outcome.FAILED)):
-        record = evaluation(artifact, key=name * 16, outcome=outcome, graph="g" * 64)
+        record = evaluation(artifact, key=key(name), outcome=outcome, graph="g" * 64)
         assert store.results.finish_evaluation(record)
     found = store.results.evaluation_of_graph("g" * 64)
     assert found is not None
-    assert found.key == "two" * 16
+    assert found.key == key("two")
     assert store.results.evaluation_of_graph("h" * 64) is None

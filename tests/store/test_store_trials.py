@@ -15,13 +15,12 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.store import Store
-from autoopt.store.records import PARALLEL
 
 
 def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
     run = start_run(store).id
     for n in (2, 1, 0):
-        store.trials.add(trial(run, n, chain=key("other") if n == 1 else CHAIN))
+        store.trials.add(trial(run, n, chain_id=key("other") if n == 1 else CHAIN))
     claimed = [by(store, owner).trials.claim_next(run, CHAIN) for owner in ("a", "b", "c")]
     assert [t.number for t in claimed if t] == [0, 2]
     assert claimed[2] is None
@@ -34,7 +33,7 @@ def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
 def test_a_trial_waits_for_its_turn_among_those_of_all_chains(store: Store) -> None:
     run = start_run(store).id
     for n, chain in enumerate([CHAIN, key("other"), CHAIN, key("other")]):
-        store.trials.add(dataclasses.replace(trial(run, n, chain=chain), details={PARALLEL: 2}))
+        store.trials.add(dataclasses.replace(trial(run, n, chain_id=chain), parallel=2))
     one, other = by(store, "one").trials, by(store, "other").trials
     first, second = one.claim_next(run, CHAIN), other.claim_next(run, key("other"))
     assert first

@@ -9,8 +9,8 @@ import pytest
 
 from autoopt.metrics import Estimate, Objective
 from autoopt.outcome import Outcome
-from autoopt.results import ModelResult, RunResult, SweepEntry
-from autoopt.store import ChainRecord, ModelRecord, RunRecord, SweepRecord, TrialRecord
+from autoopt.results import ModelResult, RunResult, SweepEntry, Trial
+from autoopt.store import ChainRecord, ModelRecord, RunRecord, SweepRecord
 from autoopt.store.memory import MemoryStore
 from autoopt.zoo import run_pages
 from autoopt.zoo.run_pages import sweep_facts, write_run_pages
@@ -31,11 +31,11 @@ def run_of(store: MemoryStore, *ratios: float, violation: float = 0.0) -> str:
     model = store.models.all()[0].artifact
     run = store.runs.create(RunRecord(id="", name="cnn", identity="i", model=model), [ChainRecord("c" * 8, "fold")])
     for number, ratio in enumerate(ratios):
-        trial = TrialRecord(run=run.id, number=number, chain="c" * 8, point={})
+        trial = Trial(run=run.id, number=number, chain_id="c" * 8, point={}, chain="fold")
         store.trials.add(trial)
         values = {"status": "done", "outcome": Outcome.OK, "violation": violation}
         done = {**vars(trial), **values, "ratios": {"latency_p50": Estimate.exact(ratio)}}
-        store.trials.finish(TrialRecord(**done))
+        store.trials.finish(Trial(**done))
     return run.id
 
 

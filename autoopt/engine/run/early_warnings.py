@@ -123,7 +123,7 @@ def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[str]:
     return warnings
 
 
-def script_bug(ctx: RunContext, chain: Chain, outcome: Outcome, message: str) -> str:
+def script_bug(ctx: RunContext, chain: Chain, outcome: Outcome | None, message: str) -> str:
     """Say how a pass of the user's script failed, with its file and, where known, its line; empty for other ends."""
     script, name = str(ctx.problem.script.path), message.partition(": ")[0]
     if outcome not in (Outcome.FAILED, Outcome.CRASHED):

@@ -7,11 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from autoopt.results import TrialResult
+from autoopt.results import Trial
 
 SIGNAL_SECONDS: Final = 0.5
 """Ctrl-C takes effect within this time."""
-Work: TypeAlias = Callable[[], TrialResult]
+Work: TypeAlias = Callable[[], Trial]
 Value = TypeVar("Value")
 
 
@@ -32,7 +32,7 @@ class Executor(Protocol):
     ahead: int
     """Trials that are submitted beyond those that may run in parallel, so that they begin without delay."""
 
-    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
+    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[Trial]:
         """Start a trial and return at once.
 
         Args:
@@ -61,7 +61,7 @@ class InlineExecutor:
         self._threads = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="trial")
         self._stop = stop
 
-    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
+    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[Trial]:
         return self._threads.submit(work)
 
     def close(self, chain: str) -> None:

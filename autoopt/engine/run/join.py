@@ -16,8 +16,8 @@ from autoopt.errors import InputError
 from autoopt.problem.resolve import resolve_inputs
 from autoopt.problem.resources import open_resources
 from autoopt.problem.run_request import RunRequest, spec_of
-from autoopt.results import RunResult
-from autoopt.store import RunRecord, Store, TrialRecord, open_store
+from autoopt.results import RunResult, Trial
+from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.leases import renewed_claim
 
 
@@ -43,13 +43,13 @@ class JoinedRun:
         # The database's clock decides, because other machines compare their failures with this time.
         self.session.retry_failures(before=self.store.clock())
 
-    def claim_trial(self, chain: str) -> TrialRecord | None:
+    def claim_trial(self, chain: str) -> Trial | None:
         """Claim the next trial of a chain; None if there is none now."""
         trial = self.store.trials.claim_next(self.record.id, chain)
         if trial is not None or not self.session.ctx.attempt.retry.before:
             return trial
         for completed in self.store.trials.all(self.record.id):
-            if completed.chain != chain or completed.number in self._retried:
+            if completed.chain_id != chain or completed.number in self._retried:
                 continue
             if completed.outcome is None or not completed.outcome.retryable:
                 continue
@@ -58,7 +58,7 @@ class JoinedRun:
                 return completed
         return None
 
-    def execute(self, trial: TrialRecord) -> TrialRecord:
+    def execute(self, trial: Trial) -> Trial:
         """Execute a claimed trial. If that is interrupted, the trial is free for others.
 
         Returns:
@@ -67,7 +67,7 @@ class JoinedRun:
         session = self.session
         try:
             with renewed_claim(self.store, "trial", trial.key):
-                execute_trial(session.ctx, session.chains[trial.chain], trial)
+                execute_trial(session.ctx, session.chains[trial.chain_id], trial)
         except BaseException:
             self.store.claims.release("trial", trial.key)
             raise

@@ -28,12 +28,11 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.meter_order import rejects_slow
 from autoopt.metrics import Estimate, Objective, latency_objective
 from autoopt.outcome import Outcome
-from autoopt.results import Trial, TrialResult
+from autoopt.results import Trial
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.search.trial import Feedback, Proposal
-from autoopt.store import TrialRecord, faults
-from autoopt.store.records import PARALLEL
+from autoopt.store import faults
 
 TOLERANCE: Final = 0.1
 """Relative difference from the expected ratio that counts as the same: the width to which trials are measured."""
@@ -96,7 +95,7 @@ class SearchLoop:
 
     def run(self, executor: Executor) -> list[CompletedTrial]:
         """Run trials until the study or the time limit ends the search."""
-        window: deque[tuple[Proposal, Future[TrialResult]]] = deque()
+        window: deque[tuple[Proposal, Future[Trial]]] = deque()
         workers = self.ctx.attempt.workers
         try:
             if executor.is_local and workers > 1:
@@ -124,7 +123,7 @@ class SearchLoop:
         self.until, self.stopped = until, ""
         return not self._is_over()
 
-    def _fill(self, window: deque[tuple[Proposal, Future[TrialResult]]], executor: Executor, most: int) -> None:
+    def _fill(self, window: deque[tuple[Proposal, Future[Trial]]], executor: Executor, most: int) -> None:
         """Submit trials until there are this many, or the search is over."""
         while len(window) < most and not self._is_over():
             is_first = not self.completed and len(window) == 1
@@ -140,7 +139,7 @@ class SearchLoop:
             until = self.until if window else self._end_of_lone_trial()
             window.append((proposals[0], self._submit(executor, proposals[0], until)))
 
-    def _close_chains(self, window: Iterable[tuple[Proposal, Future[TrialResult]]], executor: Executor) -> None:
+    def _close_chains(self, window: Iterable[tuple[Proposal, Future[Trial]]], executor: Executor) -> None:
         """Tell the executor which chains the study cannot come back to."""
         for chain in self._open_chains.difference(proposal.chain for proposal, _ in window):
             if not self.study.may_return_to(chain):
@@ -163,7 +162,7 @@ class SearchLoop:
             return median(self._durations)
         return LAST_CHANCE * min(self._durations)
 
-    def _has_time_beside(self, window: Iterable[tuple[Proposal, Future[TrialResult]]]) -> bool:
+    def _has_time_beside(self, window: Iterable[tuple[Proposal, Future[Trial]]]) -> bool:
         """True if a trial that shares the cores with others ends within the search's own time."""
         now = self.ctx.attempt.clock()
         running = [now - self._started[proposal.number] for proposal, _ in window]
@@ -191,28 +190,27 @@ class SearchLoop:
             until += OVERRUN * max(0.0, self.ctx.attempt.deadline - until)
         return until
 
-    def _submit(self, executor: Executor, proposal: Proposal, until: float) -> Future[TrialResult]:
+    def _submit(self, executor: Executor, proposal: Proposal, until: float) -> Future[Trial]:
         ctx, chain = self.ctx, self.chains[proposal.chain]
-        trial = TrialRecord(
+        trial = Trial(
             run=ctx.run,
             number=proposal.number,
-            chain=chain.id,
+            chain_id=chain.id,
             point=proposal.point,
+            chain=chain.name,
             owner=ctx.store.owner,
             # Enough for any process to execute the trial.
-            details={
-                "incumbent": self._to_beat(chain),
-                "drops_slow": self._drops_slow,
-                "upto": proposal.upto,
-                PARALLEL: ctx.attempt.workers,
-            },
+            upto=proposal.upto,
+            incumbent=self._to_beat(chain),
+            drops_slow=self._drops_slow,
+            parallel=ctx.attempt.workers,
         )
         self._started[proposal.number] = ctx.attempt.clock()
         self._open_chains.add(chain.id)
         ctx.store.trials.add(trial)
         ctx.attempt.observer.on_trial_start(proposal.number, chain.name, proposal.point)
 
-        def work() -> TrialResult:
+        def work() -> Trial:
             began, waited = ctx.attempt.clock(), 0.0
 
             def wait_for_source() -> None:
@@ -222,21 +220,21 @@ class SearchLoop:
                 waited += ctx.attempt.clock() - since
 
             limited = ctx.until(min(until, ctx.attempt.deadline))
-            result = execute_trial(limited, chain, trial, wait_for_source).result
+            result = execute_trial(limited, chain, trial, wait_for_source)
             self._durations.append(ctx.attempt.clock() - began - waited)
             return result
 
         return executor.submit(chain.id, chain.name, proposal.number, work)
 
-    def _tell(self, proposal: Proposal, result: TrialResult) -> None:
+    def _tell(self, proposal: Proposal, result: Trial) -> None:
         faults.reached("between ask and tell")
         chain, attempt = self.chains[proposal.chain], self.ctx.attempt
-        trial = CompletedTrial(proposal.number, chain, result, partial=proposal.upto is not None)
+        trial = CompletedTrial(chain, result)
         # The trial itself is in the store since its end: a kill here costs nothing but the time since the one before.
         self.completed.append(trial)
         self.study.tell(proposal.number, self._feedback(result))
         self.ctx.store.runs.set_seconds(attempt.run, attempt.elapsed())
-        attempt.observer.on_trial_end(Trial(proposal.number, chain.name, result), self.incumbent())
+        attempt.observer.on_trial_end(result, self.incumbent())
         if self.confirmation is not None and not self.stopped:
             self.stopped = self.confirmation.reason(trial)
         if self._is_hopeless():
@@ -249,7 +247,7 @@ class SearchLoop:
             return False
         return all(trial.result.outcome is not Outcome.OK for trial in self.completed)
 
-    def _feedback(self, result: TrialResult) -> Feedback:
+    def _feedback(self, result: Trial) -> Feedback:
         now = self.ctx.attempt.clock()
         seconds = now - self._told_at if result.executed else 0.0
         self._told_at = now

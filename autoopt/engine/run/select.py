@@ -14,7 +14,7 @@ from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.results import SOURCE, ModelResult, TrialResult, values_of
+from autoopt.results import SOURCE, ModelResult, Trial, values_of
 from autoopt.store import Store
 
 UNVERIFIED: Final = "unverified: compared on generated inputs only"
@@ -112,19 +112,18 @@ def recorded_model(store: Store, run: str, number: int) -> ModelResult:
     """
     trial = store.trials.get(run, number)
     if trial.status != "done" or trial.candidate is None:
-        reason = trial.message or trial.outcome or trial.status
+        reason = trial.explanation or trial.outcome or trial.status
         raise InputError(
             f"trial {number} of run {run} has no model ({reason})", remedy="'autoopt report' lists the trials"
         )
-    names = {record.id: record.name for record in store.runs.chains(run)}
     evaluations = store.results.evaluations(trial.evaluations)
     summary = summarize([evaluations[key] for key in trial.evaluations if key in evaluations])
     path = str(store.artifacts.readable(trial.candidate.artifact))
-    model = _model_of(trial.result, trial.candidate, path, names.get(trial.chain, trial.chain), summary)
+    model = _model_of(trial, trial.candidate, path, trial.chain, summary)
     return replace(model, trial=number)
 
 
-def _model_of(result: TrialResult, candidate: Candidate, path: str, chain: str, summary: Summary) -> ModelResult:
+def _model_of(result: Trial, candidate: Candidate, path: str, chain: str, summary: Summary) -> ModelResult:
     """The candidate of a trial with its figures."""
     measured, caveats = summary
     return ModelResult(

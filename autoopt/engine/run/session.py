@@ -33,7 +33,7 @@ from autoopt.engine.run.select import (
     waiting_text,
 )
 from autoopt.engine.run.stored_candidates import stored_candidates
-from autoopt.engine.run.trial import CompletedTrial, completed_record, with_measurements
+from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.calls import WAITING
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import evaluate
@@ -48,7 +48,8 @@ from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
-from autoopt.store import RunRecord, TrialRecord
+from autoopt.store import RunRecord
+from autoopt.store.finished import finished_trials
 from autoopt.store.leases import finish_run, run_lease
 
 CONTENDERS = 3
@@ -175,8 +176,7 @@ class Session:
         if self.continues is not None:
             store = self.ctx.store
             for trial in store.trials.all(self.continues):
-                details = {**trial.details, "executed": 0}
-                store.trials.finish(replace(trial, run=self.ctx.run, details=details))
+                store.trials.finish(replace(trial, run=self.ctx.run, executed=0))
             self.ctx.attempt.observer.on_note(
                 f"run {self.continues} has done the search: only its best candidates are measured on"
             )
@@ -217,8 +217,7 @@ class Session:
                 stopped = self.ctx.attempt.limit
                 break
             measured = self.measure_trial(trial, self.ctx.attempt.deadline)
-            record = TrialRecord(self.ctx.run, trial.number, trial.chain.id, trial.result.point)
-            self.ctx.store.trials.finish(completed_record(record, measured.result))
+            self.ctx.store.trials.finish(measured.result)
             trials.append(measured)
         return self._finish(trials, stopped)
 
@@ -264,13 +263,8 @@ class Session:
 
     def completed_trials(self) -> list[CompletedTrial]:
         """The completed trials of this run, from the store."""
-        trials: list[CompletedTrial] = []
-        for record in self.ctx.store.trials.all(self.ctx.run):
-            if record.status == "done":
-                partial = record.details.get("upto") is not None
-                trial = CompletedTrial(record.number, self.chains[record.chain], record.result, partial)
-                trials.append(trial)
-        return trials
+        trials = finished_trials(self.ctx.store, self.ctx.run)
+        return [CompletedTrial(self.chains[trial.chain_id], trial) for trial in trials]
 
     @property
     def ranking(self) -> Ranking:

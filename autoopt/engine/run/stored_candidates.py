@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from autoopt.dag import pass_infos
 from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
+from autoopt.results import Trial
 from autoopt.space import Categorical, NodeSpace, SearchSpace
-from autoopt.store import TrialRecord
 
 
 def stored_candidates(ctx: RunContext, names: Iterable[str]) -> list[CompletedTrial]:
@@ -24,16 +25,17 @@ def stored_candidates(ctx: RunContext, names: Iterable[str]) -> list[CompletedTr
     trials = []
     for number, name in enumerate(names):
         run, _, original = name.rpartition(":")
-        record = ctx.store.trials.get(run, int(original))
-        trials.append(CompletedTrial(number, _chain(ctx, record), record.result))
+        trial = ctx.store.trials.get(run, int(original))
+        chain = _chain(ctx, trial)
+        trials.append(CompletedTrial(chain, replace(trial, run=ctx.run, number=number)))
     return trials
 
 
-def _chain(ctx: RunContext, trial: TrialRecord) -> Chain:
+def _chain(ctx: RunContext, trial: Trial) -> Chain:
     """The chain of another run's trial, with the trial's point as the only one."""
     infos = pass_infos(ctx.problem.accelerator)
     plan = ctx.problem.plan
-    recorded = next(chain for chain in ctx.store.runs.chains(trial.run) if chain.id == trial.chain)
+    recorded = next(chain for chain in ctx.store.runs.chains(trial.run) if chain.id == trial.chain_id)
     pass_runs = ctx.store.results.pass_runs(trial.pass_runs)
     nodes = []
     for name, key in zip(recorded.nodes, trial.pass_runs, strict=False):

@@ -16,14 +16,11 @@ from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.measurements import Measurements
 from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
-from autoopt.json_codec import to_json
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
 from autoopt.metrics import START_UP, STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.results import IntermediateResult, TrialResult, values_of
-from autoopt.store import TrialRecord
-from autoopt.store.records import TRANSIENT
+from autoopt.results import IntermediateResult, Trial, values_of
 
 FORMAL: Final = ("name_fix", "ir_upgrade")
 """Passes that change names or the version of the format, and nothing that is computed."""
@@ -31,13 +28,19 @@ FORMAL: Final = ("name_fix", "ir_upgrade")
 
 @dataclass
 class CompletedTrial:
-    """A trial with its result."""
+    """A finished trial with its chain."""
 
-    number: int
     chain: Chain
-    result: TrialResult
-    partial: bool = False
-    """True if only a first part of the chain was run."""
+    result: Trial
+
+    @property
+    def number(self) -> int:
+        return self.result.number
+
+    @property
+    def partial(self) -> bool:
+        """True if only a first part of the chain was run."""
+        return self.result.upto is not None
 
     @property
     def candidate(self) -> Candidate:
@@ -52,26 +55,22 @@ class CompletedTrial:
 
 
 def execute_trial(
-    ctx: RunContext, chain: Chain, trial: TrialRecord, before_measuring: Callable[[], object] = lambda: None
-) -> TrialRecord:
-    """Execute a trial as its record says, and store its end.
+    ctx: RunContext, chain: Chain, trial: Trial, before_measuring: Callable[[], object] = lambda: None
+) -> Trial:
+    """Execute a trial and store its end, which is returned.
 
     `before_measuring` is called once the candidate is there, and may wait.
-
-    Returns:
-        The record with the result in it.
     """
     began = ctx.attempt.clock()
-    last_node = trial.details.get("upto")
-    nodes = nodes_up_to(chain, last_node)
-    if last_node is None:
+    nodes = nodes_up_to(chain, trial.upto)
+    if trial.upto is None:
         configs = chain.space.configs(trial.point)
     else:
         configs = {node.id: node.space.config(trial.point.get(node.id, {})) for node in nodes}
     progress = run_chain(ctx, nodes, configs)
-    result = TrialResult(
-        chain=chain.id,
-        point=trial.point,
+    result = replace(
+        trial,
+        status="done",
         outcome=progress.outcome,
         message=progress.message,
         pass_runs=tuple(progress.keys),
@@ -84,18 +83,14 @@ def execute_trial(
         result = replace(result, intermediate=_measure_path(ctx, progress))
     if progress.outcome.good:
         result = replace(result, steps=_steps(nodes, progress.changing))
-        options = EvaluationOptions(
-            incumbent=trial.details.get("incumbent"),
-            screened=True,
-            drops_slow=bool(trial.details.get("drops_slow")),
-        )
+        options = EvaluationOptions(incumbent=trial.incumbent, screened=True, drops_slow=trial.drops_slow)
         measurements = evaluate(ctx, progress.candidate, options)
         result = with_measurements(replace(result, candidate=progress.candidate), measurements)
         result = replace(result, note=_note(ctx, measurements), twin=_twin(ctx, measurements))
         result = replace(result, executed=progress.executed + measurements.executed)
-    record = completed_record(trial, replace(result, seconds=ctx.attempt.clock() - began))
-    ctx.store.trials.finish(record)
-    return record
+    result = replace(result, seconds=ctx.attempt.clock() - began)
+    ctx.store.trials.finish(result)
+    return result
 
 
 def _twin(ctx: RunContext, measurements: Measurements) -> str | None:
@@ -148,7 +143,7 @@ def nodes_up_to(chain: Chain, last: str | None) -> tuple[ChainNode, ...]:
     return chain.nodes[: ids.index(last) + 1]
 
 
-def with_measurements(result: TrialResult, measurements: Measurements) -> TrialResult:
+def with_measurements(result: Trial, measurements: Measurements) -> Trial:
     """The result with the figures of its candidate."""
     outcome = measurements.outcome
     if outcome.good:
@@ -189,7 +184,7 @@ def _measure_path(ctx: RunContext, progress: ChainProgress) -> tuple[Intermediat
     return tuple(rows)
 
 
-def paired_metrics(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def paired_metrics(result: Trial, baseline: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """The metrics of a trial as they compare with those of others.
 
     Latencies are the paired ratio times the source's one value, so that a slow minute of the machine does not count
@@ -202,48 +197,12 @@ def paired_metrics(result: TrialResult, baseline: Mapping[str, Estimate]) -> dic
     return metrics
 
 
-def objective_values(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, float]:
+def objective_values(result: Trial, baseline: Mapping[str, Estimate]) -> dict[str, float]:
     """The values of `paired_metrics`, for comparing trials."""
     return values_of(paired_metrics(result, baseline))
 
 
-def log_errors(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, float]:
+def log_errors(result: Trial, baseline: Mapping[str, Estimate]) -> dict[str, float]:
     """The standard errors of the logarithms of `paired_metrics`, of those that have an interval of positive values."""
     metrics = paired_metrics(result, baseline)
     return {name: metric.log_deviation for name, metric in metrics.items() if 0 < metric.low < metric.high < math.inf}
-
-
-def completed_record(trial: TrialRecord, result: TrialResult) -> TrialRecord:
-    """The record of a trial with its result."""
-    details = {
-        **trial.details,
-        "reasons": list(result.reasons),
-        "said": result.message,
-        "executed": result.executed,
-    }
-    if result.transient:
-        details[TRANSIENT] = True
-    if result.intermediate:
-        details["intermediate"] = to_json(result.intermediate)
-    if result.steps:
-        details["steps"] = list(result.steps)
-    if result.note:
-        details["note"] = result.note
-    if result.path:
-        details["path"] = list(result.path)
-    if result.twin:
-        details["twin"] = result.twin
-    return replace(
-        trial,
-        status="done",
-        outcome=result.outcome,
-        candidate=result.candidate,
-        metrics=result.metrics,
-        ratios=result.ratios,
-        violation=result.violation,
-        message=result.explanation,
-        pass_runs=result.pass_runs,
-        evaluations=result.evaluations,
-        seconds=result.seconds,
-        details=details,
-    )

@@ -169,10 +169,9 @@ def _on_pool(part: PoolPart, contenders: Contenders, goal: Goal, session: Sessio
     best: TargetBest = (result.best, part.name)
     if part.measured is not None:
         for record in store.trials.all(part.measured.run):
-            if record.result.feasible and record.candidate is not None:
+            if record.feasible and record.candidate is not None:
                 key = record.candidate.key
-                trial = replace(contenders[key].trial, number=record.number, result=record.result)
-                models[key] = trial_model(session.ctx, trial)
+                models[key] = trial_model(session.ctx, replace(contenders[key].trial, result=record))
         if part.measured.trial_counts["total"] == len(contenders):
             chosen = part.measured.best
             own_keys = {trial.candidate.key for trial in store.trials.all(result.run) if trial.candidate is not None}

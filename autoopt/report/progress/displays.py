@@ -14,7 +14,7 @@ from autoopt.report.progress.search_progress import SearchProgress
 from autoopt.report.words.change import trial_change
 from autoopt.report.words.failures import plain_reason
 from autoopt.report.words.steps import steps_text
-from autoopt.results import Trial, TrialResult
+from autoopt.results import Trial
 from autoopt.results.figures import is_quality
 
 SPINNER = "|/-\\"
@@ -91,7 +91,7 @@ class Lines:
 
 def line_of(trial: Trial, search: SearchProgress, width: int) -> str:
     """A trial in one line of `width` characters; one that repeats an earlier model or failure refers to that."""
-    if trial.result.outcome is not Outcome.OK:
+    if trial.outcome is not Outcome.OK:
         return failure_line(trial, search.first_failure_like(trial))
     first = search.first_with_model_of(trial)
     if first != trial.number:
@@ -104,19 +104,18 @@ def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
 
     `metrics` are shown before size and quality. The line has at most `width` characters; 0 for any number.
     """
-    result = trial.result
-    cells = [_numbered(trial), *_result_cells(result, metrics)]
-    if result.executed == 0:
+    cells = [_numbered(trial), *_result_cells(trial, metrics)]
+    if trial.executed == 0:
         cells.append("reused")
-    if result.note:
-        cells.append(result.note)
+    if trial.note:
+        cells.append(trial.note)
     if not width:
-        return f"{'  '.join(cells)}  {steps_text(trial.short_chain, result.point)}"
+        return f"{'  '.join(cells)}  {steps_text(trial.short_chain, trial.point)}"
     room = width - 2 - FEWEST_STEPS if width < WIDE else width - 2 - STEPS_WIDTH
     while len(cells) > 2 and len("  ".join(cells)) > room:
         del cells[-1]
     line = shorten("  ".join(cells), room)
-    return f"{line}  {steps_text(trial.short_chain, result.point, width - len(line) - 2)}"
+    return f"{line}  {steps_text(trial.short_chain, trial.point, width - len(line) - 2)}"
 
 
 def failure_line(trial: Trial, first: int) -> str:
@@ -124,10 +123,10 @@ def failure_line(trial: Trial, first: int) -> str:
 
     `first` is the number of the first trial that failed like it; a later one only refers to that.
     """
-    reason = plain_reason(trial.result.message)
+    reason = plain_reason(trial.message)
     if first != trial.number:
         reason = f"{reason.partition(':')[0]}, like trial {first}"
-    text = ": ".join(filter(None, (str(trial.result.outcome), reason)))
+    text = ": ".join(filter(None, (str(trial.outcome), reason)))
     return f"{_numbered(trial)}  {one_line(text)}"
 
 
@@ -135,7 +134,7 @@ def _numbered(trial: Trial) -> str:
     return f"trial {trial.number}:".ljust(NUMBER_WIDTH)
 
 
-def _result_cells(result: TrialResult, metrics: Sequence[str]) -> list[str]:
+def _result_cells(result: Trial, metrics: Sequence[str]) -> list[str]:
     """The figures of a trial. Metrics that break a limit come first, in a cell of their own."""
     quality = list(filter(is_quality, result.metrics))[:1]
     shown = list(dict.fromkeys((*metrics, "size", *quality)))

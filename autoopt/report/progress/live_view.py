@@ -51,7 +51,7 @@ class LiveView:
 
     def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
         search = self._state.search
-        if trial.result.outcome is not Outcome.OK:
+        if trial.outcome is not Outcome.OK:
             self.write_line(f"{time} {failure_line(trial, search.first_failure_like(trial))}")
             return
         style = "green" if gains else "dim"

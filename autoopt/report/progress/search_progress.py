@@ -52,11 +52,11 @@ class SearchProgress:
     def add(self, trial: Trial) -> bool:
         """Count a trial; true if it is the best so far."""
         self.trials += 1
-        self._executed += trial.result.executed > 0
+        self._executed += trial.executed > 0
         chain = self.chains.setdefault(trial.chain, ChainTrials(trial.chain))
         chain.trials += 1
-        estimate = trial_estimate(trial.result, self.metrics[0])
-        if estimate is None or not trial.result.feasible:
+        estimate = trial_estimate(trial, self.metrics[0])
+        if estimate is None or not trial.feasible:
             return False
         if chain.best is None or is_better(estimate.value, chain.best.value, self._goal):
             chain.best, chain.name = estimate, trial.short_chain
@@ -67,13 +67,13 @@ class SearchProgress:
 
     def first_failure_like(self, trial: Trial) -> int:
         """The number of the first trial that failed with the same message: possibly this one."""
-        return self._failures.setdefault(trial.result.message, trial.number)
+        return self._failures.setdefault(trial.message, trial.number)
 
     def first_with_model_of(self, trial: Trial) -> int:
         """The number of the first trial that led to the same candidate: possibly this one."""
-        if trial.result.candidate is None:
+        if trial.candidate is None:
             return trial.number
-        return self._models.setdefault(trial.result.candidate.key, trial.number)
+        return self._models.setdefault(trial.candidate.key, trial.number)
 
     def best_chains(self) -> list[ChainTrials]:
         """The chains with a feasible trial, the best first."""

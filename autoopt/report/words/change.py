@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Constraint, Estimate, is_ratio_metric
 from autoopt.report.words.formatting import plural
 from autoopt.report.words.limits import figure_text, limits_of, trial_limits
-from autoopt.results import ModelResult, TrialResult
+from autoopt.results import ModelResult, Trial
 from autoopt.results.figures import improvement, is_quality, kind
 
 MANY, SEVERAL = 10.0, 1.2
@@ -120,7 +120,7 @@ def change_of(metric: str, model: ModelResult) -> str:
     return ""
 
 
-def trial_change(metric: str, result: TrialResult) -> str:
+def trial_change(metric: str, result: Trial) -> str:
     """The same for a trial, in fewer words: `accuracy 75.2 %`."""
     if is_quality(metric):
         if metric not in result.metrics:

@@ -59,9 +59,9 @@ def plain_reason(message: str) -> str:
 
 def outcome_text(trial: Trial) -> str:
     """The outcome of a trial; `breaks a constraint` for one that succeeded and does."""
-    if trial.result.outcome is Outcome.OK and not trial.feasible:
+    if trial.outcome is Outcome.OK and not trial.feasible:
         return "breaks a constraint"
-    return str(trial.result.outcome)
+    return str(trial.outcome)
 
 
 def failure_groups(trials: Iterable[Trial]) -> list[FailureGroup]:
@@ -69,9 +69,9 @@ def failure_groups(trials: Iterable[Trial]) -> list[FailureGroup]:
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
         if not trial.feasible:
-            message = _NUMBERS.sub("#", trial.result.explanation)
+            message = _NUMBERS.sub("#", trial.explanation)
             groups.setdefault((outcome_text(trial), message), []).append(trial)
     failures = []
     for (outcome, _), members in groups.items():
-        failures.append(FailureGroup(outcome, plain_reason(members[0].result.explanation), tuple(members)))
+        failures.append(FailureGroup(outcome, plain_reason(members[0].explanation), tuple(members)))
     return sorted(failures, key=lambda group: -len(group.trials))

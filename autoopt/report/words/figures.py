@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from autoopt.metrics import Estimate, is_ratio_metric
 from autoopt.report.words.formatting import metric_text, params_text, ratio_text
-from autoopt.results import ModelResult, RunResult, Trial, TrialResult, values_of
+from autoopt.results import ModelResult, RunResult, Trial, values_of
 from autoopt.results.figures import is_quality
 from autoopt.space import Point
 
 
-def trial_figures(result: TrialResult, headlines: Iterable[str]) -> list[str]:
+def trial_figures(result: Trial, headlines: Iterable[str]) -> list[str]:
     """The figures of a trial: its headlines, then the size and the first quality metric."""
     quality = list(filter(is_quality, result.metrics))[:1]
     return figures(dict.fromkeys((*headlines, "size", *quality)), values_of(result.metrics), result.ratios)
@@ -19,7 +19,7 @@ def trial_figures(result: TrialResult, headlines: Iterable[str]) -> list[str]:
 
 def trial_title(trial: Trial) -> str:
     """A trial's number, chain and parameters: `trial 3: fold -> static [static: per_channel=true]`."""
-    return f"trial {trial.number}: {_with_params(trial.short_chain, trial.result.point)}"
+    return f"trial {trial.number}: {_with_params(trial.short_chain, trial.point)}"
 
 
 def chain_text(model: ModelResult) -> str:

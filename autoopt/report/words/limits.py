@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from autoopt.metrics import Constraint, known_metric, significant
 from autoopt.report.words.formatting import metric_text
-from autoopt.results import TrialResult
+from autoopt.results import Trial
 from autoopt.results.figures import is_quality
 
 MOST_DECIMALS, MOST_DIGITS = 5, 9
@@ -59,7 +59,7 @@ def limits_of(metric: str, constraints: Iterable[Constraint], source: Mapping[st
     return limits
 
 
-def trial_limits(metric: str, result: TrialResult) -> list[float]:
+def trial_limits(metric: str, result: Trial) -> list[float]:
     """The value that a trial's quality must reach, if the constraint that is nearest to being broken is about it."""
     value = result.metrics.get(metric)
     if value is None or not is_quality(metric) or not result.violation:

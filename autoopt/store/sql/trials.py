@@ -5,17 +5,19 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, func, or_, select, update
 
 from autoopt.errors import InputError
+from autoopt.json_codec import from_json
 from autoopt.outcome import Outcome
 from autoopt.owner import is_known_dead
+from autoopt.results import IntermediateResult, Trial
 from autoopt.store import codec
 from autoopt.store.contracts import LEASE_SECONDS, TrialStore
 from autoopt.store.leases import is_abandoned
-from autoopt.store.records import PARALLEL, TrialRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import LARGEST, Row, fetch_all, from_row, insert_if_absent, insert_into, is_written, to_row
 
 _T = tables.trial.c
+_TUPLES = ("reasons", "pass_runs", "evaluations", "steps", "path")
 
 
 class SqlTrials(TrialStore):
@@ -25,27 +27,27 @@ class SqlTrials(TrialStore):
         self._database = database
         self._owner = owner
 
-    def add(self, record: TrialRecord) -> None:
+    def add(self, record: Trial) -> None:
         row = _row(record, record.owner)
         if record.status == "running":
             row["lease"] = self._database.now + LEASE_SECONDS
-        columns_read = (_T.status, _T.owner, _T.lease, _T.chain, _T.point, self._database.now.label("now"))
+        columns_read = (_T.status, _T.owner, _T.lease, _T.chain_id, _T.point, self._database.now.label("now"))
 
         def work(connection: Connection) -> None:
             if insert_if_absent(connection, tables.trial, row):
                 return
             before = connection.execute(select(*columns_read).where(_is(record)).with_for_update()).mappings().one()
-            is_same = (before["chain"], codec.loads(before["point"])) == (record.chain, record.point)
+            is_same = (before["chain_id"], codec.loads(before["point"])) == (record.chain_id, record.point)
             is_other = before["status"] == "done" and not is_same
             if is_other or _may_be_replaced(before, record.owner):
                 connection.execute(update(tables.trial).where(_is(record)).values(row))
 
         self._database.write(work)
 
-    def claim_next(self, run: str, chain: str | None = None, seconds: float = LEASE_SECONDS) -> TrialRecord | None:
-        attempts: list[TrialRecord] = []
+    def claim_next(self, run: str, chain: str | None = None, seconds: float = LEASE_SECONDS) -> Trial | None:
+        attempts: list[Trial] = []
 
-        def work(connection: Connection) -> TrialRecord | None:
+        def work(connection: Connection) -> Trial | None:
             # A repeated transaction looks for its own claims first: the answer to an earlier commit may have been lost.
             for trial in attempts:
                 claimed = select(_T.number).where(_is(trial), _T.owner == self._owner, _T.lease == trial.lease)
@@ -67,12 +69,12 @@ class SqlTrials(TrialStore):
         """The number of an abandoned trial, else of the next pending one; locked until the transaction ends."""
         scope = _T.run == run
         if chain is not None:
-            scope = and_(scope, _T.chain == chain)
+            scope = and_(scope, _T.chain_id == chain)
         owners = connection.execute(select(_T.owner).where(scope, _T.status == "running").distinct()).scalars()
         dead = [owner for owner in owners if owner is not None and is_known_dead(owner)]
         overdue = (_T.lease <= self._database.now) | _T.owner.is_(None) | _T.owner.in_(dead)
         for state in (and_(_T.status == "running", overdue), _T.status == "pending"):
-            query = select(_T.number, _T.details).where(scope, state).order_by(_T.number).limit(1)
+            query = select(_T.number, _T.parallel).where(scope, state).order_by(_T.number).limit(1)
             row = connection.execute(query.with_for_update(skip_locked=True)).mappings().first()
             if row is not None and self._may_begin(connection, run, row):
                 return int(row["number"])
@@ -84,14 +86,13 @@ class SqlTrials(TrialStore):
 
         The number of those left only falls, so processes that ask at the same time never begin more than that.
         """
-        most: int | None = codec.loads(row["details"]).get(PARALLEL)
-        if most is None:
+        if row["parallel"] is None:
             return True
         earlier = and_(_T.run == run, _T.number < row["number"], _T.status != "done")
         left = connection.execute(select(func.count()).select_from(tables.trial).where(earlier)).scalar_one()
-        return bool(left < most)
+        return bool(left < row["parallel"])
 
-    def finish(self, record: TrialRecord) -> bool:
+    def finish(self, record: Trial) -> bool:
         row = {**_row(record, self._owner), "status": "done", "finished": self._database.now}
         if self._database.write(lambda connection: _end(connection, row)):
             return True
@@ -99,13 +100,13 @@ class SqlTrials(TrialStore):
         same = (_T.status == "done", _T.owner == self._owner, _T.outcome == row["outcome"], _T.point == row["point"])
         return bool(fetch_all(self._database, select(_T.number).where(_is(record), *same)))
 
-    def get(self, run: str, number: int) -> TrialRecord:
+    def get(self, run: str, number: int) -> Trial:
         rows = fetch_all(self._database, select(tables.trial).where(_T.run == run, _T.number == min(number, LARGEST)))
         if not rows:
             raise InputError(f"run {run!r} has no trial {number}", remedy="'autoopt report' lists its trials")
         return _record(rows[0])
 
-    def all(self, run: str) -> tuple[TrialRecord, ...]:
+    def all(self, run: str) -> tuple[Trial, ...]:
         query = select(tables.trial).where(_T.run == run).order_by(_T.number)
         return tuple(map(_record, fetch_all(self._database, query)))
 
@@ -123,7 +124,7 @@ def _end(connection: Connection, row: Row) -> bool:
     return is_written(connection, statement)
 
 
-def _is(record: TrialRecord) -> ColumnElement[bool]:
+def _is(record: Trial) -> ColumnElement[bool]:
     return and_(_T.run == record.run, _T.number == record.number)
 
 
@@ -134,15 +135,15 @@ def _may_be_replaced(row: RowMapping, owner: str | None) -> bool:
     return bool(row["status"] == "pending")
 
 
-def _row(record: TrialRecord, owner: str | None) -> Row:
+def _row(record: Trial, owner: str | None) -> Row:
     row = to_row(tables.trial, record)
     row["artifact"], row["session_options"] = codec.candidate_columns(record.candidate)
     return {**row, "violation": codec.number(record.violation), "owner": owner, "lease": None}
 
 
-def _record(row: RowMapping) -> TrialRecord:
+def _record(row: RowMapping) -> Trial:
     return from_row(
-        TrialRecord,
+        Trial,
         tables.trial,
         row,
         outcome=row["outcome"] and Outcome(row["outcome"]),
@@ -150,6 +151,6 @@ def _record(row: RowMapping) -> TrialRecord:
         metrics=codec.estimates(row["metrics"]),
         ratios=codec.estimates(row["ratios"]),
         violation=codec.from_number(row["violation"]),
-        pass_runs=tuple(codec.loads(row["pass_runs"])),
-        evaluations=tuple(codec.loads(row["evaluations"])),
+        intermediate=from_json(tuple[IntermediateResult, ...], codec.loads(row["intermediate"])),
+        **{name: tuple(codec.loads(row[name])) for name in _TUPLES},
     )

@@ -30,7 +30,7 @@ class ExportedTrial:
     @property
     def succeeded(self) -> bool:
         """True if the trial has figures, whether it meets the constraints or not."""
-        return self.trial.result.outcome is Outcome.OK
+        return self.trial.outcome is Outcome.OK
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,10 @@ def _part(store: Store, name: str, record: RunRecord, result: RunResult) -> Expo
 
 
 def _trial(store: Store, record: RunRecord, trial: Trial) -> ExportedTrial:
-    result = trial.result
     work: list[PassRunRecord | EvaluationRecord] = [
-        *store.results.pass_runs(result.pass_runs).values(),
-        *store.results.evaluations(result.evaluations).values(),
+        *store.results.pass_runs(trial.pass_runs).values(),
+        *store.results.evaluations(trial.evaluations).values(),
     ]
     end = max((piece.finished for piece in work if piece.run == record.id), default=record.created)
-    figures = {**values_of(result.metrics), **flat_ratios(result.ratios)}
-    return ExportedTrial(trial, end - result.seconds, end, flat_params(result.point), figures)
+    figures = {**values_of(trial.metrics), **flat_ratios(trial.ratios)}
+    return ExportedTrial(trial, end - trial.seconds, end, flat_params(trial.point), figures)

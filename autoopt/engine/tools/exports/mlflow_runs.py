@@ -126,17 +126,16 @@ def _log_part(client: MlflowClient, experiment: str, store: Store, part: Exporte
 
 
 def _log_trial(client: MlflowClient, experiment: str, parent: str, part: ExportedRun, trial: ExportedTrial) -> None:
-    result = trial.trial.result
     tags = {
         "mlflow.parentRunId": parent,
         RUN_TAG: part.record.id,
-        "outcome": str(result.outcome),
-        "feasible": str(result.feasible).lower(),
+        "outcome": str(trial.trial.outcome),
+        "feasible": str(trial.trial.feasible).lower(),
     }
-    if result.explanation:
-        tags["message"] = result.explanation
-    if result.candidate is not None:
-        tags["artifact"] = result.candidate.artifact
+    if trial.trial.explanation:
+        tags["message"] = trial.trial.explanation
+    if trial.trial.candidate is not None:
+        tags["artifact"] = trial.trial.candidate.artifact
     name = f"trial {trial.trial.number}"
     start, end = _milliseconds(trial.start), _milliseconds(trial.end)
     run = client.create_run(experiment, start, tags, name).info.run_id

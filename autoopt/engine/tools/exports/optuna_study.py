@@ -28,7 +28,7 @@ def export_optuna(store: Store, record: RunRecord, file: Path) -> list[str]:
                 chain=trial.trial.chain,
                 params=trial.params,
                 values=_values(trial, list(columns)),
-                violation=trial.trial.result.violation,
+                violation=trial.trial.violation,
                 start=trial.start,
                 end=trial.end,
                 attributes=_attributes(trial),
@@ -61,11 +61,10 @@ def _values(trial: ExportedTrial, columns: Sequence[str]) -> tuple[float, ...]:
 
 
 def _attributes(trial: ExportedTrial) -> dict[str, JsonValue]:
-    result = trial.trial.result
-    attributes: dict[str, JsonValue] = {"autoopt trial": trial.trial.number, "outcome": str(result.outcome)}
+    attributes: dict[str, JsonValue] = {"autoopt trial": trial.trial.number, "outcome": str(trial.trial.outcome)}
     attributes |= dict(trial.figures)
-    if result.explanation:
-        attributes["message"] = result.explanation
-    if result.candidate is not None:
-        attributes["artifact"] = result.candidate.artifact
+    if trial.trial.explanation:
+        attributes["message"] = trial.trial.explanation
+    if trial.trial.candidate is not None:
+        attributes["artifact"] = trial.trial.candidate.artifact
     return attributes
