@@ -96,7 +96,8 @@ def init(  # noqa: PLR0913  options of the command
     sources = {"evaluation": evaluation_data, "calibration": calibration_data}
     fields = {use: _in_file(source, folder) for use, source in sources.items() if source is not None}
     if draft.state and not parts:
-        fields["evaluation"] = {**_as_config(fields["evaluation"]), **draft.state}
+        config = fields["evaluation"]
+        fields["evaluation"] = {**(config if isinstance(config, dict) else {"path": config}), **draft.state}
     text = yaml_text(draft.proposal, draft.plan, models, fields, draft.objectives, draft.constraints)
     file = out or Path(f"{draft.proposal.spec.name}.yaml")
     write_file(file, f"{schema_line(folder)}\n{text}", force)
@@ -128,11 +129,6 @@ def _in_file(source: str | dict[str, JsonValue], folder: Path) -> JsonValue:
     if isinstance(source, str):
         return path_in_file(source, folder)
     return {**source, "path": path_in_file(str(source["path"]), folder)}
-
-
-def _as_config(data: JsonValue) -> dict[str, JsonValue]:
-    """A data configuration with a path in place of a bare path."""
-    return dict(data) if isinstance(data, dict) else {"path": data}
 
 
 def _document(file: Path, plan: Plan) -> dict[str, object]:

@@ -98,7 +98,10 @@ def models_in(folder: Path) -> dict[str, str]:
     models = {name: str(file) for name, file in files.items() if not _is_repeated(name, files)}
     if len(models) == 1:
         return models
-    return {_part_name(name): path for name, path in models.items()}
+    # `decoder_model_merged` is `decoder`, `decoder_with_past_model` is `decoder_with_past`.
+    return {
+        name.removesuffix("_merged").removesuffix("_model").replace(".", "_"): path for name, path in models.items()
+    }
 
 
 def _files_in(folder: Path) -> dict[str, Path]:
@@ -120,8 +123,3 @@ def _is_repeated(name: str, names: Collection[str]) -> bool:
         return True
     base = VARIANT.sub("", name)
     return base != name and base in names
-
-
-def _part_name(model: str) -> str:
-    """`decoder_model_merged` -> `decoder`, `decoder_with_past_model` -> `decoder_with_past`."""
-    return model.removesuffix("_merged").removesuffix("_model").replace(".", "_")

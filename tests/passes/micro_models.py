@@ -39,6 +39,11 @@ def relu_only() -> ModelProto:
 
 
 @micro
+def doubles() -> ModelProto:
+    return made("g (double[2, 4] x) => (double[2, 4] y) { y = Mul(x, w) }", w=np.float64(0.5))
+
+
+@micro
 def double_names() -> ModelProto:
     model = made("g (float[2, 4] x) => (float[2, 4] y) { h = Relu(x)\n y = Neg(h) }")
     for node in model.graph.node:

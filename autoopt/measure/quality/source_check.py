@@ -105,7 +105,8 @@ def _signs(request: MeasureRequest, data: DataSet, items: Sequence[Item], names:
         data = replace(data, labels=numbered(data.labels, names, outputs))
     first = np.asarray(outputs[0]) if outputs else np.zeros(0)
     if first.dtype.kind == "f" and not np.isfinite(first).all():
-        yield f"the model returns NaN or infinite values for {_broken_items(first)} of {len(data)} items"
+        broken = (~np.isfinite(first.reshape(len(first), -1))).any(axis=1).sum()
+        yield f"the model returns NaN or infinite values for {broken} of {len(data)} items"
         return
     is_constant = len(data) >= FEWEST and first.ndim > 0 and len(first) == len(data) and _is_constant(first)
     if is_constant:
@@ -226,10 +227,6 @@ def _order_remedy(predictions: Array, labels: Array, names: Array) -> tuple[str,
         order = ",".join(called[label] for label in sorted(classes, key=classes.__getitem__))
     moved_to = f"label {called[moved[0]]} is mostly the model's class {classes[moved[0]]}"
     return f"the classes are in another order: {moved_to}; --classes {order} gives the model's order", is_certain
-
-
-def _broken_items(output: Array) -> int:
-    return int((~np.isfinite(output.reshape(len(output), -1))).any(axis=1).sum())
 
 
 def _is_constant(output: Array) -> bool:

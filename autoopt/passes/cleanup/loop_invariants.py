@@ -121,7 +121,8 @@ class _Loop:
         returned = names_of(body.output)
         remaining: list[NodeProto] = []
         for node in body.node:
-            if not inner.isdisjoint(node.input) or not returned.isdisjoint(node.output) or not _is_movable(node):
+            is_movable = any(node.input) and not any(True for _ in bodies(node)) and not is_random(node)
+            if not inner.isdisjoint(node.input) or not returned.isdisjoint(node.output) or not is_movable:
                 remaining.append(node)
                 continue
             outer = {name: new_name(f"{name}_of_loop", self.names) for name in node.output if name}
@@ -144,11 +145,6 @@ class _Loop:
             rows.input[0] = everything
             rows.output[0] = product.output[0]
         replace_items(body.node, [node for node in body.node if not _is_product_of(node, removed)])
-
-
-def _is_movable(node: NodeProto) -> bool:
-    """Tell if a node reads values, has no bodies, and always computes the same from them."""
-    return any(node.input) and not any(True for _ in bodies(node)) and not is_random(node)
 
 
 def _products_of_rows(body: GraphProto) -> Iterator[tuple[NodeProto, NodeProto]]:

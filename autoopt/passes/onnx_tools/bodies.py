@@ -26,16 +26,13 @@ def lift_constants(model: ModelProto) -> ModelProto:
 
     A model without bodies whose Constant nodes hold no matrix is returned as is.
     """
-    if not has_subgraphs(model) and not any(map(_holds_matrix, model.graph.node)):
+    constants = [node.attribute for node in model.graph.node if node.op_type == "Constant"]
+    if not has_subgraphs(model) and not any(len(each.t.dims) > 1 for attributes in constants for each in attributes):
         return model
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
     lift = LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
     return to_proto(lift(to_ir(model)).model)
-
-
-def _holds_matrix(node: NodeProto) -> bool:
-    return node.op_type == "Constant" and any(len(attribute.t.dims) > 1 for attribute in node.attribute)
 
 
 def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> None:

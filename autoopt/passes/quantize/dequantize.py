@@ -164,7 +164,8 @@ class _Dequantizer:
                 arguments.append(self._bias(names[0], scales) if names[0] else "")
             elif kind != "o":
                 value, scale, zero = names
-                axis = 0 if kind == "w" and _counts_channels_first(node) else -1
+                channels_first = node.op_type != "QGemm" or attribute_values(node).get("transB", 0)
+                axis = 0 if kind == "w" and channels_first else -1
                 scales.append(scale)
                 counterpart = self._floats.of_value(value, scale, zero, axis)
                 arguments.append(counterpart or self._floats.dequantized(value, scale, zero))
@@ -270,8 +271,3 @@ def _arguments_of(node: NodeProto) -> Iterator[tuple[str, list[str]]]:
             layout = layout[1:]
         yield kind, names[: SIZES[kind]]
         names = names[SIZES[kind] :]
-
-
-def _counts_channels_first(node: NodeProto) -> bool:
-    """Tell if axis 0 of the weights of an integer layer counts its output channels."""
-    return node.op_type != "QGemm" or bool(attribute_values(node).get("transB", 0))
