@@ -10,8 +10,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.cached_attention import fuse_plain_attention
-from autoopt.passes.fusion.flat_transposes import transpose_in_one_step
+from autoopt.passes.fusion.attention import fuse_plain_attention
 
 HEADS, SIZE = 3, 4
 BACK = "first, columns, rows"
@@ -51,8 +50,9 @@ def test_attention_in_one_operator_is_joined(tmp_path: Path) -> None:
 
 
 def test_what_others_read_stays() -> None:
-    changed = transpose_in_one_step(attention(seen="k2"))
-    assert ops(changed).count("Transpose") == 2
+    fused, counts = fuse_plain_attention(attention(seen="k2"))
+    assert counts == {"Attention": 1}
+    assert ops(fused).count("Transpose") == 1
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_other_steps_stay(other: dict[str, str]) -> None:
     for dim in model.graph.input[1].type.tensor_type.shape.dim:
         if dim.dim_param == "?":
             dim.Clear()
-    assert transpose_in_one_step(model) == model
+    assert fuse_plain_attention(model) == (model, {})

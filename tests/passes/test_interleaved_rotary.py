@@ -11,7 +11,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.cached_attention import fuse_cached_attention
+from autoopt.passes.fusion.attention import fuse_cached_attention
 from autoopt.passes.rewrites.rotary import fuse_interleaved_rotation
 
 BATCH, HEADS, ITEMS, SIZE, ROTATED = 2, 3, 4, 8, 4

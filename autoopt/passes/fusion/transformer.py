@@ -16,8 +16,12 @@ from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir
-from autoopt.passes.fusion.body_attention import fuse_body_attention
-from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention, may_rotate
+from autoopt.passes.fusion.attention import (
+    fuse_body_attention,
+    fuse_cached_attention,
+    fuse_plain_attention,
+    may_rotate,
+)
 from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.gemm import flatten_attention
@@ -66,11 +70,11 @@ class TransformerFusion(Pass):
     attention, it fuses with onnxscript, and then normalization with onnxruntime. On CPUs, attention over a key-value
     cache becomes ONNX's own Attention, with rotary embeddings and groups of queries, and so does other attention that
     onnxruntime's fusion does not know, such as that of ViT, CLIP, T5 and Whisper, and of Llama without a cache, in
-    branches of If as well. Attention stays in parts where a joined one is not faster on CPUs: with capped scores
-    (Gemma 2) and with a bias that each layer computes for all pairs of items (DeBERTa, WavLM).
+    branches of If as well, but for rotary embeddings. Attention stays in parts where a joined one is not faster on
+    CPUs: with capped scores (Gemma 2) and with a bias that each layer computes for all pairs of items (DeBERTa, WavLM).
     """
 
-    version = 22
+    version = 23
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -134,8 +138,8 @@ class TransformerFusion(Pass):
         in_bodies: Mapping[str, int] = {}
         if self.engine == "auto" and self._is_for_cpu:
             model, in_bodies = self._try(fuse_body_attention, model)
-            fused, counts = fuse_cached_attention(model)
-            if counts and loads(fused, self.context.work):
+            fused, counts = self._try(fuse_cached_attention, model)
+            if counts:
                 fused, more = self._try(fuse_plain_attention, fused)
                 self.context.reports["transformer_fusion"] = dict(Counter(counts) + Counter(more) + Counter(in_bodies))
                 return fused

@@ -10,8 +10,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention
-from autoopt.passes.fusion.score_masks import join_score_masks
+from autoopt.passes.fusion.attention import fuse_cached_attention, fuse_plain_attention
 
 BATCH, HEADS, NEW, KEYS, SIZE = 2, 3, 4, 6, 8
 LOWEST = np.finfo(np.float32).min
@@ -84,5 +83,4 @@ def test_one_mask_gives_the_same(tmp_path: Path, mask: str, low: float, cache: b
 def test_numbers_that_scores_add_to_stay_choices(low: float) -> None:
     """In a row without anything to see, the sum of -1e4 and scores gives their softmax, the choice a mean."""
     model = masked("hidden, as in MPT", low)
-    assert join_score_masks(model) == model
     assert fuse_plain_attention(model) == (model, {})

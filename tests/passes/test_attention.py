@@ -10,7 +10,7 @@ import pytest
 from bench import ops, outputs
 from micro_models import made, normal
 
-from autoopt.passes.fusion.cached_attention import fuse_cached_attention, fuse_plain_attention
+from autoopt.passes.fusion.attention import fuse_cached_attention, fuse_plain_attention
 
 BATCH, HEADS, NEW, PAST, SIZE = 2, 4, 3, 5, 8
 REPEATED = """
