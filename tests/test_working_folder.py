@@ -82,7 +82,6 @@ def test_processes_of_two_containers_leave_each_others_folders(tmp_path: Path) -
     for _ in range(2):
         container = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         containers.append(container)
-        assert container.stdout is not None
         container.stdout.readline()
     ours = make_working_folder(tmp_path)
     left = working_folders(tmp_path)

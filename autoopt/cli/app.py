@@ -62,6 +62,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "runs:runs", "List runs, or show the result of one.", "autoopt runs --limit 5", "autoopt runs latest"
         ),
         "report": Command("runs:report", "Write a run as an HTML page.", "autoopt report latest"),
+        "ui": Command("ui:ui", "Show runs, nights and releases in a browser.", "autoopt ui --open"),
         "compare": Command(
             "compare:compare",
             "Compare two runs, or two models layer by layer.",

@@ -101,7 +101,7 @@ def report(
     with existing_store() as store:
         if zoo is not None:
             document: dict[str, object] = {"zoo": zoo}
-            page = _zoo_page(store, zoo)
+            page = zoo_page(store, zoo)
         else:
             record = store.runs.get(run)
             document = {"run": record.id}
@@ -111,7 +111,8 @@ def report(
     print_result({**document, "path": str(out.absolute())}, f"wrote {out}", as_json)
 
 
-def _zoo_page(store: Store, zoo: str) -> str:
+def zoo_page(store: Store, zoo: str) -> str:
+    """Render the page of a zoo's nights."""
     from autoopt.zoo.night_history import history_of
     from autoopt.zoo.nights_page import nights_html
     from autoopt.zoo.releases import release_marks

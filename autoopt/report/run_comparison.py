@@ -45,18 +45,27 @@ def compare(first: RunResult, second: RunResult) -> RunComparison:
 
 def write_comparison(comparison: RunComparison, stream: TextIO) -> None:
     """Write the comparison for people."""
+    table = comparison_table(comparison)
+    if table.rows:
+        write_table(table, stream)
+    write_lines(comparison_lines(comparison), stream)
+
+
+def comparison_table(comparison: RunComparison) -> Table:
+    """One row for each metric that both have."""
     rows = []
     for difference in comparison.differences:
         metric = difference.metric
         first, second = estimate_text(metric, difference.first), estimate_text(metric, difference.second)
         rows.append((metric, first, second, difference.verdict))
     columns = ("metric", short(comparison.first), short(comparison.second), "second is")
-    if rows:
-        write_table(Table(columns, tuple(rows), title="best models compared"), stream)
-    lines = []
-    if not comparison.same_source:
-        lines.append("note: the runs started from different source models")
+    return Table(columns, tuple(rows), title="best models compared")
+
+
+def comparison_lines(comparison: RunComparison) -> list[str]:
+    """How both models were made, and if the second is worse."""
+    lines = [] if comparison.same_source else ["note: the runs started from different source models"]
     lines.append(f"first:  {comparison.first_chain or 'no model'}")
     lines.append(f"second: {comparison.second_chain or 'no model'}")
     lines.append("regressed" if comparison.regressed else "no regression")
-    write_lines(lines, stream)
+    return lines

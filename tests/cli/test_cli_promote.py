@@ -86,7 +86,6 @@ def test_after_a_rollback_the_places_are_those_of_the_release_that_was_taken_bac
     assert (tmp_path / "live" / "current").readlink() == Path("1")
     with open_store(None, tmp_path / ".autoopt") as store:
         history = release_histories(store, "production")["cnn"]
-    assert history.current is not None
     assert history.current.places == (str(tmp_path / "live"),)
     assert call("promote", filled["run"], *AS).code == 2  # is released there already
     taken_back, in_use = call("promote", "--list").out.splitlines()[1:]

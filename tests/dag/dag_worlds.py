@@ -197,7 +197,6 @@ def _chain_wanted(world: World, path: tuple[str, ...]) -> bool:
 
 def _values(world: World, node: str) -> tuple[Any, ...]:
     search = world.infos[world.dag["passes"][node]["pass"]].parameters[0].search
-    assert search is not None
     return search.values()
 
 

@@ -70,7 +70,6 @@ def test_labels_are_found_by_their_usual_names(tmp_path: Path, name: str) -> Non
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 3)), **{name: np.array([1, 0])})
     data = load_npz(str(tmp_path / "d.npz"))
     assert list(data.columns) == ["x"]
-    assert data.labels is not None
     assert data.labels.tolist() == [1, 0]
 
 

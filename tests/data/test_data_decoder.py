@@ -35,7 +35,6 @@ def session(path: Path) -> ort.InferenceSession:
 
 def test_a_decoder_is_known_by_tokens_and_cache() -> None:
     decoder = decoder_of(SHAPES)
-    assert decoder is not None
     assert decoder.derived == ("attention_mask", "position_ids")
     assert dict(decoder.cache) == {"past_key_values.0.key": 2}
 
@@ -56,14 +55,12 @@ def test_other_models_are_no_decoders_with_a_cache(shapes: dict[str, tuple[int |
 
 def test_keys_and_values_in_one_input_have_the_sequence_on_the_axis_with_its_name() -> None:
     decoder = decoder_of({"input_ids": ("b", "s"), "past_0": (2, "b", 4, "past_seq_len", 8)})
-    assert decoder is not None
     assert decoder.cache == {"past_0": 3}
     assert decoder.outputs(["logits", "present_0"]) == {"present_0": "past_0"}
 
 
 def test_outputs_without_a_counterpart_give_no_pairs() -> None:
     decoder = decoder_of(SHAPES)
-    assert decoder is not None
     assert decoder.outputs(["present.0.key", "logits"]) == {"present.0.key": "past_key_values.0.key"}
     assert decoder.outputs(["logits"]) == {}
 

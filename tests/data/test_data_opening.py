@@ -168,7 +168,6 @@ def test_a_user_script_provides_components(tmp_path):
 def test_the_label_of_tokens_is_the_next_one(tmp_path: Path) -> None:
     np.savez(tmp_path / "text.npz", input_ids=np.array([[5, 6, 7], [1, 2, 3]]))
     data = open_data({"path": str(tmp_path / "text.npz"), "label_col": "input_ids"})
-    assert data.labels is not None
     assert data.labels.tolist() == [[6, 7, -100], [2, 3, -100]]
     assert data.columns["input_ids"].tolist() == [[5, 6, 7], [1, 2, 3]]
 

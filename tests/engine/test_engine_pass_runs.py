@@ -198,7 +198,6 @@ def test_a_pass_beyond_its_own_limit_is_a_stored_timeout(simulation: Simulation)
     assert progress.outcome is Outcome.TIMEOUT
     (key,) = progress.keys
     record = simulation.store.results.pass_run(key)
-    assert record is not None
     assert record.message == "more than 600 s"
 
 
@@ -219,7 +218,6 @@ def test_the_record_names_run_node_and_environment(simulation: Simulation) -> No
     ctx = simulation.context()
     progress = run(simulation, ctx, nodes=1)
     record = simulation.store.results.pass_run(progress.keys[0])
-    assert record is not None
     assert (record.run, record.node, record.pass_name) == (ctx.run, "fold", "identity_elimination")
     assert record.environment["libraries"]["onnx"]
 
@@ -230,7 +228,6 @@ def test_stored_pass_run_is_what_a_run_would_reuse(simulation: Simulation) -> No
     assert stored_pass_run(ctx, node, configs, simulation.candidate) is None
     progress = run(simulation, ctx, nodes=1)
     stored = stored_pass_run(ctx, node, configs, simulation.candidate)
-    assert stored is not None
     assert stored.key == progress.keys[0]
 
 

@@ -54,7 +54,6 @@ def test_a_request_is_taken_to_its_result(tmp_path: Path, pool: ReadingPool, mod
     with prepare(request(tmp_path, model, data=data)) as session:
         assert isinstance(session, Session)
         result = session.execute(search_inline)
-    assert result.best is not None
     assert result.best.chain == "clean"
     assert result.notes == (
         "limit: accuracy may drop by at most 0.01 (--max-drop)",

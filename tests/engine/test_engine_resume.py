@@ -121,7 +121,6 @@ def test_killed_run_goes_on_without_repeating_anything(
     with open_store(home=folder / "home") as store:
         assert [run.status for run in store.runs.all()] == ["finished"]  # the same run went on
     whole = finished[1].best
-    assert whole is not None
     assert (whole.artifact, whole.params) == (result["best"]["artifact"], result["best"]["params"])
 
 

@@ -41,7 +41,6 @@ def test_an_encoder_feeds_a_decoder_by_the_names_of_exporters() -> None:
     assert found.connections["decoder.encoder_hidden_states"] == "encoder.last_hidden_state"
     assert found.connections["decoder_with_past.encoder_attention_mask"] == "attention_mask"
     assert found.inputs == {"input_ids": "encoder.input_ids", "attention_mask": "encoder.attention_mask"}
-    assert found.generation is not None
     assert (found.generation.first, found.generation.further) == ("decoder", "decoder_with_past")
     assert found.generation.prompt == "decoder_input_ids"
     assert found.generation.fixed == ("past_key_values.0.encoder.key",)
@@ -51,7 +50,6 @@ def test_an_encoder_feeds_a_decoder_by_the_names_of_exporters() -> None:
 def test_a_merged_decoder_takes_prompts_and_further_tokens() -> None:
     merged = model(f"input_ids encoder_hidden_states use_cache_branch {CACHE}", f"logits {PRESENT}")
     generation = connected(encoder=ENCODER, decoder=merged).generation
-    assert generation is not None
     assert (generation.first, generation.further, generation.branch) == ("decoder", "decoder", "use_cache_branch")
 
 
@@ -59,7 +57,6 @@ def test_two_decoders_without_an_encoder_take_the_prompt_as_their_own_tokens() -
     first = model("input_ids attention_mask", "logits present.0.key")
     further = model("input_ids attention_mask past_key_values.0.key", "logits present.0.key")
     generation = connected(prompt=first, step=further).generation
-    assert generation is not None
     assert (generation.prompt, generation.mask) == ("input_ids", "attention_mask")
 
 
@@ -98,7 +95,6 @@ def test_a_cache_that_the_prompts_decoder_does_not_return_makes_no_generation() 
 def test_a_decoder_without_a_cache_runs_again_over_all_tokens() -> None:
     plain = model("input_ids encoder_hidden_states", "logits")
     generation = connected(encoder=ENCODER, decoder=plain).generation
-    assert generation is not None
     assert (generation.first, generation.further, generation.cache) == ("decoder", "decoder", {})
     assert generation.own_inputs == {"input_ids"}
 

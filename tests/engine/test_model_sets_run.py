@@ -81,7 +81,6 @@ def result(place: Path, models: dict[str, str]) -> RunResult:
 def test_each_model_is_a_run_of_its_own_and_the_set_is_the_result(result: RunResult, place: Path) -> None:
     assert [part.name for part in result.parts] == ["encoder", "decoder", "decoder_with_past"]
     assert sum(part.share for part in result.parts) == pytest.approx(1)
-    assert result.best is not None
     assert result.best.chain == "encoder: quant; decoder: quant; decoder_with_past: quant"
     size = sum(part.model.metrics["size"] for part in result.parts)
     assert result.best.metrics["size"] == size
@@ -212,7 +211,6 @@ def test_a_folder_of_models_is_a_set(place: Path, models: dict[str, str]) -> Non
 
 def test_a_dag_without_data_judges_the_models_on_generated_inputs(place: Path, models: dict[str, str]) -> None:
     result = run(place, models, place / "generated", data=None)
-    assert result.best is not None
     assert result.best.ratios["size"].value < 0.8
     assert [note for note in result.notes if note.startswith("generated inputs: input_ids of 1x")]
     assert any(note.startswith("QUALITY IS A GUESS: no data") for note in result.notes)
@@ -274,7 +272,6 @@ def script(place: Path) -> dict[str, Any]:
 def test_a_function_of_a_script_may_run_the_models(place: Path, script: dict[str, Any]) -> None:
     result = run(place, {}, place / "piped", **script)
     assert [part.name for part in result.parts] == ["first", "second"]
-    assert result.best is not None
     assert result.best.chain == "first: quant; second: quant"
     command = [sys.executable, str(place / "piped" / "run.py"), "--seconds", "0.1"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -113,7 +113,6 @@ def test_an_identical_finished_run_answers_with_no_work(simulation: Simulation) 
     with simulation.session() as session:
         session.execute(search_inline)
     again = simulation.session()
-    assert again.answer is not None
     assert again.answer.reused
 
 
@@ -148,7 +147,6 @@ def test_a_finished_run_is_continued_with_its_failed_trials_only(tmp_path: Path)
     with simulation.session(is_retry=True) as session:
         again = session.execute(search_inline)
     assert (again.run, again.trial_counts["ok"]) == (first.run, 2)
-    assert again.best is not None
     assert again.best.chain == "clean"
     assert simulation.session(is_retry=True).answer is not None, "nothing has failed"
 

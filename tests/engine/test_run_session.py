@@ -40,7 +40,6 @@ def simulation(tmp_path: Path) -> Simulation:
 def test_the_fastest_feasible_model_wins(simulation: Simulation) -> None:
     result = finish(simulation.session())
     assert result.status == "finished"
-    assert result.best is not None
     assert result.best.chain == "clean"
     assert result.best.ratios["latency_p50"].value == pytest.approx(0.5, rel=1e-4)
     assert result.trial_counts == {"total": 3, "ok": 3, "infeasible": 0}
@@ -57,7 +56,6 @@ def test_the_result_is_stored_before_it_is_returned(simulation: Simulation) -> N
 def test_a_faster_model_that_breaks_a_constraint_does_not_win(simulation: Simulation) -> None:
     simulation.pool.passes["remove_unused"] = faster(0.5, accuracy=0.5)
     result = finish(simulation.session())
-    assert result.best is not None
     assert result.best.chain == "names"
     assert result.trial_counts["infeasible"] == 1
 
@@ -65,7 +63,6 @@ def test_a_faster_model_that_breaks_a_constraint_does_not_win(simulation: Simula
 def test_without_a_certain_gain_the_source_model_is_the_best(simulation: Simulation) -> None:
     simulation.pool.passes = {name: faster(0.999, size=5.0) for name in simulation.pool.passes}
     result = finish(simulation.session())
-    assert result.best is not None
     assert (result.best.chain, result.best.artifact) == ("source", simulation.candidate.artifact)
 
 
@@ -82,7 +79,6 @@ def test_a_model_that_was_only_lucky_does_not_win(tmp_path: Path) -> None:
     )
     simulation.pool.noise = lucky_once("['name_fix']")
     result = finish(simulation.session())
-    assert result.best is not None
     assert result.best.chain == "clean"
     assert any("broke a constraint when measured again" in note for note in result.notes)
 
@@ -179,7 +175,6 @@ def test_a_machine_that_another_run_uses_leaves_the_source_as_an_undecided_answe
     session.ctx = replace(session.ctx, attempt=replace(attempt, deadline=attempt.clock() + 3.0))
     with held(simulation.folder / "gate" / GATE_FILE):
         result = finish(session)
-    assert result.best is not None
     assert result.best.is_source
     reason, _, waited = result.undecided.partition("; ")
     assert reason == "the time was up before the source model was measured"
@@ -200,7 +195,6 @@ def test_an_unknown_sampler_is_refused(tmp_path: Path) -> None:
 def test_all_trials_failing_is_a_note(simulation: Simulation) -> None:
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, failing)
     result = finish(simulation.session())
-    assert result.best is not None
     assert result.best.chain == "source"
     assert result.trial_counts["failed"] == 3
 
@@ -245,7 +239,6 @@ def test_retried_failures_of_a_joined_run_are_executed_again(simulation: Simulat
 def test_export_writes_model_options_and_recipe(simulation: Simulation, tmp_path: Path) -> None:
     with simulation.session() as session:
         result = session.export(session.execute(search_inline), tmp_path / "out")
-    assert result.best is not None
     assert Path(result.best.path) == tmp_path / "out" / "model.onnx"
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         "README.md",
@@ -323,7 +316,6 @@ def test_equal_candidates_share_their_evaluations(simulation: Simulation) -> Non
     result = finish(simulation.session())
     assert result.trial_counts["ok"] == 3
     assert result.evaluations.executed == 3  # the baseline's
-    assert result.best is not None
     assert result.best.chain == "source"
 
 
@@ -382,15 +374,12 @@ def lossy(folder: Path, *, unverified: bool) -> RunResult:
 
 def test_what_only_generated_inputs_judge_is_shown_beside_the_best_lossless_model(tmp_path: Path) -> None:
     result = lossy(tmp_path / "unverified", unverified=True)
-    assert result.best is not None
     assert result.best.chain == "clean"
-    assert result.best_lossy is not None
     assert result.best_lossy.chain == "quant"
     assert result.best_lossy.measured.rounds
     assert [model.chain for model in result.models] == ["source", "clean", "quant"]
     assert [model.chain for model in result.models if UNVERIFIED in model.flags] == ["quant"]
     accepted = lossy(tmp_path / "accepted", unverified=False)
-    assert accepted.best is not None
     assert accepted.best.chain == "quant"
     assert accepted.best_lossy is None
 

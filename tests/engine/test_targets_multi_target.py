@@ -77,7 +77,6 @@ def test_each_target_has_a_part_and_all_have_one_best(found: RunResult, place: P
     assert [t.target["threads"] for t in found.targets] == [1, 2]
     assert all(t.result.best is not None and t.result.best.chain == "tidy -> quant" for t in found.targets)
     single = found.best_single
-    assert single is not None
     assert set(single.targets) == {"one", "two"}
     assert single.value.value == pytest.approx(found.best.ratios["size"].value) if found.best else False
     with open_store(None, place / "home") as store:
@@ -100,7 +99,6 @@ def test_models_and_recipes_are_left_for_each_and_for_all(found: RunResult, plac
         recipe = json.loads((place / folder / "recipe.json").read_text())
         assert (place / folder / "model.onnx").is_file()
         assert [s["pass"] for s in recipe["steps"]][-1] == "dynamic_quantization"
-    assert found.best is not None
     assert found.best.path == str(place / "out" / "model.onnx")
 
 
@@ -134,7 +132,6 @@ def test_a_further_target_reuses_the_parts_of_the_others(found: RunResult, go_th
 def test_a_model_that_both_searches_found_is_each_ones_own(found: RunResult) -> None:
     first, second = found.targets
     assert first.result.best is not None
-    assert second.result.best is not None
     assert first.result.best.artifact == second.result.best.artifact
     assert [first.made_on, second.made_on] == ["one", "two"]
 

@@ -60,7 +60,6 @@ def test_each_target_has_its_best_model(targets: list[TargetPart]) -> None:
 
 def test_the_single_model_has_the_best_geometric_mean(targets: list[TargetPart]) -> None:
     single = join_targets(targets, FOREVER).single
-    assert single is not None
     assert (single.first.chain, single.metric, single.how) == ("fold", "latency_p50", HOW)
     assert single.value.value == pytest.approx(math.sqrt(0.2 * 0.8), rel=0.01)
     assert list(single.targets) == ["one", "two"]
@@ -69,7 +68,6 @@ def test_the_single_model_has_the_best_geometric_mean(targets: list[TargetPart])
 def test_the_source_is_the_single_model_if_none_gains_for_certain(tmp_path: Path) -> None:
     parts = [make_part(tmp_path / "1", "one", 0.5, 1.0), make_part(tmp_path / "2", "two", 2.0, 1.0)]
     single = join_targets(parts, FOREVER).single
-    assert single is not None
     assert single.first.is_source
     assert single.value == Estimate.exact(1.0)
 

@@ -79,7 +79,6 @@ def test_on_several_threads_of_a_busy_machine_one_thread_counts_too(request_of_t
     timed = time_generation(request, Precedence(), runners, with_source=True, load=load)
     [reply] = with_generation(request, [MeasureReply()], timed, with_source=True, load=load)
     both = TwoRatios.of(reply.details["tokens_per_second"])  # type: ignore[arg-type]  # JSON
-    assert both is not None
     assert reply.ratios["tokens_per_second"].value == pytest.approx(both.combined().value, rel=0.01)
 
 

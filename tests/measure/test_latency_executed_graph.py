@@ -338,7 +338,6 @@ def test_a_split_model_executes_the_graph_of_the_whole_one(
     request = request_for(tmp_path, model, model)
     (tmp_path / "split").mkdir()
     split = io.save_split(model, tmp_path / "split")
-    assert split is not None
     candidate = ModelFile(str(split.draft.publish(split.digest)))
     written = bytes_written()
     executed_graphs(replace(request, candidate=candidate, executed_graphs=("", "known")))

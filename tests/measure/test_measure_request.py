@@ -63,7 +63,6 @@ def test_the_interval_of_a_ratio_is_wider_than_that_of_either_value(
         Estimate(candidate, candidate * (1 - spread), candidate * (1 + spread)),
         Estimate(source, source * (1 - source_spread), source * (1 + source_spread)),
     )
-    assert ratio is not None
     assert ratio.low <= ratio.value <= ratio.high
     assert (ratio.high - ratio.value) / ratio.value >= max(spread, source_spread) * (1 - 1e-9)
 

@@ -69,7 +69,6 @@ def test_an_uncertain_candidate_is_measured_on_one_thread_too(
     request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (measured,) = ratios_of(request_on_two_threads, monkeypatch, wide=0.0)
-    assert measured is not None
     assert 0 < measured.ratio.low <= measured.ratio.value <= measured.ratio.high
     assert 0.01 < measured.ratio.value < 100
 
@@ -87,7 +86,6 @@ def test_models_that_wake_no_helpers_are_measured_with_their_own_options(
     request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (measured,) = ratios_of(request_on_two_threads, monkeypatch, wide=0.0)
-    assert measured is not None
     assert measured.is_serial
 
 

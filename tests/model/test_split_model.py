@@ -85,7 +85,6 @@ FORMS = [io.save, with_one_file_of_data, with_packed_data, with_many_files_of_da
 
 def split(source: Path, home: Path) -> Path:
     draft = split_folder(source, home / FOLDER)
-    assert draft is not None
     return draft.publish(digest_folder(source))
 
 
@@ -220,7 +219,6 @@ def test_a_model_in_memory_is_split_as_its_file_would_be(
     model = place(layers())  # type: ignore[operator]
     source = io.save(model, tmp_path / "source").parent
     new = io.save_split(model, tmp_path / FOLDER)
-    assert new is not None
     assert (new.digest, new.bytes) == (digest_folder(source), bytes_in(source))
     graph = new.draft.publish(new.digest)
     assert digest_files(graph) == new.digest
@@ -319,7 +317,6 @@ def test_unusual_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bodies_within_bodies_are_split(tmp_path: Path) -> None:
     content = nested(layers(), 20).SerializeToString(deterministic=True)
     draft = splitting.split({MODEL: content}, tmp_path / FOLDER)
-    assert draft is not None
     assert len(weights_of(draft.graph)) == LAYERS
     assert digest_files(draft.graph) == hashlib.sha256(content).hexdigest()
 

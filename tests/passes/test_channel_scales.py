@@ -59,7 +59,6 @@ def test_channels_lie_along_the_axes_of_the_operator(name: str) -> None:
         if axis is None:
             assert channels is None
         else:
-            assert channels is not None
             assert channels.tolist() == [np.abs(part).max() for part in np.moveaxis(weight, axis, 0)]
 
 
@@ -70,16 +69,13 @@ def test_powers_of_two_scale_channels_without_rounding(name: str) -> None:
     inputs, outputs = layers.input_ranges(node), layers.output_ranges(node)
     assert before is not None
     assert inputs is not None
-    assert outputs is not None
     up, down = 2.0 ** np.arange(inputs.size), 2.0 ** -np.arange(outputs.size)
     layers.scale_inputs(node, up)
     scaled = layers.input_ranges(node)
-    assert scaled is not None
     assert scaled.tolist() == (inputs * up).tolist()
     layers.scale_inputs(node, 1 / up)
     layers.scale_outputs(node, down)
     scaled = layers.output_ranges(node)
-    assert scaled is not None
     assert scaled.tolist() == (outputs * down).tolist()
     layers.scale_outputs(node, 1 / down)
     np.testing.assert_array_equal(layers.weight("w"), before)

@@ -86,7 +86,6 @@ def test_a_pass_that_takes_an_outline_of_a_split_model_gets_no_weights(
     monkeypatch.setattr(splitting, "LEAST_WEIGHT", 16)
     monkeypatch.setattr(splitting, "LARGEST_GRAPH_SHARE", 1)
     draft = io.save_split(MODELS["mlp"](), tmp_path / FOLDER)
-    assert draft is not None
     current = CurrentModel(draft.draft.publish(draft.digest), is_small=True)
     current.model.graph.name = "with weights"
     assert any(io.external_tensors(current.copy("outline")))

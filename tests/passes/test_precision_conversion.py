@@ -39,7 +39,6 @@ def half(folder: Path, model: onnx.ModelProto, **params: Any) -> onnx.ModelProto
 def library() -> Any:
     """onnxruntime's converter, executed again: its function may have been replaced."""
     found = importlib.util.find_spec("onnxruntime.transformers.float16")
-    assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)

@@ -41,7 +41,6 @@ def test_the_axis_of_topk_counts_from_the_front(tmp_path: Path, axis: int) -> No
         k=np.asarray([2], np.int64),
     )
     after = rewrite(model, "topk_workaround")
-    assert after is not None
     (node,) = [node for node in after.graph.node if node.op_type == "TopK"]
     assert {a.name: a.i for a in node.attribute} == {"axis": 2 + axis, "largest": 0}
     assert compare(model, after, tmp_path, tolerance="lossless").status == "same"

@@ -130,7 +130,6 @@ def source(
     """A model, that of `layers` by default, as files and split."""
     path = io.save(model or layers(), folder, external=external)
     draft = splitting.split_folder(folder, split_folder)
-    assert draft is not None
     return path, draft.publish(digest_folder(folder))
 
 

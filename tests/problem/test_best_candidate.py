@@ -133,7 +133,6 @@ def searched(tmp_path: Path) -> Searched:
 
 def test_the_best_candidate_is_told_by_passes_values_and_ratios(searched: Searched) -> None:
     best = best_candidate(searched.store, searched.finished(searched.trial))
-    assert best is not None
     assert best.passes == {"identity_elimination", "dynamic_quantization"}
     assert best.values == {"dynamic_quantization": {"bits": 8}, "identity_elimination": {"all": True}}
     assert best.ratios == {"latency_p50": 0.5}
@@ -160,7 +159,6 @@ def test_session_options_belong_to_a_candidate(searched: Searched) -> None:
     tuned = replace(searched.trial, number=1, candidate=Candidate(searched.best, {"threads": 2}), pass_runs=())
     run = searched.finished(tuned, searched.trial)
     best = best_candidate(searched.store, run)
-    assert best is not None
     assert best.passes
 
 
@@ -179,5 +177,4 @@ def test_the_ratio_of_a_result_is_its_value(searched: Searched) -> None:
     ratios = {"size": Estimate(0.25, 0.2, 0.3)}
     document = {name: {"value": one.value, "low": one.low, "high": one.high} for name, one in ratios.items()}
     best = best_candidate(searched.store, searched.finished(searched.trial, ratios=document))
-    assert best is not None
     assert best.ratios == {"size": 0.25}

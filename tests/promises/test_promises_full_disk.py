@@ -37,7 +37,6 @@ class SmallDisk:
         self.place, self.folder = place, folder
         command = [*NAMESPACE, "sh", "-c", f"mount -t tmpfs -o size={size} tmpfs '{folder}' && echo there && exec cat"]
         self.holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.holder.stdout is not None
         assert self.holder.stdout.readline() == "there\n"
         enter = ("nsenter", "--target", str(self.holder.pid), "--user", "--mount", "--preserve-credentials")
         self.wrap = (*enter, "sh", "-c", f"cd '{place.folder}' && exec \"$@\"", "sh")

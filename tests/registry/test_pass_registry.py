@@ -35,7 +35,6 @@ def test_a_function_is_described_by_its_annotated_arguments() -> None:
     assert info.summary == "Do something to blocks."
     block = info.parameter("block")
     assert (block.type, block.default, block.unit, block.description) == ("int", 32, "elements", "size of a block")
-    assert block.search is not None
     assert block.search.values() == (16, 32)
     assert info.parameter("file").category == "path"
     assert info.parameter("needed").default is REQUIRED
@@ -82,7 +81,6 @@ def test_unknown_names_and_aliases() -> None:
     with pytest.raises(InputError, match="did you mean 'simplify'"):
         registry().info("simplfy")
     aliased = next((i for i in map(registry().info, registry().names()) if i.aliases), None)
-    assert aliased is not None
     assert registry().resolve(aliased.aliases[0]) == aliased.name
 
 

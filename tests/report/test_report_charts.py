@@ -46,10 +46,8 @@ def test_a_point_links_to_its_trial_only_if_asked(result: RunResult, trials: lis
 
 def test_faster_smaller_and_more_accurate_are_up(result: RunResult, trials: list[Trial]) -> None:
     charts = [best_so_far(trials, LATENCY), trade_off(result, trials, "size"), trade_off(result, trials, "accuracy")]
-    reversed_axes = []
-    for chart in charts:
-        assert chart is not None
-        reversed_axes.append({layer["encoding"]["y"]["scale"].get("reverse") for layer in chart.to_dict()["layer"]})
+    layers = [chart.to_dict()["layer"] for chart in charts]
+    reversed_axes = [{layer["encoding"]["y"]["scale"].get("reverse") for layer in each} for each in layers]
     assert reversed_axes == [{True}, {True}, {False}]
 
 
@@ -67,14 +65,12 @@ def test_the_axis_ends_near_the_best_model(
     result: RunResult, trials: list[Trial], best: float, other: float | None
 ) -> None:
     fastest = Estimate(best, best * 0.99, best * 1.01)
-    assert result.best is not None
     faster = replace(result.best, ratios={**result.best.ratios, "latency_p50": fastest})
     shown = list(trials)
     if other is not None:
         ratios = {**trials[2].ratios, "latency_p50": Estimate.exact(other)}
         shown.append(replace(trials[2], number=9, chain="fast", ratios=ratios))
     chart = trade_off(replace(result, best=faster, front=()), shown, "size")
-    assert chart is not None
     ends = {tuple(scale["domain"]) for scale in scales_of(chart.to_dict(), "x")}
     assert len(ends) == 1
     low, high = ends.pop()

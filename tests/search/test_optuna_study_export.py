@@ -49,6 +49,5 @@ def test_goals_constraints_and_times_are_those_of_the_trials(tmp_path: Path) -> 
     assert [one.number for one in study.best_trials] == [0], "the other one breaks a constraint"
     assert [one.state.name for one in study.trials] == ["COMPLETE", "COMPLETE", "FAIL"]
     duration = study.trials[0].duration
-    assert duration is not None
     assert duration.total_seconds() == 2.5
     assert (study.user_attrs, study.trials[0].user_attrs) == ({"run": "r"}, {"note": "x"})

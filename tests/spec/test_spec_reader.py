@@ -141,5 +141,4 @@ def test_a_pipe_is_read_up_to_its_end(tmp_path: Path) -> None:
     file = tmp_path / "dag.yaml"
     file.write_text("# " + 200_000 * "x" + "\nname: piped\n")  # more than a pipe holds
     with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
         assert read_document(f"/dev/fd/{writer.stdout.fileno()}").value == {"name": "piped"}

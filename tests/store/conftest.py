@@ -64,7 +64,6 @@ def dead_owner() -> str:
     """The owner id of a process of this machine that was killed."""
     code = "from autoopt.owner import this_process; print(this_process(), flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
     owner = child.stdout.readline().strip()
     assert not is_known_dead(owner)
     child.send_signal(signal.SIGKILL)

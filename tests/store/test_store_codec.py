@@ -64,7 +64,6 @@ def test_any_text_can_be_stored(store: Store, params: dict[str, Any], message: s
     record = type(record)(**{**vars(record), "message": message})
     assert store.results.finish_pass_run(record)
     found = store.results.pass_run(record.key)
-    assert found is not None
     assert found.params == params
     assert found.message.isprintable()
     assert store.sweeps.create(SweepRecord("", message, params)).settings == params

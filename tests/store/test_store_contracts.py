@@ -28,6 +28,5 @@ def test_adding_a_model_again_replaces_its_name_and_inspection(store: Store) -> 
     store.models.add(ModelRecord(artifact, "net"))
     store.models.add(ModelRecord(artifact, "net \x1b[31m", {"inputs": 1}))
     found = store.models.get(artifact)
-    assert found is not None
     assert (found.name, found.inspection) == ("net \\x1b[31m", {"inputs": 1})
     assert len(store.models.all()) == 1

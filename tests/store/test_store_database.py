@@ -145,7 +145,6 @@ def test_both_ends_of_a_connection_notice_that_the_other_is_gone(postgres_url: s
 
     def client_options(connection: Connection) -> tuple[int, int]:
         driver = connection.connection.driver_connection
-        assert driver is not None
         with socket.socket(fileno=os.dup(driver.fileno())) as end:
             idle = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
             return idle, end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)

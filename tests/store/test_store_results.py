@@ -48,7 +48,6 @@ def test_the_first_good_result_stays(store: Store) -> None:
     assert not by(store, "a").results.finish_pass_run(dataclasses.replace(record, output=Candidate(second)))
     assert not by(store, "b").results.finish_pass_run(dataclasses.replace(record, outcome=Outcome.FAILED, output=None))
     kept = store.results.pass_run(record.key)
-    assert kept is not None
     assert kept.output == Candidate(first)
 
 
@@ -59,7 +58,6 @@ def test_only_retryable_results_may_be_replaced(store: Store, outcome: Outcome) 
     assert by(store, "a").results.finish_evaluation(before)
     assert by(store, "b").results.finish_evaluation(evaluation(artifact, 5.0)) is outcome.retryable
     found = store.results.evaluation(before.key)
-    assert found is not None
     assert (found.outcome, bool(found.metrics)) == ((Outcome.OK, True) if outcome.retryable else (outcome, False))
 
 

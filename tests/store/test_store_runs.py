@@ -32,7 +32,6 @@ def test_the_end_of_a_run_is_written_once(store: Store) -> None:
     assert store.runs.finish(run.id, "finished", {"best": None}), "the same again is no refusal"
     assert not store.runs.finish(run.id, "cancelled")
     found = store.runs.latest_finished(run.identity)
-    assert found is not None
     assert (found.id, found.result, found.status) == (run.id, {"best": None}, "finished")
     assert found.finished is not None
     assert found.finished >= found.created
@@ -77,7 +76,6 @@ def test_the_newest_finished_run_is_the_answer_to_an_identical_one(store: Store)
     for run in runs[:2]:
         store.runs.finish(run.id)
     newest = store.runs.latest_finished("same")
-    assert newest is not None
     assert newest.id == runs[1].id
     assert store.runs.latest_finished("other") is None
 

@@ -181,7 +181,6 @@ def test_backup_and_shared_copies_hold_the_files_as_they_were(tmp_path: Path, ex
 
 def test_what_a_worker_has_split_is_taken_over(sqlite_store: SqlStore) -> None:
     new = io.save_split(layers("net"), sqlite_store.artifacts.split_folder)
-    assert new is not None
     graph = new.draft.publish(new.digest)
     assert sqlite_store.artifacts.put(graph, new.digest) == new.digest
     assert sqlite_store.artifacts.get(new.digest).bytes == new.bytes
@@ -190,7 +189,6 @@ def test_what_a_worker_has_split_is_taken_over(sqlite_store: SqlStore) -> None:
 
 def test_a_worker_with_a_damaged_weight_is_not_believed(sqlite_store: SqlStore) -> None:
     new = io.save_split(layers("net"), sqlite_store.artifacts.split_folder)
-    assert new is not None
     graph = new.draft.publish(new.digest)
     weight = weights(sqlite_store)[0]
     os.chmod(weight, 0o644)

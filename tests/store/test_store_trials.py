@@ -26,7 +26,6 @@ def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
     assert claimed[2] is None
     assert {t.owner for t in claimed if t} == {"a", "b"}
     other = by(store, "c").trials.claim_next(run, None)
-    assert other is not None
     assert other.number == 1
 
 
@@ -43,7 +42,6 @@ def test_a_trial_waits_for_its_turn_among_those_of_all_chains(store: Store) -> N
     assert other.finish(dataclasses.replace(second, outcome=Outcome.FAILED))
     assert other.claim_next(run, key("other")) is None, "trials 0 and 2 are before it"
     third = by(store, "third").trials.claim_next(run)
-    assert third is not None
     assert third.number == 2
 
 
@@ -124,7 +122,6 @@ def test_a_trial_added_as_running_has_a_lease(store: Store) -> None:
     assert added.lease is not None
     assert added.lease > store.clock()
     claimed = by(store, "b").trials.claim_next(run)
-    assert claimed is not None
     assert claimed.number == 1
 
 

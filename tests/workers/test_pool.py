@@ -123,7 +123,6 @@ def test_no_more_workers_start_than_are_asked_for(jobs: dict[str, str]) -> None:
         first = later.call("jobs:who", {}).value
         assert first
         server = psutil.Process(first["pid"]).parent().parent()  # type: ignore[union-attr]  # above the keeper
-        assert server is not None
         keepers = len(server.children())  # it starts workers in the order of the requests
         pool.warm(["colorsys"])
         WorkerPool.close(later)

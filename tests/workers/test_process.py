@@ -144,7 +144,6 @@ def test_the_exception_of_a_failed_call_has_the_workers_class_and_names_the_plac
 
 def test_the_error_of_a_worker_arrives_as_fields(pool: WorkerPool) -> None:
     error = pool.call("jobs:wrong_input", {}).error
-    assert error is not None
     assert (error.type, error.what, error.where) == ("InputError", "too big", "model.onnx")
     assert error.remedy == "make it smaller"
 

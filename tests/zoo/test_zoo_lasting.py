@@ -48,7 +48,6 @@ def test_the_comparison_is_with_the_last_night_before_the_change() -> None:
     nights = nights_of({"m": [*[0.5] * 20, *[0.55] * 2]})
     past = entries_by_model(nights)["m"]
     comparison = lasting_regression(past, entry("m", 0.55))
-    assert comparison is not None
     assert (comparison.verdict, comparison.sweep) == ("worse", nights[19].result.sweep)
     [change] = comparison.changes
     assert change.what.startswith("best model, for good 1.10x slower since ")
@@ -75,7 +74,6 @@ def test_another_source_model_begins_a_new_history() -> None:
     nights = nights_of({"m": [*[0.5] * 20, *[0.55] * 2]})
     past = entries_by_model(nights)["m"]
     tonight = entry("m", 0.55)
-    assert tonight.result is not None
     baseline = replace(tonight.result.baseline, artifact="c" * 64)
     assert lasting_regression(past, replace(tonight, result=replace(tonight.result, baseline=baseline))) is None
 

@@ -41,7 +41,6 @@ def test_text_shows_the_newest_night_first_and_losses_before_gains() -> None:
 def test_a_gain_that_is_not_known_within_a_factor_of_two_is_no_number() -> None:
     nights = nights_of({"cnn": [0.5, 0.4]})
     (model,) = nights[-1].result.models
-    assert model.result is not None
     assert model.result.best is not None
     best = replace(model.result.best, ratios={"latency_p50": Estimate(0.4, 0.2, 0.8)})
     wide = replace(model, result=replace(model.result, best=best))

@@ -472,7 +472,6 @@ def with_size(result: SweepResult, factor: float) -> SweepResult:
     """The sweep with another size of its only model's best model."""
     [entry] = result.models
     assert entry.result is not None
-    assert entry.best is not None
     ratios = {**entry.best.ratios, "size": Estimate.exact(factor * entry.best.ratios["size"].value)}
     best = replace(entry.best, ratios=ratios)
     return replace(result, models=(replace(entry, result=replace(entry.result, best=best)),))

@@ -107,7 +107,6 @@ def test_the_last_best_model_is_compared_where_another_one_won_tonight() -> None
 
 def of_new_source(night: SweepEntry, last_best: float | None = None) -> SweepEntry:
     """The entry of a night whose source model has other bytes; `last_best`: ratio of the last best model to it."""
-    assert night.result is not None
     baseline = replace(night.result.baseline, artifact="c" * 64)
     beside = None if last_best is None else entry(ratio=last_best).best
     return replace(night, result=replace(night.result, baseline=baseline), last_best=beside)

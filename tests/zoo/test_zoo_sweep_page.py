@@ -59,6 +59,5 @@ def test_a_gain_that_is_not_known_within_a_factor_of_two_is_no_number() -> None:
 def test_many_chains_are_cut_to_the_most_common() -> None:
     chains = {f"chain {number}": Estimate.exact(1.0) for number in range(20)}
     heat = heat_map({"one": chains, "two": {"chain 19": Estimate.exact(0.5)}})
-    assert heat is not None
     assert heat.note.endswith("16 of 20 chains.")
     assert [name for _, name in heat.heads][:2] == ["chain 19", "chain 0"]
