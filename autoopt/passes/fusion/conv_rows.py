@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.lazy_imports import np
 from autoopt.passes.base import Pass
-from autoopt.passes.fusion.row_regions import POOLING, Form, RowRegions, gains, is_depthwise, kernel_shape
+from autoopt.passes.fusion.row_regions import POOLING, Form, RowRegions, gains, is_depthwise, kernel_shape, length_of
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
-from autoopt.passes.onnx_tools.graphs import (
-    attribute_values,
-    new_name,
-    read_names,
-    replace_items,
-    sort_nodes,
-    value_names,
-)
-from autoopt.passes.onnx_tools.opsets import opset
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+from autoopt.passes.onnx_tools.sizes import fixed_tensor
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    import onnx_ir as ir
+    from numpy.typing import ArrayLike
 
 LOWEST_OPSET: Final = 11
 """Operator set from which the widths of a Pad are an input, as they are written here."""
@@ -41,164 +35,177 @@ class ConvToRows(Pass):
     onnxruntime has faster kernels for rows. Padding that many outputs reach into becomes an operator of its own.
     """
 
-    version = 3
+    version = 4
     needs_ops = ("Conv",)
     accelerators = ("CPUExecutionProvider",)
     conflicts = FUSION_CONFLICTS
-    libraries = ("onnx",)
+    libraries = ("onnx", "onnx-ir")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        if opset(model) < LOWEST_OPSET:
+    def run(self, model: ir.Model) -> ir.Model | None:
+        from onnx_ir.passes import common
+
+        if model.opset_imports.get("", 0) < LOWEST_OPSET:
             return None
-        model = sort_nodes(model)
-        regions = RowRegions(model)
+        model.graph.sort()
+        shapes = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)
+        model = apply_ir_passes(model, shapes)
+        regions = RowRegions(model.graph)
         if not regions.moved:
             return None
         rows = _Rows(model, regions)
-        nodes: list[NodeProto] = []
-        for node in model.graph.node:
-            if regions.moves(node):
-                nodes += rows.nodes(node)
-            else:
-                nodes.append(node)
-        replace_items(model.graph.node, nodes)
-        unused = rows.replaced.keys() - read_names(model.graph)
-        replace_items(model.graph.initializer, [t for t in model.graph.initializer if t.name not in unused])
-        return model
+        moved = [node for node in model.graph if node in regions.moved]
+        for node in moved:
+            rows.move(node)
+        model.graph.remove(moved, safe=True)
+        for value in rows.replaced:
+            if value.is_initializer() and not value.uses():
+                del model.graph.initializers[str(value.name)]
+        return apply_ir_passes(model, common.NameFixPass())
 
 
 class _Rows:
     """Writes the nodes that compute in rows, and adds their constants to the graph."""
 
-    def __init__(self, model: ModelProto, regions: RowRegions) -> None:
+    def __init__(self, model: ir.Model, regions: RowRegions) -> None:
         self._graph = model.graph
-        self._opset = opset(model)
+        self._opset = model.opset_imports[""]
         self._regions = regions
-        self._names = value_names(model)
-        self._rows: dict[str, str] = {}
+        self._rows: dict[ir.Value, ir.Value] = {}
         """Value -> the same as a row."""
-        self.replaced: dict[str, str] = {}
+        self.replaced: dict[ir.Value, ir.Value] = {}
         """Constant -> the one in its place."""
 
-    def nodes(self, node: NodeProto) -> list[NodeProto]:
-        """The nodes that compute in rows what a node does, with the views around them."""
-        form = self._regions.forms[node.output[0]]
-        nodes: list[NodeProto] = []
-        for name in node.input:
-            if name in self._regions.forms and name not in self._rows:
-                nodes += self._as_row(name, self._row_of(name), form)
-        output = node.output[0]
-        nodes += self._in_rows(node, form)
-        if self._regions.is_read_outside(output):
-            nodes += self._from_row(self._rows[output], output, form)
-        return nodes
+    def move(self, node: ir.Node) -> None:
+        """Compute in rows what a node does, with the views around it."""
+        import onnx_ir as ir
+        from onnx_ir import convenience
 
-    def _as_row(self, name: str, row: str, form: Form) -> list[NodeProto]:
-        """The nodes that view a value as a row."""
-        length = self._regions.lengths[name]
-        if length:
-            return [self._view(name, row, [1, length])]
-        if form == "signal":
-            return [self._axis("Unsqueeze", name, row, 2)]
-        line = new_name(f"{name}_line", self._names)
-        return [self._axis("Squeeze", name, line, 3), self._axis("Unsqueeze", line, row, 2)]
-
-    def _from_row(self, row: str, output: str, form: Form) -> list[NodeProto]:
-        """The nodes that view a row as the value that it stands for."""
-        length = self._regions.lengths[output]
-        if length:
-            return [self._view(row, output, [length] if form == "signal" else [length, 1])]
-        if form == "signal":
-            return [self._axis("Squeeze", row, output, 2)]
-        line = new_name(f"{output}_line", self._names)
-        return [self._axis("Squeeze", row, line, 2), self._axis("Unsqueeze", line, output, 3)]
-
-    def _axis(self, op_type: str, name: str, view: str, axis: int) -> NodeProto:
-        """A view with an axis more or less. Unlike Reshape with an open size, it takes empty batches."""
-        if self._opset < AXES_AS_INPUT:
-            return helper.make_node(op_type, [name], [view], view, axes=[axis])
-        axes = self._constant(f"{view}_axis", np.array([axis], np.int64))
-        return helper.make_node(op_type, [name, axes], [view], view)
-
-    def _row_of(self, name: str) -> str:
-        if name not in self._rows:
-            self._rows[name] = new_name(f"{name}_row", self._names)
-        return self._rows[name]
-
-    def _view(self, name: str, view: str, sizes: Sequence[int]) -> NodeProto:
-        shape = self._constant(f"{view}_shape", np.array([0, 0, *sizes], np.int64))
-        return helper.make_node("Reshape", [name, shape], [view], view)
-
-    def _constant(self, name: str, array: np.ndarray) -> str:
-        name = new_name(name, self._names)
-        self._graph.initializer.append(numpy_helper.from_array(array, name))
-        return name
-
-    def _in_rows(self, node: NodeProto, form: Form) -> list[NodeProto]:
-        """A node that takes and returns rows, behind its padding if that is better apart."""
-        padding = self._padding_apart(node, form)
+        output = node.outputs[0]
+        form = self._regions.forms[output]
+        inputs = [self._row(value, node, form) for value in node.inputs]
+        attributes = dict(node.attributes)
+        if self._pads_apart(node, form):
+            inputs[0] = self._padded(node, inputs[0])
+            del attributes["pads"]
         if node.op_type == "Conv":
-            node.input[1] = self._kernel(node.input[1], form)
+            inputs[1] = self._kernel(node.inputs[1], form)
         elif node.op_type == "Pad":
-            node.input[1] = self._pads(node.input[1], form)
+            inputs[1] = self._pads(node.inputs[1], form)
         if node.op_type == "Conv" or node.op_type in POOLING:
-            _turn_attributes(node, form)
-        node.input[:] = [self._rows.get(name, name) for name in node.input]
-        node.output[0] = self._row_of(node.output[0])
-        if padding is None:
-            return [node]
-        padding.input[0] = node.input[0]
-        node.input[0] = padding.output[0]
-        replace_items(node.attribute, [attribute for attribute in node.attribute if attribute.name != "pads"])
-        return [padding, node]
+            attributes = {name: _turned_attribute(each, form) for name, each in attributes.items()}
+        row = self._add(node, ir.node(node.op_type, inputs, attributes, name=node.name))
+        self._rows[output] = row
+        if self._regions.is_read_outside(output):
+            value = self._from_row(row, node, form)
+            self._rows[value] = row
+            value.name, value.shape, value.type = output.name, output.shape, output.type
+            convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)
 
-    def _padding_apart(self, node: NodeProto, form: Form) -> NodeProto | None:
-        """The padding of a convolution as an operator of its own, without its input; None if it is better inside."""
-        constants = self._regions.constants
-        if not gains(node, constants) or is_depthwise(node, constants):
-            return None
-        attributes = attribute_values(node)
-        pads = attributes.get("pads", [0] * 2 * (2 if form == "column" else 1))
-        begin, end = pads[0], pads[len(pads) // 2]
-        size = kernel_shape(node, constants)[0]
-        length = self._regions.lengths[node.input[0]]
-        taps = np.arange(size) * attributes.get("dilations", [1])[0]
-        step = attributes.get("strides", [1])[0]
-        if size < LONG or not length or padded_work(length, taps, step, begin, end) < CLEARLY:
-            return None
-        output = new_name(f"{node.output[0]}_padded", self._names)
-        widths = self._constant("row_pads", np.array([0, 0, 0, begin, 0, 0, 0, end], np.int64))
+    def _row(self, value: ir.Value | None, node: ir.Node, form: Form) -> ir.Value | None:
+        """The row in place of an input of a node; other inputs stay."""
+        if value is not None and value in self._regions.forms and value not in self._rows:
+            self._rows[value] = self._as_row(value, node, form)
+        return value if value is None else self._rows.get(value, value)
+
+    def _as_row(self, value: ir.Value, node: ir.Node, form: Form) -> ir.Value:
+        """View a value as a row, in front of a node."""
+        length = length_of(value)
+        if length:
+            return self._view(value, node, [1, length])
+        if form == "signal":
+            return self._axis("Unsqueeze", value, node, 2)
+        return self._axis("Unsqueeze", self._axis("Squeeze", value, node, 3), node, 2)
+
+    def _from_row(self, row: ir.Value, node: ir.Node, form: Form) -> ir.Value:
+        """View a row as the value that a node computes."""
+        length = length_of(node.outputs[0])
+        if length:
+            return self._view(row, node, [length] if form == "signal" else [length, 1])
+        line = self._axis("Squeeze", row, node, 2)
+        return line if form == "signal" else self._axis("Unsqueeze", line, node, 3)
+
+    def _axis(self, op_type: str, value: ir.Value, node: ir.Node, axis: int) -> ir.Value:
+        """A view with an axis more or less. Unlike Reshape with an open size, it takes empty batches."""
+        import onnx_ir as ir
+
+        if self._opset < AXES_AS_INPUT:
+            return self._add(node, ir.node(op_type, [value], {"axes": [axis]}))
+        return self._add(node, ir.node(op_type, [value, self._constant(f"{node.name}/axis", [axis])]))
+
+    def _view(self, value: ir.Value, node: ir.Node, sizes: Sequence[int]) -> ir.Value:
+        import onnx_ir as ir
+
+        return self._add(node, ir.node("Reshape", [value, self._constant(f"{node.name}/shape", [0, 0, *sizes])]))
+
+    def _constant(self, name: str, array: ArrayLike) -> ir.Value:
+        import onnx_ir as ir
+
+        while name in self._graph.initializers:
+            name += "_"
+        value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
+        self._graph.register_initializer(value)
+        return value
+
+    def _add(self, place: ir.Node, node: ir.Node) -> ir.Value:
+        self._graph.insert_before(place, node)
+        return node.outputs[0]
+
+    def _pads_apart(self, node: ir.Node, form: Form) -> bool:
+        """Tell if the padding of a convolution is better an operator of its own."""
+        if not gains(node) or is_depthwise(node) or node.inputs[0] is None:
+            return False
+        size, length = kernel_shape(node)[0], length_of(node.inputs[0])
+        taps = np.arange(size) * node.attributes.get_ints("dilations", [1])[0]
+        step = node.attributes.get_ints("strides", [1])[0]
+        return size >= LONG and length > 0 and padded_work(length, taps, step, *_padding(node)) >= CLEARLY
+
+    def _padded(self, node: ir.Node, row: ir.Value | None) -> ir.Value:
+        import onnx_ir as ir
+
+        begin, end = _padding(node)
+        widths = self._constant(f"{node.name}/pads", [0, 0, 0, begin, 0, 0, 0, end])
         # Without its third input, the runtime would fold the padding into the convolution again.
-        return helper.make_node("Pad", ["", widths, ""], [output], output)
+        return self._add(node, ir.node("Pad", [row, widths, None]))
 
-    def _kernel(self, name: str, form: Form) -> str:
-        if name not in self.replaced:
-            kernel = numpy_helper.to_array(self._regions.constants[name])
-            turned = kernel[:, :, None] if form == "signal" else kernel.swapaxes(2, 3)
-            self.replaced[name] = self._constant(f"{name}_row", np.ascontiguousarray(turned))
-        return self.replaced[name]
+    def _kernel(self, value: ir.Value | None, form: Form) -> ir.Value:
+        def turn(kernel: np.ndarray) -> np.ndarray:
+            return kernel[:, :, None] if form == "signal" else kernel.swapaxes(2, 3)
 
-    def _pads(self, name: str, form: Form) -> str:
-        if name not in self.replaced:
-            halves = numpy_helper.to_array(self._regions.constants[name]).reshape(2, -1)
-            turned = np.insert(halves, 2, 0, axis=1) if form == "signal" else halves[:, [0, 1, 3, 2]]
-            self.replaced[name] = self._constant(f"{name}_row", turned.reshape(-1))
-        return self.replaced[name]
+        return self._turned_constant(value, turn)
+
+    def _pads(self, value: ir.Value | None, form: Form) -> ir.Value:
+        def turn(pads: np.ndarray) -> np.ndarray:
+            halves = pads.reshape(2, -1)
+            return (np.insert(halves, 2, 0, axis=1) if form == "signal" else halves[:, [0, 1, 3, 2]]).reshape(-1)
+
+        return self._turned_constant(value, turn)
+
+    def _turned_constant(self, value: ir.Value | None, turn: Callable[[np.ndarray], np.ndarray]) -> ir.Value:
+        tensor = fixed_tensor(value)
+        assert value is not None
+        assert tensor is not None
+        if value not in self.replaced:
+            turned = np.ascontiguousarray(turn(tensor.numpy()))
+            self.replaced[value] = self._constant(f"{value.name}/row", turned)
+        return self.replaced[value]
 
 
-def _turn_attributes(node: NodeProto, form: Form) -> None:
-    """Give the attributes of a convolution or of pooling the axes of rows, in place."""
-    for attribute in node.attribute:
-        if attribute.name in ("kernel_shape", "strides", "dilations", "pads"):
-            fill = 0 if attribute.name == "pads" else 1
-            attribute.ints[:] = _turned(list(attribute.ints), form, fill, is_pair=attribute.name == "pads")
+def _padding(node: ir.Node) -> tuple[int, int]:
+    """The padding of a convolution at both ends of the axis."""
+    pads = node.attributes.get_ints("pads", [0, 0])
+    return pads[0], pads[len(pads) // 2]
 
 
-def _turned(values: Sequence[int], form: Form, fill: int, *, is_pair: bool) -> list[int]:
-    """Values by axis, or of the begin and the end of each axis, with the axes of rows."""
-    halves = np.array(values).reshape(2 if is_pair else 1, -1)
-    turned = np.insert(halves, 0, fill, axis=1) if form == "signal" else halves[:, ::-1]
-    return turned.reshape(-1).tolist()
+def _turned_attribute(attribute: ir.Attr, form: Form) -> ir.Attr:
+    """An attribute of a convolution or of pooling with the axes of rows."""
+    import onnx_ir as ir
+
+    if attribute.name not in ("kernel_shape", "strides", "dilations", "pads"):
+        return attribute
+    is_pair = attribute.name == "pads"
+    halves = np.array(attribute.as_ints()).reshape(2 if is_pair else 1, -1)
+    turned = np.insert(halves, 0, 0 if is_pair else 1, axis=1) if form == "signal" else halves[:, ::-1]
+    return ir.AttrInt64s(attribute.name, turned.reshape(-1).tolist())
 
 
 def padded_work(length: int, taps: np.ndarray, step: int, begin: int, end: int) -> float:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from autoopt.model.lazy_imports import numpy_helper, onnx
-from autoopt.model.tensors import names_of
-from autoopt.passes.onnx_tools.graphs import attribute_values, constant_tensors, fixed_size, is_standard, values_read
-from autoopt.passes.onnx_tools.large_models import inferred_graph
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
+from autoopt.passes.onnx_tools.sizes import fixed_tensor
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    import onnx_ir as ir
 
 Form: TypeAlias = Literal["signal", "column"]
 """[batch, channels, length], or [batch, channels, length, 1]."""
@@ -24,7 +21,7 @@ ONE_BY_ONE: Final = frozenset(
 )
 """Operators that compute each element by itself, given constant numbers."""
 POOLING: Final = frozenset(("AveragePool", "MaxPool"))
-PADDED: Final = (b"SAME_UPPER", b"SAME_LOWER")
+PADDED: Final = ("SAME_UPPER", "SAME_LOWER")
 """Kinds of padding that follow from the size of the input."""
 BLOCK: Final = 16
 """Channels in a block of the runtime's layout on AVX512."""
@@ -35,150 +32,135 @@ ALIGNED: Final = 8
 class RowRegions:
     """Finds the connected nodes that work on values of one form, around convolutions that gain by being rows."""
 
-    def __init__(self, model: ModelProto) -> None:
-        graph = model.graph
-        self.constants = _fixed_constants(graph)
-        self.lengths: dict[str, int] = {}
-        """Length by value; 0 where it is open."""
-        self.forms: dict[str, Form] = {}
-        """Form by value."""
-        self._add_forms(model)
-        movable = self._movable(graph.node)
-        self.moved: set[str] = set()
-        """The first output of each node that moves to rows."""
-        for region in self._regions(movable):
-            if any(gains(node, self.constants) for node in region):
-                self.moved.update(node.output[0] for node in region)
-        self._outside = names_of(graph.output)
-        for node in graph.node:
-            if not self.moves(node):
-                self._outside |= values_read(node)
+    def __init__(self, graph: ir.Graph) -> None:
+        values = (*graph.inputs, *(value for node in graph for value in node.outputs))
+        self.forms: dict[ir.Value, Form] = {value: form for value in values if (form := form_of(value))}
+        self.moved: set[ir.Node] = set()
+        """The nodes that move to rows."""
+        for region in self._regions(self._movable(graph)):
+            if any(map(gains, region)):
+                self.moved.update(region)
 
-    def moves(self, node: NodeProto) -> bool:
-        """Tell if a node moves to rows."""
-        return bool(node.output) and node.output[0] in self.moved
-
-    def is_read_outside(self, value: str) -> bool:
+    def is_read_outside(self, value: ir.Value) -> bool:
         """Tell if a value of a region is also an output, or an input of nodes that stay as they are."""
-        return value in self._outside
+        return value.is_graph_output() or any(use.node not in self.moved for use in value.uses())
 
-    def _add_forms(self, model: ModelProto) -> None:
-        graph = inferred_graph(model)
-        for value in (*graph.input, *graph.value_info, *graph.output):
-            tensor = value.type.tensor_type
-            sizes = [fixed_size(dim) for dim in tensor.shape.dim]
-            if tensor.elem_type != onnx.TensorProto.FLOAT or value.name in self.constants:
-                continue
-            if len(sizes) == RANKS["signal"]:
-                self.forms[value.name] = "signal"
-            elif len(sizes) == RANKS["column"] and sizes[3] == 1:
-                self.forms[value.name] = "column"
-            else:
-                continue
-            self.lengths[value.name] = sizes[2]
-
-    def _movable(self, nodes: Iterable[NodeProto]) -> dict[str, NodeProto]:
-        """The nodes that can move, by their output: convolutions, and what follows them."""
-        movable: dict[str, NodeProto] = {}
+    def _movable(self, nodes: Iterable[ir.Node]) -> list[ir.Node]:
+        """The nodes that can move: convolutions, and what follows them."""
+        movable: dict[ir.Node, None] = {}
         for node in nodes:
-            follows = node.op_type == "Conv" or any(name in movable for name in node.input)
+            before = [value.producer() for value in node.inputs if value is not None]
+            follows = node.op_type == "Conv" or any(each in movable for each in before)
             if follows and self._can_move(node):
-                movable[node.output[0]] = node
-        return movable
+                movable[node] = None
+        return list(movable)
 
-    def _can_move(self, node: NodeProto) -> bool:
+    def _can_move(self, node: ir.Node) -> bool:
         """Tell if a node computes the same in rows."""
-        values = [name for name in node.input if name and name not in self.constants]
+        values = [value for value in node.inputs if value is not None and fixed_tensor(value) is None]
         form = self._common_form(node, values)
         if form is None:
             return False
         match node.op_type:
             case "Conv" | "AveragePool" | "MaxPool":
-                return values == [node.input[0]] and self._is_along_one_axis(node, form)
+                return values == [node.inputs[0]] and _is_along_one_axis(node, form)
             case "Pad":
-                return self._pads_in_place(node, form)
+                return _pads_in_place(node, form)
             case "Concat":
-                return bool(attribute_values(node)["axis"] == 1 and len(values) == len(node.input))
+                return node.attributes.get_int("axis", 0) == 1 and len(values) == len(node.inputs)
             case "BatchNormalization":
                 return True
-        constants = [self.constants[name] for name in node.input if name in self.constants]
-        return node.op_type in ONE_BY_ONE and all(math.prod(tensor.dims) == 1 for tensor in constants)
+        constants = filter(None, map(fixed_tensor, node.inputs))
+        return node.op_type in ONE_BY_ONE and all(tensor.size == 1 for tensor in constants)
 
-    def _common_form(self, node: NodeProto, values: Sequence[str]) -> Form | None:
+    def _common_form(self, node: ir.Node, values: Sequence[ir.Value]) -> Form | None:
         """The form that the output of a standard node and all these inputs have; None if they differ."""
-        if not is_standard(node) or len(node.output) != 1 or not values:
+        if node.domain not in DEFAULT_DOMAINS or len(node.outputs) != 1 or not values:
             return None
-        form = self.forms.get(node.output[0])
-        if any(self.forms.get(name) != form for name in values):
-            return None
-        return form
+        form = self.forms.get(node.outputs[0])
+        return form if all(self.forms.get(value) == form for value in values) else None
 
-    def _is_along_one_axis(self, node: NodeProto, form: Form) -> bool:
-        """Tell if the kernel of a convolution or of pooling has the form."""
-        attributes = attribute_values(node)
-        if attributes.get("auto_pad") in PADDED:
-            return False
-        if form == "signal":
-            return True
-        pads = attributes.get("pads", [0] * 4)
-        return kernel_shape(node, self.constants)[1] == 1 and not pads[1] and not pads[3]
-
-    def _pads_in_place(self, node: NodeProto, form: Form) -> bool:
-        """Tell if the widths of padding are constant inputs, and the column stays alone."""
-        if len(node.input) not in (2, 3) or node.input[1] not in self.constants:
-            return False
-        pads = numpy_helper.to_array(self.constants[node.input[1]])
-        return form == "signal" or not (pads[3] or pads[7])
-
-    def _regions(self, movable: Mapping[str, NodeProto]) -> Iterator[list[NodeProto]]:
+    def _regions(self, movable: Iterable[ir.Node]) -> Iterator[list[ir.Node]]:
         """Group movable nodes that share a value that is not constant."""
-        touching: dict[str, list[str]] = {}
-        for output, node in movable.items():
-            for name in self._shared(node):
-                touching.setdefault(name, []).append(output)
-        left = set(movable)
-        for output in movable:
-            if output not in left:
-                continue
-            left.remove(output)
-            found = [output]
-            for each in found:  # grows
-                for name in self._shared(movable[each]):
-                    new = [other for other in touching[name] if other in left]
-                    left.difference_update(new)
+        touching: dict[ir.Value, list[ir.Node]] = {}
+        for node in movable:
+            for value in self._shared(node):
+                touching.setdefault(value, []).append(node)
+        left = dict.fromkeys(movable)
+        while left:
+            found = [left.popitem()[0]]
+            for node in found:  # grows
+                for value in self._shared(node):
+                    new = [other for other in touching[value] if other in left]
                     found += new
-            yield [movable[each] for each in found]
+                    for other in new:
+                        del left[other]
+            yield found
 
-    def _shared(self, node: NodeProto) -> set[str]:
-        return {name for name in (*node.input, *node.output) if name in self.forms}
-
-
-def _fixed_constants(graph: GraphProto) -> dict[str, TensorProto]:
-    """The constants of a graph without weights that callers may replace."""
-    inputs = names_of(graph.input)
-    return {name: tensor for name, tensor in constant_tensors(graph).items() if name not in inputs}
+    def _shared(self, node: ir.Node) -> set[ir.Value]:
+        return {value for value in (*node.inputs, *node.outputs) if value in self.forms}
 
 
-def kernel_shape(node: NodeProto, constants: Mapping[str, TensorProto]) -> list[int]:
-    """The sizes of the kernel of a convolution or of pooling, axis by axis."""
-    if node.op_type == "Conv":
-        return list(constants[node.input[1]].dims[2:])
-    return list(attribute_values(node)["kernel_shape"])
+def form_of(value: ir.Value) -> Form | None:
+    """The form of a float value; None for constants and all others."""
+    import onnx_ir as ir
+
+    shape = value.shape
+    if shape is None or value.dtype != ir.DataType.FLOAT or fixed_tensor(value) is not None:
+        return None
+    if len(shape) == RANKS["signal"]:
+        return "signal"
+    return "column" if len(shape) == RANKS["column"] and shape[3] == 1 else None
 
 
-def is_depthwise(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
-    """Tell if each output channel of a convolution reads one of several input channels."""
-    return bool(constants[node.input[1]].dims[1] == 1 < attribute_values(node).get("group", 1))
+def length_of(value: ir.Value) -> int:
+    """The length of a signal or column; 0 if it is open."""
+    size = value.shape[2] if value.shape is not None else 0
+    return max(0, size) if isinstance(size, int) else 0
 
 
-def gains(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
-    """Tell if a movable node is a convolution that onnxruntime computes in blocks of channels once it is in rows."""
-    if node.op_type != "Conv" or kernel_shape(node, constants)[0] == 1:
+def _is_along_one_axis(node: ir.Node, form: Form) -> bool:
+    """Tell if the kernel of a convolution or of pooling has the form."""
+    if node.attributes.get_string("auto_pad", "") in PADDED:
         return False
-    outputs, inputs = map(int, constants[node.input[1]].dims[:2])
-    groups = int(attribute_values(node).get("group", 1))
+    pads = node.attributes.get_ints("pads", [0] * 4)
+    return form == "signal" or (kernel_shape(node)[1] == 1 and not pads[1] and not pads[3])
+
+
+def _pads_in_place(node: ir.Node, form: Form) -> bool:
+    """Tell if the widths of padding are constant inputs, and the column stays alone."""
+    widths = fixed_tensor(node.inputs[1]) if len(node.inputs) in (2, 3) else None
+    if widths is None:
+        return False
+    pads = widths.numpy()
+    return form == "signal" or not (pads[3] or pads[7])
+
+
+def weight_shape(node: ir.Node) -> list[int]:
+    """The sizes of the weight of a convolution that can move."""
+    weight = fixed_tensor(node.inputs[1])
+    assert weight is not None
+    return list(weight.shape.numpy())
+
+
+def kernel_shape(node: ir.Node) -> Sequence[int]:
+    """The sizes of the kernel of a convolution or of pooling, axis by axis."""
+    return weight_shape(node)[2:] if node.op_type == "Conv" else node.attributes["kernel_shape"].as_ints()
+
+
+def is_depthwise(node: ir.Node) -> bool:
+    """Tell if each output channel of a convolution reads one of several input channels."""
+    return bool(weight_shape(node)[1] == 1 < node.attributes.get_int("group", 1))
+
+
+def gains(node: ir.Node) -> bool:
+    """Tell if a movable node is a convolution that onnxruntime computes in blocks of channels once it is in rows."""
+    if node.op_type != "Conv" or kernel_shape(node)[0] == 1:
+        return False
+    outputs, inputs, *_ = weight_shape(node)
+    groups = node.attributes.get_int("group", 1)
     if groups == 1:
         return outputs % ALIGNED == 0 and (inputs < BLOCK or inputs % ALIGNED == 0)
-    if is_depthwise(node, constants):
+    if is_depthwise(node):
         return outputs == groups and outputs % BLOCK == 0
     return inputs % BLOCK == 0 and (outputs // groups) % BLOCK == 0
