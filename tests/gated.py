@@ -7,9 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import mlp, write
 from children import HANG_SECONDS
 
 from autoopt.problem.reading import ADMIT, DESCRIBE_DATA, INSPECT, LAYER_WORK, LOAD, LOCATE, NAME_DATA, RUNTIME
@@ -58,3 +60,20 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "never happened"
         os.sched_yield()
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+    """Check that no call into a worker bypasses the measurement gate; return the calls."""
+    with watched(monkeypatch) as recorded:
+        yield recorded
+
+
+@pytest.fixture(autouse=True)
+def shared_workers(kept_workers: None) -> None:
+    """Have all tests share worker processes."""
+
+
+@pytest.fixture
+def mlp_file(tmp_path: Path) -> Path:
+    return write(mlp(width=64), tmp_path / "mlp")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from gated import Calls, watched
+from gated import calls, shared_workers
 
 from autoopt.cli.app import main
 from autoopt.metrics import Estimate
@@ -15,6 +15,8 @@ from autoopt.outcome import Outcome
 from autoopt.results import Baseline, ModelResult, RunResult, Trial, WorkCounts
 from autoopt.settings import settings
 from autoopt.store import ChainRecord, ModelRecord, PassRunRecord, RunRecord, Store, open_store
+
+__all__ = ["calls", "shared_workers"]
 
 
 class Said(NamedTuple):
@@ -26,18 +28,6 @@ class Said(NamedTuple):
 
 
 Call = Callable[..., Said]
-
-
-@pytest.fixture(autouse=True)
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
-    """Check that no call into a worker bypasses the measurement gate; return the calls."""
-    with watched(monkeypatch) as recorded:
-        yield recorded
-
-
-@pytest.fixture(autouse=True)
-def shared_workers(kept_workers: None) -> None:
-    """Have all tests share worker processes."""
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import numpy_helper
+from steps_data import opened, step
 
 from autoopt.data import DataConfig
 from autoopt.data.dataset import DataSet
@@ -26,23 +27,6 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, suffix):
     with pytest.raises(InputError) as caught:
         open_data(str(path))
     assert "\n" not in str(caught.value)
-
-
-X = np.arange(60, dtype=np.float32).reshape(20, 3)
-
-
-@pytest.fixture
-def path(tmp_path):
-    np.savez(tmp_path / "d.npz", x=X, extra=X + 1, labels=np.arange(20))
-    return str(tmp_path / "d.npz")
-
-
-def opened(path, **config):
-    return open_data({"path": path, **config})
-
-
-def step(name, **params):
-    return {"type": name, "params": params}
 
 
 SCRIPT = """

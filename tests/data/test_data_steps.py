@@ -6,27 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from steps_data import X, opened, step
 
 from autoopt.data import DataConfig, steps
 from autoopt.data.dataset import DataSet
-from autoopt.data.opening import open_data, post_processor
+from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
-
-X = np.arange(60, dtype=np.float32).reshape(20, 3)
-
-
-@pytest.fixture
-def path(tmp_path):
-    np.savez(tmp_path / "d.npz", x=X, extra=X + 1, labels=np.arange(20))
-    return str(tmp_path / "d.npz")
-
-
-def opened(path, **config):
-    return open_data({"path": path, **config})
-
-
-def step(name, **params):
-    return {"type": name, "params": params}
 
 
 def test_pre_processing_changes_only_its_columns(path):

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import cnn, mlp, write
-from gated import Calls, watched
+from builders import cnn, write
+from gated import calls, mlp_file, shared_workers
 
 from autoopt.api import execute
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
 
+__all__ = ["calls", "mlp_file", "shared_workers"]
 SHORT = {"seconds": 0.05, "replicas": 1, "target_width": 1.0, "rounds": 0}
 Runner = Callable[..., RunResult]
-
-
-@pytest.fixture(autouse=True)
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
-    """Check that no call into a worker bypasses the measurement gate; return the calls."""
-    with watched(monkeypatch) as recorded:
-        yield recorded
-
-
-@pytest.fixture(autouse=True)
-def shared_workers(kept_workers: None) -> None:
-    """Have all tests share worker processes."""
-
-
-@pytest.fixture
-def mlp_file(tmp_path: Path) -> Path:
-    return write(mlp(width=64), tmp_path / "mlp")
 
 
 @pytest.fixture

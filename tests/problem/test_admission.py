@@ -16,18 +16,6 @@ from autoopt.workers import CallResult
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> ReadingPool:
-    pool = ReadingPool()
-    monkeypatch.setattr("simulation.SimulatedPool", lambda: pool)
-    return pool
-
-
-@pytest.fixture
-def simulation(tmp_path: Path, pool: ReadingPool) -> Simulation:
-    return Simulation(tmp_path)
-
-
-@pytest.fixture
 def model(tmp_path: Path) -> Path:
     return write_model({**SOURCE, "passes": ["mine"]}, tmp_path / "mine")
 

@@ -22,18 +22,6 @@ from autoopt.target import Accelerator
 from autoopt.workers import CallResult
 
 
-@pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> ReadingPool:
-    pool = ReadingPool()
-    monkeypatch.setattr("simulation.SimulatedPool", lambda: pool)
-    return pool
-
-
-@pytest.fixture
-def simulation(tmp_path: Path, pool: ReadingPool) -> Simulation:
-    return Simulation(tmp_path)
-
-
 def test_data_is_described_by_a_worker(simulation: Simulation, pool: ReadingPool, tmp_path: Path) -> None:
     pool.answers[DESCRIBE_DATA] = {"labels": True}
     data = written_data(tmp_path)
