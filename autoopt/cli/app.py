@@ -118,6 +118,12 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         ),
     },
     "Single passes and models": {
+        "data": Command(
+            "data:data",
+            "Show what a model would be fed.",
+            "autoopt data model.onnx test.npz",
+            "autoopt data model.onnx images/ --image-size 224x224 --scale 1",
+        ),
         "passes": Command(
             "passes:app",
             "List passes, show one, or create one from a template.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
 
 import typer
 
@@ -26,7 +26,8 @@ Data = Annotated[
     str | None,
     typer.Option(
         metavar="PATH",
-        help="Evaluation data (.npz, .csv, folder of images or WAV files, ...); labels optional.",
+        help="Evaluation data (.npz, .csv, folder of images or WAV files, ...); labels optional. 'autoopt data --help' "
+        "lists more options.",
         rich_help_panel=DATA,
     ),
 ]
@@ -48,29 +49,26 @@ DataRoot = Annotated[
 class DataOptions:
     """Options that say how to read data; None for those that are not given."""
 
+    panel: ClassVar = DATA
+    hidden: ClassVar = ("label", "grayscale", "scale", "mean", "std", "layout", "sample_rate")
+    """Only `autoopt data --help` lists them."""
+
     label: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             help="Column or array of --data with the labels [default: label, target, y, ...]; for a folder of images "
             "or WAV files, a CSV file of name and class [default: the sub-folders].",
-            rich_help_panel=DATA,
         ),
     ] = None
     inputs: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="Columns or arrays of --data that are the input [default: all others].",
-            rich_help_panel=DATA,
-        ),
+        typer.Option(metavar="A,B,...", help="Columns or arrays of --data that are the input [default: all others]."),
     ] = None
     classes: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B,...",
-            help="All labels in the order of the model's outputs [default: names in sorted order].",
-            rich_help_panel=DATA,
+            metavar="A,B,...", help="All labels in the order of the model's outputs [default: names in sorted order]."
         ),
     ] = None
     image_size: Annotated[
@@ -78,40 +76,28 @@ class DataOptions:
         typer.Option(
             metavar="HxW",
             help="Resize images to this height and width, such as 224x224; without data, the size of generated images.",
-            rich_help_panel=DATA,
         ),
     ] = None
     grayscale: Annotated[
         bool | None,
-        typer.Option("--grayscale", help="Read images with one channel instead of three.", rich_help_panel=DATA),
+        typer.Option("--grayscale", help="Read images with one channel instead of three."),
     ] = None
     scale: Annotated[
         float | None,
-        typer.Option(
-            help="Factor for the values of images [default: 1/255, to 0..1], WAV files (-1..1) or arrays.",
-            rich_help_panel=DATA,
-        ),
+        typer.Option(help="Factor for the values of images [default: 1/255, to 0..1], WAV files (-1..1) or arrays."),
     ] = None
     mean: Annotated[
         str | None,
-        typer.Option(
-            metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel.", rich_help_panel=DATA
-        ),
+        typer.Option(metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel."),
     ] = None
     std: Annotated[
         str | None,
-        typer.Option(
-            metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel.", rich_help_panel=DATA
-        ),
+        typer.Option(metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel."),
     ] = None
-    layout: Annotated[
-        Layout | None, typer.Option("--layout", help="Axes of images [default: NCHW].", rich_help_panel=DATA)
-    ] = None
+    layout: Annotated[Layout | None, typer.Option("--layout", help="Axes of images [default: NCHW].")] = None
     sample_rate: Annotated[
         int | None,
-        typer.Option(
-            metavar="HZ", min=1, help="Resample WAV files to this rate [default: as they are].", rich_help_panel=DATA
-        ),
+        typer.Option(metavar="HZ", min=1, help="Resample WAV files to this rate [default: as they are]."),
     ] = None
 
     def apply(self, path: str | None) -> Config:

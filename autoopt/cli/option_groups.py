@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeVar, get_type_hints
 
 import typer
 
@@ -83,21 +83,15 @@ def accelerator_of(device: str | None, execution_provider: str | None) -> Accele
 class ProposalFlags:
     """Options of the commands that propose a graph for a bare model, as given; None for those that are not."""
 
+    panel: ClassVar = BARE_MODEL
     precision: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="fp32, fp16, mixed, int8 or int4 [default: all that suit the target].",
-            rich_help_panel=BARE_MODEL,
-        ),
+        typer.Option(metavar="NAME", help="fp32, fp16, mixed, int8 or int4 [default: all that suit the target]."),
     ] = None
     execution_provider: Annotated[
         str | None,
         typer.Option(
-            "--ep",
-            metavar="NAME",
-            help="Execution provider, such as cpu, cuda, tensorrt, dml, openvino, qnn.",
-            rich_help_panel=BARE_MODEL,
+            "--ep", metavar="NAME", help="Execution provider, such as cpu, cuda, tensorrt, dml, openvino, qnn."
         ),
     ] = None
     threads: Annotated[
@@ -105,7 +99,6 @@ class ProposalFlags:
         typer.Option(
             metavar="N,...",
             help="Intra-op threads: a number, all, or several to search, such as 1,2,all [default: searched].",
-            rich_help_panel=BARE_MODEL,
         ),
     ] = None
 
@@ -121,10 +114,11 @@ class ProposalFlags:
         return ProposalOptions.from_json(without_nulls(asdict(self)))
 
 
-def with_option_groups(command: Callable[..., Result]) -> Callable[..., Result]:
+def with_option_groups(command: Callable[..., Result], *, every: bool = False) -> Callable[..., Result]:
     """Give a command one option for each field of its parameters that are dataclasses.
 
-    Typer reads options from a flat signature. The command itself receives the dataclasses.
+    Typer reads options from a flat signature. The command itself receives the dataclasses. Their class variables name
+    the title of the options on the help page (`panel`) and those that are listed there only with `every` (`hidden`).
     """
     # Annotations are text here; Typer would look up their names in the wrong module.
     described = signature(command, eval_str=True)
@@ -141,40 +135,49 @@ def with_option_groups(command: Callable[..., Result]) -> Callable[..., Result]:
 
     options: list[Parameter] = []
     for parameter in parameters:
-        options.extend(_options(parameter.annotation) if parameter.name in groups else [parameter])
+        options.extend(_options(parameter.annotation, every) if parameter.name in groups else [parameter])
     flat_command.__signature__ = described.replace(parameters=options)  # type: ignore[attr-defined]
     flat_command.__annotations__ = {option.name: option.annotation for option in options}
     return flat_command
 
 
-def _options(group: type) -> Iterator[Parameter]:
+def with_every_option(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Do as `with_option_groups`, and list all options."""
+    return with_option_groups(command, every=True)
+
+
+def _options(group: type, every: bool) -> Iterator[Parameter]:
     """A parameter for each field of a dataclass; all its fields have defaults."""
     hints = get_type_hints(group, include_extras=True)
     for field in fields(group):
-        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        kind = hints[field.name]
+        for option in getattr(kind, "__metadata__", ()):
+            option.rich_help_panel = getattr(group, "panel", None)
+            option.hidden = not every and field.name in getattr(group, "hidden", ())
+        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=kind)
 
 
 @dataclass(frozen=True)
 class GoalFlags:
     """The options as given; None for those that are not."""
 
+    panel: ClassVar = GOAL
     metric: Annotated[
         str | None,
         typer.Option(
             "--metric",
             metavar="NAME",
             help="Quality metric to keep [default: by the labels].",
-            rich_help_panel=GOAL,
             autocompletion=complete_metric,
         ),
     ] = None
     max_drop: Annotated[
         float | None,
-        typer.Option(min=0, help="Largest accepted drop in the quality metric [default: 0.01].", rich_help_panel=GOAL),
+        typer.Option(min=0, help="Largest accepted drop in the quality metric [default: 0.01]."),
     ] = None
     minimize: Annotated[
         Literal["latency", "size", "memory"] | None,
-        typer.Option(help="What to minimize [default: latency].", rich_help_panel=GOAL),
+        typer.Option(help="What to minimize [default: latency]."),
     ] = None
 
     def options(self) -> GoalOptions:

@@ -9,12 +9,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import Annotated, Any, Final, TextIO
 
 import typer
-
-if TYPE_CHECKING:
-    from autoopt.json_codec import JsonValue
 
 USAGE_ERROR: Final[Any] = typer.BadParameter.__base__
 """The parser's base error, which typer does not export."""
@@ -47,30 +44,6 @@ def print_result(document: object, text: str, as_json: bool) -> None:
 def exit_code(success: bool) -> int:
     """0, or 1 for a result that falls short."""
     return int(not success)
-
-
-def parse_assignments(options: list[str] | None, option: str) -> dict[str, JsonValue]:
-    """`["a=1", "b=text"]` -> `{"a": 1, "b": "text"}`; a value is JSON, or text if it is not.
-
-    Errors name the `option`.
-
-    Raises:
-        InputError: there is no `=`, or a name is given twice.
-    """
-    from autoopt.errors import InputError
-
-    values: dict[str, JsonValue] = {}
-    for text in options or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InputError(f"must be NAME=VALUE, not {text!r}", where=option)
-        if name in values:
-            raise InputError(f"{name!r} is given twice", where=option)
-        try:
-            values[name] = json.loads(value)
-        except (ValueError, RecursionError):
-            values[name] = value
-    return values
 
 
 def shell_commands() -> tuple[str, str]:

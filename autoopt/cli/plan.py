@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
 from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_option_groups, with_set_fields
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import DagOrModels
-
-if TYPE_CHECKING:
-    pass
 
 
 class PlanFormat(StrEnum):
@@ -48,10 +45,11 @@ def plan(  # noqa: PLR0913  options of the command
 ) -> None:
     """Show the chains of a DAG, their points, and what was pruned and why. Runs nothing.
 
-    For a bare model, the DAG is the one that autoopt proposes. Several targets, or models that belong together, have a
-    plan each.
+    For a bare model, the DAG is the one that autoopt proposes; --verbose lists its chains and all reasons. Several
+    targets, or models that belong together, have a plan each.
     """
-    from autoopt.dag.compiler.rendering import mermaid, tree_text
+    from autoopt.cli.logs import is_verbose
+    from autoopt.dag.compiler.rendering import mermaid, summary_text, tree_text
     from autoopt.problem.model_folders import read_models
     from autoopt.problem.plan_request import make_plans
     from autoopt.problem.run_request import RunRequest
@@ -79,7 +77,9 @@ def plan(  # noqa: PLR0913  options of the command
             sys.stdout.write("\n")
         if plans.kind:
             sys.stdout.write(f"{COMMENT[format]}{plans.kind} {name}\n")
-        if format is PlanFormat.TEXT:
-            sys.stdout.write(tree_text(plan, limit))
-        else:
+        if format is PlanFormat.MERMAID:
             sys.stdout.write(mermaid(plan))
+        elif plan.decisions and not is_verbose():
+            sys.stdout.write(summary_text(plan))
+        else:
+            sys.stdout.write(tree_text(plan, limit))

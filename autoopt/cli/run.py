@@ -16,7 +16,6 @@ from autoopt.cli.data_options import Calibration, Data, DataOptions, DataRoot
 from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_option_groups, with_set_fields
 from autoopt.cli.output import AsJson, document_stream, exit_code, print_json, shell_commands
 from autoopt.cli.store_access import complete_run
-from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="Id of a run [default: the only one that can be resumed].",
+            help="Id of a run [default: the newest one that was interrupted].",
             autocompletion=complete_run,
         ),
     ] = None,
@@ -184,24 +183,29 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
 ) -> int:
     """Resume an interrupted or cancelled run. Work that was finished is not repeated.
 
-    If several runs can be resumed, list them. Exit code 1 if no model meets the constraints.
+    Exit code 1 if no model meets the constraints.
     """
     from autoopt.cli.logs import is_verbose
     from autoopt.cli.store_access import require_store
     from autoopt.report.progress.progress import Progress
 
     require_store()
+    others = ""
     if run is None and not every:
-        run = _only_candidate(show=not as_json)
+        run, others = _newest_interrupted()
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"resuming {run or 'interrupted runs'}")
+            if others:
+                progress.on_note(others)
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import resume as resume_runs
             from autoopt.engine.run.output_folder import shown_folder
 
             chosen = chosen_engine(engine)
-            results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
+            results = []
+            if run is not None or every:
+                results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
         if as_json:
             print_json([result.to_json() for result in results], stream)
         elif not results:
@@ -256,26 +260,19 @@ def _written_files(result: RunResult, out: Path) -> list[str]:
     return lines
 
 
-def _only_candidate(*, show: bool) -> str | None:
-    """The id of the only run that can be resumed; None if there is none.
-
-    With `show`, several runs are listed on standard output.
-    """
-    from autoopt.report.run_list import runs_table
-    from autoopt.report.table import write_table
+def _newest_interrupted() -> tuple[str | None, str]:
+    """The newest run that can be resumed, and a note on others; None without any. Runs without a trial come last."""
     from autoopt.store import open_store
     from autoopt.store.leases import resumable_runs
-    from autoopt.stored_runs import run_row
 
     with open_store() as store:
         records = resumable_runs(store)
-        rows = [run_row(store, record) for record in records]
-    if len(records) > 1:
-        if show:
-            write_table(runs_table(rows), sys.stdout)
-        ids = ", ".join(record.id for record in records)
-        raise InputError(f"{len(records)} runs can be resumed: {ids}", remedy="name one of them, or use --all")
-    return records[0].id if records else None
+        parts = {record.id: (record, *store.runs.all(parent=record.id)) for record in records}
+        begun = [run for run, all_parts in parts.items() if any(store.trials.all(part.id) for part in all_parts)]
+    if not begun:
+        return next(iter(parts), None), ""
+    note = f"other interrupted runs: {', '.join(begun[1:])}" if begun[1:] else ""
+    return begun[0], note
 
 
 def _other_runs() -> str:

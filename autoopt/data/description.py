@@ -8,7 +8,7 @@ from typing import Final
 
 from autoopt.json_codec import JsonValue
 
-VERSION: Final = 5
+VERSION: Final = 6
 """Version of what descriptions hold. Stored ones of another version are made anew."""
 
 
@@ -26,6 +26,10 @@ class Column:
     """Axes of `shape` along which the items differ; only complete arrays have any."""
     span: tuple[int, int] | None = None
     """The smallest and the largest value of integers; None for others."""
+    range: str = ""
+    """The range of numbers in words; empty for others."""
+    first: str = ""
+    """The beginning of the first item."""
     constant: JsonValue = None
     """The value of one item, in nested lists, if every item has the same; None if it changes or cannot be known."""
 
@@ -41,6 +45,8 @@ class DataDescription:
     """`token` (the next token at each position of a text), `class` (an integer or text, a one-hot row, or ids for
     several places), `value` (one float) or `tensor` (several floats, or bytes as images have them); None without
     labels."""
+    first_label: str = ""
+    """The beginning of the first label."""
     label_text: str | None = None
     """A label that is text and not a number."""
     class_names: tuple[str, ...] = ()

@@ -19,6 +19,10 @@ TEXTS = 1000
 """Labels that are looked at for one that is text; most different texts that may be names of classes."""
 
 
+SHOWN = 6
+"""Values of an item that are shown."""
+
+
 def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     """Describe the data set of `{"data": config, "model"?: path}`; synthetic data needs the path of a model.
 
@@ -55,6 +59,7 @@ def _with_labels(description: DataDescription, data: DataSet, labels: Array) -> 
     """The description of a data set and of its labels."""
     kind, text, broken = _label_kind(data, labels), _label_text(labels), _broken_labels(labels)
     description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
+    description = replace(description, first_label=_beginning(labels[0]))
     plain = plain_labels(labels)
     if kind == "class":
         values, counts = np.unique(plain if plain.dtype.kind in "iub" else plain.astype(str), return_counts=True)
@@ -70,13 +75,32 @@ def _with_labels(description: DataDescription, data: DataSet, labels: Array) -> 
 def _column(array: Array) -> Column:
     finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
     if array.ndim == 0:
-        return Column(str(array.dtype), (), finite, stacked=False, span=_span([array]), constant=_value_of(array))
-    return Column(str(array.dtype), array.shape, finite, span=_span([array]), constant=_constant(array))
+        column = Column(str(array.dtype), (), finite, stacked=False, span=_span([array]), constant=_value_of(array))
+    else:
+        column = Column(str(array.dtype), array.shape, finite, span=_span([array]), constant=_constant(array))
+    return replace(column, range=_range([array]), first=_beginning(array[0] if array.ndim else array))
 
 
 def _uneven_column(arrays: Sequence[Array]) -> Column:
     dtype, shape, axes = str(arrays[0].dtype), arrays[0].shape, _open_axes(arrays)
-    return Column(dtype, shape, stacked=False, open_axes=axes, span=_span(arrays), constant=_constant(arrays))
+    column = Column(dtype, shape, stacked=False, open_axes=axes, span=_span(arrays), constant=_constant(arrays))
+    return replace(column, range=_range(arrays), first=_beginning(arrays[0]))
+
+
+def _beginning(item: object) -> str:
+    """The first values of an item in words."""
+    values = np.asarray(item).ravel()
+    texts = [f"{value:.4g}" if isinstance(value, float) else str(value)[:40] for value in values[:SHOWN].tolist()]
+    return " ".join([*texts, "..."] if values.size > SHOWN else texts)
+
+
+def _range(arrays: Sequence[Array]) -> str:
+    """The range of numbers in words; empty for others."""
+    arrays = [array for array in arrays if array.size]
+    if not arrays or any(array.dtype.kind not in "biuf" for array in arrays):
+        return ""
+    low, high = min(float(array.min()) for array in arrays), max(float(array.max()) for array in arrays)
+    return f"{low:.4g} to {high:.4g}"
 
 
 def _span(arrays: Sequence[Array]) -> tuple[int, int] | None:

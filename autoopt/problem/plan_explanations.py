@@ -34,4 +34,4 @@ def _lesson(learned: Sequence[Learned]) -> str:
     source = "on other models"
     if learned[0].expected is not None:
         source = "in an earlier run of the same graph"
-    return f"starting with {first}, the best {source} ('autoopt plan' says why)"
+    return f"starting with {first}, the best {source} ('autoopt --verbose plan' says why)"

@@ -14,7 +14,7 @@ from autoopt.spec.source import Place, dotted
 OPTION = "--set"
 
 
-def parse_fields(assignments: Sequence[str]) -> dict[str, Json]:
+def parse_fields(assignments: Sequence[str], option: str = OPTION) -> dict[str, Json]:
     """Read `["search.seed=7", "chains=[[a, b]]"]` as `{"search.seed": 7, "chains": [["a", "b"]]}`.
 
     Raises:
@@ -26,13 +26,13 @@ def parse_fields(assignments: Sequence[str]) -> dict[str, Json]:
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals or not name:
-            raise InputError(f"must be FIELD=VALUE, not {assignment!r}", where=OPTION)
+            raise InputError(f"must be NAME=VALUE, not {assignment!r}", where=option)
         if name in fields:
-            raise InputError(f"{name!r} is given twice", where=OPTION)
+            raise InputError(f"{name!r} is given twice", where=option)
         try:
             fields[name] = json.loads(text)
         except (ValueError, RecursionError):
-            fields[name] = read_yaml(text, OPTION)[0] if text.startswith(("[", "{")) else text
+            fields[name] = read_yaml(text, option)[0] if text.startswith(("[", "{")) else text
     return fields
 
 

@@ -114,7 +114,9 @@ def test_plan_of_a_bare_model_shows_every_cut(call: Call, cnn_file: Path, data: 
     assert {c["param"] for c in data_json["cut"]} >= {"op_types"}
     assert all(p["rule"] and p["reason"] for p in data_json["pruned"])
     assert data_json["nodes"]["fold"] == "batchnorm_folding"
-    text = call("plan", "net/model.onnx", "--data", data, "--set", "level=1").out
+    chosen = ("plan", "net/model.onnx", "--data", data, "--set", "level=1")
+    short, text = call(*chosen).out, call("--verbose", *chosen).out
+    assert len(short.splitlines()) <= 15
     assert "decided: level 1: passes that change results at most by rounding" in text
     assert "cut: simplify.engine='onnxsim': needs --set level=3" in text
     assert "static: needs --set level=3 [inspection]" in text

@@ -7,8 +7,7 @@ import textwrap
 import pytest
 from children import HANG_SECONDS
 
-from autoopt.cli.output import document_stream, parse_assignments, print_json, print_result
-from autoopt.errors import InputError
+from autoopt.cli.output import document_stream, print_json, print_result
 
 
 def test_numbers_that_json_cannot_express_become_null() -> None:
@@ -65,18 +64,3 @@ def test_a_result_is_a_document_or_a_text(capsys: pytest.CaptureFixture[str]) ->
     print_result({"path": "a"}, "wrote a", as_json=True)
     print_result({"path": "a"}, "wrote a", as_json=False)
     assert capsys.readouterr().out == '{\n  "path": "a"\n}\nwrote a\n'
-
-
-def test_assigned_values_are_json_or_text() -> None:
-    options = ["a=1", "b=true", "c=text", 'd=["x"]', "e=k=v"]
-    assert parse_assignments(options, "--param") == {"a": 1, "b": True, "c": "text", "d": ["x"], "e": "k=v"}
-    assert parse_assignments(None, "--param") == {}
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [(["a"], "must be NAME=VALUE, not 'a'"), (["=1"], "must be NAME=VALUE"), (["a=1", "a=2"], "'a' is given twice")],
-)
-def test_a_wrong_assignment_names_the_option(options: list[str], reason: str) -> None:
-    with pytest.raises(InputError, match=f"--param: {reason}"):
-        parse_assignments(options, "--param")

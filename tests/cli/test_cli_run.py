@@ -137,7 +137,7 @@ def test_when_nothing_meets_the_constraints_it_is_1(
         (None, [], "bad.yaml"),
         (json.dumps(DAG), ["--out", "bad.yaml/out"], "bad.yaml: is a file, not a folder for results"),
         (json.dumps(DAG), ["--set", "search.trails=3"], "search.trails: unknown field"),
-        (json.dumps(DAG), ["--set", "trials"], "--set: must be FIELD=VALUE"),
+        (json.dumps(DAG), ["--set", "trials"], "--set: must be NAME=VALUE"),
         (json.dumps(DAG), ["--set", "search.order=[fold]"], "strategy: per-chain"),
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.results import RunResult
-from autoopt.store import RunRecord, open_store
+from autoopt.store import open_store
 
 
 def test_without_a_store_each_command_says_how_one_comes_about(call: Callable[..., Any], home: Path) -> None:
@@ -60,17 +60,14 @@ def test_a_run_that_may_live_in_another_container_is_named(
     assert said.startswith(f"no run was interrupted or cancelled; run {run.id} is running on web, or its process ended")
 
 
-def test_several_runs_that_can_be_resumed_are_listed(
-    call: Callable[..., Any], filled: dict[str, Any], home: Path
-) -> None:
+def test_the_newest_run_with_a_trial_is_resumed(call: Callable[..., Any], filled: dict[str, Any], home: Path) -> None:
     assert call("resume").out == "no run was interrupted or cancelled\n"
     with open_store(None, home) as store:
-        ids = []
-        for name in ("one", "two"):
-            run = store.runs.create(RunRecord(id="", name=name, identity=name, model=filled["baseline"]["artifact"]))
+        known = store.runs.get(filled["run"])
+        for name in ("old", "new", "without a trial"):
+            run = store.runs.create(replace(known, id="", identity=name, status="running", result=None))
+            if name != "without a trial":
+                store.trials.add(replace(store.trials.all(known.id)[0], run=run.id))
             store.runs.finish(run.id, "cancelled", {"error": ""})
-            ids.append(run.id)
-    code, out, err = call("resume")
-    assert code == 2
-    assert all(run in out for run in ids)
-    assert err == f"2 runs can be resumed: {ids[1]}, {ids[0]}; name one of them, or use --all\n"
+        (old,) = store.runs.all(identity="old")
+    assert f"other interrupted runs: {old.id}\n" in call("resume").err

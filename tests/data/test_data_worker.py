@@ -59,9 +59,10 @@ def test_items_of_different_shapes_are_described_by_the_first(tmp_path):
     path = str(io.save(builders.mlp(), tmp_path))
     found = describe({"data": {"load_dataset": {"type": "synthetic", "params": {"items": 3}}}, "model": path})
     column = {"dtype": "float32", "shape": [1, 8], "finite": None, "stacked": False, "open_axes": []}
-    column |= {"span": None, "constant": None}
+    column |= {"span": None, "constant": None, "range": found["columns"]["x"]["range"]}
+    column |= {"first": found["columns"]["x"]["first"]}
     labels = {"labels": False, "label_kind": None, "label_text": None, "class_names": [], "broken_labels": 0}
-    labels |= {"classes": 0, "smallest_class": 0, "labelled": 0}
+    labels |= {"classes": 0, "smallest_class": 0, "labelled": 0, "first_label": ""}
     rest = {**labels, "loader": "synthetic", "reading": "", "made_up": True, "assumed": []}
     rest |= {"state": {}, "reset_every": None, "starts": []}
     assert found == {"items": 3, "columns": {"x": column}, **rest}

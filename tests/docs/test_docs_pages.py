@@ -75,6 +75,8 @@ def test_commands_and_options_exist(page: str) -> None:
         assert name in COMMANDS, words
         subcommands = rest[:1] if name in ("passes", "store") else []
         known = options(name, *subcommands)
+        if "--inputs" in known:  # others about data are listed once
+            known |= options("data")
         for word in rest:
             if word.startswith("-"):
                 assert word in known | {"--verbose", "--debug", "--no-color"}, words

@@ -46,6 +46,20 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
     return "".join(f"{_printable(line)}\n" for line in lines)
 
 
+def summary_text(plan: Plan) -> str:
+    """The plan of a proposed graph in a few lines: passes in their order, and the decisions that a user can change."""
+    before = _before_cuts(plan.point_count, plan.points_before)
+    lines = [f"{plan.name}: {_number(plan.chain_count, 'chain')}, {_number(plan.point_count, 'point')}{before}"]
+    if plan.goal:
+        lines.append(f"goal: {', '.join(plan.goal)}")
+    kept = {plan.graph.node_of.get(key) for key in plan.kept_keys}
+    lines.append(f"passes: {', '.join(node for node in plan.spaces if node in kept)}")
+    lines += [f"{decision.what}: {decision.why}" for decision in plan.decisions if not decision.is_detail]
+    lines += [f"warning: {text}" for text in plan.warnings]
+    lines.append("'autoopt --verbose plan' lists the chains, what was left out and why, and the first points")
+    return "".join(f"{one_line(line)}\n" for line in lines)
+
+
 def _printable(line: str) -> str:
     return line if line.isprintable() else " ".join(map(one_line, line.split(" ")))
 
