@@ -16,6 +16,7 @@ from autoopt.cli.option_groups import TargetDevice, TargetProvider, accelerator_
 from autoopt.cli.output import AsJson, print_json
 from autoopt.errors import one_line
 from autoopt.json_codec import to_json
+from autoopt.report.table import Table, write_table
 from autoopt.report.words.failures import plain_reason
 from autoopt.working_folder import working_folder
 
@@ -28,7 +29,9 @@ _LOG = logging.getLogger(__name__)
 def apply(  # noqa: PLR0913, PLR0917  options of the command
     name: Annotated[str, typer.Argument(metavar="PASS", help="Name or alias of a pass.", autocompletion=complete_pass)],
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model (.onnx).")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File for the new model.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File for the new model [default: write none].")
+    ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter; the value is JSON or plain text."),
@@ -62,7 +65,8 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     )
     from autoopt.spec.overrides import parse_fields
 
-    check_out(out, force=force)
+    if out is not None:
+        check_out(out, force=force)
     parameters = parse_fields(param or (), "--param")
     accelerator = accelerator_of(device, ep)
     with working_folder() as folder:
@@ -73,15 +77,16 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
             _LOG.debug("%s", error)
             sys.stderr.write(one_line(plain_reason(str(error))) + "\n")
             raise typer.Exit(1) from error
-        if applied.step.session_options:
-            check_out(session_file(out), force=force)
-        files = copy_out(applied.model, out, force=force)
-        if applied.step.session_options:
-            files.append(write_session(out, applied.step.session_options, accelerator))
+        files: list[Path] = []
+        if out is not None:
+            if applied.step.session_options:
+                check_out(session_file(out), force=force)
+            files = copy_out(applied.model, out, force=force)
+            if applied.step.session_options:
+                files.append(write_session(out, applied.step.session_options, accelerator))
     if applied.load_failure:
-        sys.stderr.write(
-            one_line(f"warning: the runtime cannot load {out}: {plain_reason(applied.load_failure)}") + "\n"
-        )
+        reason = plain_reason(applied.load_failure)
+        sys.stderr.write(one_line(f"warning: the runtime cannot load {out or 'the new model'}: {reason}") + "\n")
     if as_json:
         document = to_json(applied.step)
         del document["path"], document["node"]
@@ -124,8 +129,28 @@ def _show(step: StepReply, files: list[Path]) -> None:
     elif step.equivalence:
         print(f"  checked ({step.equivalence['tolerance']}): {_check_text(step.equivalence)}")
     for name, report in step.reports.items():
-        print(f"  {name}: {one_line(json.dumps(report))[:2000]}")
+        _show_report(name, report if isinstance(report, Mapping) else {"value": report})
     if step.session_options:
         print(f"  session options {json.dumps(step.session_options)}")
     for file in files:
         print(f"  wrote {file}")
+
+
+def _show_report(name: str, report: Mapping[str, Any]) -> None:
+    """Print the single values of a report in a line, and each list of records as a table."""
+    lists = {key: value for key, value in report.items() if _is_records(value)}
+    rest = {key: value for key, value in report.items() if key not in lists}
+    if rest:
+        print(f"  {name}: {one_line(json.dumps(rest))[:2000]}")
+    for key, records in lists.items():
+        columns = tuple(records[0])
+        rows = tuple(tuple(_cell(record.get(column)) for column in columns) for record in records)
+        write_table(Table(columns, rows, title=key), sys.stdout)
+
+
+def _is_records(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

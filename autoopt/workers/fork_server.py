@@ -30,8 +30,8 @@ from autoopt.working_folder import temporary_folder
 
 KEPT_SERVERS: Final = 2
 """Fork servers that stay for later pools; others end with their last worker."""
-EXIT_SECONDS: Final = 5.0
-"""Time for a server to end after its last worker."""
+EXIT_SECONDS: Final = 1.0
+"""Time for a server to end after its last worker, unless it imports a library."""
 _CHILD: Final = Path(__file__).with_name("child.py")
 
 Start: TypeAlias = tuple[Callable[[], "subprocess.Popen[bytes]"], "Future[subprocess.Popen[bytes]]"]
@@ -148,9 +148,12 @@ class ForkedWorker:
         return self._code
 
     def end(self, keeper: int, seconds: float) -> None:
-        """Have the keeper end the worker; kill the keeper, if its process id is known, after some seconds."""
+        """Have the keeper end the worker; kill the keeper after some seconds.
+
+        If its process id is not known, it has not begun, perhaps behind a long import, and ends as soon as it does.
+        """
         self.requests.close()
-        if self.wait(seconds) is None and keeper:
+        if self.wait(seconds if keeper else EXIT_SECONDS) is None and keeper:
             with suppress(OSError):
                 os.kill(keeper, signal.SIGKILL)
             self.wait(1.0)

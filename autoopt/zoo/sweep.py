@@ -127,11 +127,9 @@ class Sweep:
                 entries = self._with_lasting_changes(entries)
             entries += self._compared(missing, earlier)
         except BaseException as error:
-            result = self._finish("cancelled", entries, all_models, newest)
+            self._finish("cancelled", entries, all_models, newest)
             if isinstance(error, KeyboardInterrupt):
                 observer.on_note("sweep cancelled; resume it with --resume")
-                if entries:
-                    self._write_pages(result, earlier)
             raise
         result = self._finish("finished", entries, all_models, newest)
         self._write_pages(result, earlier)

@@ -131,3 +131,10 @@ def test_session_options_are_written_beside_the_model(model: str, tmp_path: Path
     assert main(["apply", "session_tuning", model, "-o", str(out), "-p", "graph_optimization_level=basic"]) == 0
     session = json.loads((tmp_path / "out.session.json").read_text())
     assert session["session_options"]["graph_optimization_level"] == "ORT_ENABLE_BASIC"
+
+
+def test_a_report_is_a_table_and_needs_no_output_file(call: Callable[..., Any], tmp_path: Path) -> None:
+    said = call("apply", "profile", str(write(mlp(), tmp_path))).out.splitlines()
+    assert [line.split() for line in said if line.startswith("op_type")] == [["op_type", "us"]]
+    assert [line.split()[0] for line in said if line.startswith("Gemm")] == ["Gemm"]
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".onnx"] == ["model.onnx"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from micro_models import branches_of_outer_weights, made, recurrent_branches, relu_only
+from micro_models import MODELS, branches_of_outer_weights, made, recurrent_branches
 
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.onnx_tools import bodies
@@ -16,7 +16,7 @@ def test_constants_of_bodies_become_weights_of_the_body() -> None:
     )
     _, *inner = walk_graphs(bodies.lift_constants(model).graph)
     assert {tensor.name for body in inner for tensor in body.initializer} == {"k"}
-    plain = relu_only()
+    plain = MODELS["relu_only"]()
     assert bodies.lift_constants(plain) is plain
 
 

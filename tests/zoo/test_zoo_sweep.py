@@ -183,7 +183,6 @@ def test_sigterm_ends_a_sweep_with_its_results_and_it_goes_on_with_the_same_run(
     (folder / "zoo.yaml").write_text("name: z\ndag: dag.yaml\nmodels: [more.zip, {path: mlp, dag: ends.yaml}]\n")
     assert main(["sweep", "zoo.yaml", "--quiet"]) == EXIT_INTERRUPTED
     assert (folder / "out" / "more" / "model.onnx").exists()
-    assert "not run: mlp" in (folder / "out" / "sweep.html").read_text()
     with open_store(None, folder / "home") as store:
         assert store.sweeps.get("latest").status == "cancelled"
         [run] = store.runs.all(status="cancelled")
