@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from proposal_cases import CNN, TRANSFORMER, TREES, model, proposed
+from proposal_cases import CNN, TRANSFORMER, TREES, inputs_of, model, proposed
 
+from autoopt.dag import Facts, pass_infos
+from autoopt.dag.proposal.propose import propose
 from autoopt.model.inspection import Inspection, ValueSpec
 from autoopt.spec.proposal_options import ProposalOptions
 
@@ -139,6 +142,32 @@ def test_preparation_comes_first_where_hard_sigmoids_are_in_single_operators(
     weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
     preparation = weights["names -> simplify -> activations"]
     assert preparation == (max(weights.values()) if place == "first" else min(weights.values()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [({}, "last"), ({"overridable": ("w",)}, "first"), ({"parameters": 2_000_000}, "first")],
+)
+def test_lossless_preparation_comes_first_where_it_surely_gains_or_quantization_takes_long(
+    changes: dict[str, Any], place: str
+) -> None:
+    _, plan = proposed(replace(CNN, **changes))
+    weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
+    lossy = {"static", "dynamic", "selective"}
+    lossless = [weight for chain, weight in weights.items() if lossy.isdisjoint(chain.split(" -> "))]
+    assert max(lossless) == (max(weights.values()) if place == "first" else min(weights.values()))
+
+
+@pytest.mark.parametrize(("isa", "per_channel"), [({"avx2"}, False), ({"avx2", "avx_vnni"}, True), (set(), True)])
+def test_dense_models_begin_with_one_scale_for_all_channels_without_instructions_for_integers(
+    isa: set[str], per_channel: bool
+) -> None:
+    options = ProposalOptions()
+    accelerator = replace(options.target().accelerator(), isa=frozenset(isa))
+    infos = pass_infos(accelerator)
+    plan = propose(options, inputs_of(model("MatMul", "Relu")), infos, Facts(accelerator)).plan(infos)
+    points = [point["static"] for chain in plan.chains() for point in chain.prior if "static" in point]
+    assert points[0]["per_channel"] is per_channel
 
 
 def test_the_original_precision_is_left_out_if_another_one_is_required() -> None:

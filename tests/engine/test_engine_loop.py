@@ -75,14 +75,20 @@ def simulation(tmp_path: Path) -> Simulation:
 
 
 def make_loop(
-    simulation: Simulation, *, until: float = float("inf"), trials: int | None = None, **attempt: object
+    simulation: Simulation,
+    *,
+    until: float = float("inf"),
+    trials: int | None = None,
+    first: str = "",
+    **attempt: object,
 ) -> SearchLoop:
     ctx = simulation.context(**attempt)
     spaces = [
         ChainSpace(c.id, tuple((n.id, n.pass_name) for n in c.nodes), c.space) for c in simulation.chains.values()
     ]
     config = SearchConfig.model_validate({"trials": trials})
-    study = create_study(config, spaces, simulation.objectives, source=simulation.candidate.key)
+    points = [(chain.id, chain.space[0]) for chain in simulation.chains.values() if chain.name == first]
+    study = create_study(config, spaces, simulation.objectives, source=simulation.candidate.key, first=points)
     baseline = evaluate(ctx, simulation.candidate, EvaluationOptions(judged=False))
     return SearchLoop(ctx, study, simulation.chains, lambda: MeasuredSource(baseline.metrics), until)
 
@@ -170,6 +176,25 @@ def test_no_trial_starts_that_would_end_after_the_time_limit(simulation: Simulat
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
     assert len(loop.run(AtOnce())) == 2
     assert loop.stopped == "stopped at the time limit (--minutes)"
+
+
+def test_the_time_of_slow_passes_keeps_no_other_trial_from_starting(tmp_path: Path) -> None:
+    passes = {"int8": "static_quantization", "fold": "identity_elimination", "clean": "remove_unused"}
+    simulation = Simulation(tmp_path, dag={"passes": passes, "chains": [["int8"], ["fold"], ["clean"]]})
+
+    def taking(seconds: float) -> Callable[[dict[str, object], object], dict[str, object]]:
+        def run(model: dict[str, object], params: object) -> dict[str, object]:
+            simulation.clock.now += seconds
+            return {**model, "latency": 7.0 - seconds}
+
+        return run
+
+    simulation.pool.passes = {"static_quantization": taking(6.0), "identity_elimination": taking(1.0)}
+    simulation.pool.passes["remove_unused"] = taking(1.0)
+    simulation.pool.passes |= dict.fromkeys(("name_fix", "ir_upgrade", "quant_pre_process"), unchanged)
+    loop = make_loop(simulation, until=10.0, first="int8")
+    assert [trial.chain.name for trial in loop.run(AtOnce())] == ["int8", "fold", "clean"]
+    assert simulation.clock.now < 10.0
 
 
 @pytest.mark.parametrize(("latency", "trials"), [(7.0, 2), (13.0, 3)])

@@ -55,6 +55,8 @@ CONV_WORK: Final = 0.7
 float, and took 0.88 and 1.01 of the time of two such models."""
 LSTM_AT_RUN_TIME: Final[Values] = ((["LSTM"], 3), ([], 3))
 """Values of `dynamic_ops` for models with an LSTM, which has no static form."""
+INTEGER_DOT_PRODUCTS: Final = frozenset(("avx512_vnni", "avx_vnni", "amx_int8"))
+"""Instructions of x86 without which dense layers in integers gain more with one scale for all channels."""
 RECURRENT_OPS: Final = frozenset(("LSTM", "GRU", "RNN"))
 PRODUCTS_AT_RUN_TIME: Final[Values] = (([], 3), (["MatMul"], 3))
 """The same for models with convolutions and attention."""
@@ -111,7 +113,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
             nodes,
             profile.fixed,
             places=_places(inputs, nodes.keys() - reasons.keys(), has_floats=has_floats),
-            lossy=_first_values(inputs),
+            lossy=_first_values(inputs, facts.accelerator.isa),
         ),
     ]
     decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
@@ -141,6 +143,10 @@ def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool)
         gain = "fused attention with a cache gains"
     elif has_split_hard_sigmoids(inputs.inspection) and "activations" in tried:
         gain = "hard sigmoids as single operators gain"
+    elif model.overridable:
+        gain = "weights that are inputs gain by becoming constants"
+    elif not is_small and not is_large_decoder and "simplify" in tried:
+        gain = "it takes the least time and may gain"
     if not gain:
         return places
     return replace(places, floats="first", reason=f"first, because {gain} without a change of results")
@@ -159,10 +165,13 @@ def first_values_for(model: Inspection, *, generates_text: bool = False) -> Mapp
     return FIRST_VALUES
 
 
-def _first_values(inputs: ProposalInputs) -> Mapping[str, Sequence[Mapping[str, Value]]]:
-    """The same, beginning with the quantization that the model came with."""
+def _first_values(inputs: ProposalInputs, isa: Collection[str]) -> Mapping[str, Sequence[Mapping[str, Value]]]:
+    """The same, beginning with the quantization that the model came with, or that suits the CPU."""
     model = inputs.inspection
     values = first_values_for(model, generates_text=inputs.generates_text)
+    if values is FIRST_VALUES and "avx2" in isa and INTEGER_DOT_PRODUCTS.isdisjoint(isa):
+        per_tensor = [{**point, "per_channel": False} for point in values["static"][:2]]
+        values = {**values, "static": (*per_tensor, *values["static"])}
     if not inputs.quantized:
         return values
     is_unsigned = model.weight_dtypes.get("uint8", 0) > model.weight_dtypes.get("int8", 0)

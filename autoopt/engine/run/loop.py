@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Final, TypeAlias
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned
@@ -52,6 +52,10 @@ OVERRUN: Final = 0.5
 """Share of the time for deciding that the last trial may use."""
 
 
+Kind: TypeAlias = frozenset[str]
+"""Passes that change results or analyse the model; trials without any take the least time."""
+
+
 @dataclass(frozen=True)
 class MeasuredSource:
     """The source model as measured, and what that says about the search."""
@@ -81,8 +85,10 @@ class SearchLoop:
     completed: list[CompletedTrial] = field(default_factory=list)
     stopped: str = ""
     """The reason for which the search ended."""
-    _durations: list[float] = field(default_factory=list)
-    """Seconds that each completed trial took, without waiting for the source."""
+    _durations: list[tuple[Kind, float]] = field(default_factory=list)
+    """Kind of each completed trial, and the seconds that it took without waiting for the source."""
+    _next: Proposal | None = None
+    """A proposal for which there was no time."""
     _started: dict[int, float] = field(default_factory=dict)
     """Time on the attempt's clock at which each trial started, by its number."""
     _open_chains: set[str] = field(default_factory=set)
@@ -118,26 +124,28 @@ class SearchLoop:
 
     def extend(self, until: float) -> bool:
         """Set a later end for a search that the time limit ended; false if no trial fits before it."""
-        if not self.stopped.startswith(self.ctx.attempt.limit) or self.study.finished:
+        if self._next is None or not self.stopped.startswith(self.ctx.attempt.limit):
             return False
         self.until, self.stopped = until, ""
-        return not self._is_over()
+        return self._has_time_for(self._next)
 
     def _fill(self, window: deque[tuple[Proposal, Future[Trial]]], executor: Executor, most: int) -> None:
         """Submit trials until there are this many, or the search is over."""
-        while len(window) < most and not self._is_over():
+        while len(window) < most and not self.stopped:
             is_first = not self.completed and len(window) == 1
             if is_first and self.confirmation is not None and self.confirmation.is_expected:
                 return  # its result may end the search
             if window and not self._has_time_beside(window):
                 return
-            proposals = self.study.ask(1)
-            if not proposals:
+            proposal = self._next or next(iter(self.study.ask(1)), None)
+            self._next = proposal
+            if proposal is None or not self._has_time_for(proposal):
                 return
+            self._next = None
             # A trial beside others may only use the search's own time: one of them may find the first gain meanwhile,
             # and then the rest of the run's time is for deciding.
             until = self.until if window else self._end_of_lone_trial()
-            window.append((proposals[0], self._submit(executor, proposals[0], until)))
+            window.append((proposal, self._submit(executor, proposal, until)))
 
     def _close_chains(self, window: Iterable[tuple[Proposal, Future[Trial]]], executor: Executor) -> None:
         """Tell the executor which chains the study cannot come back to."""
@@ -146,27 +154,26 @@ class SearchLoop:
                 executor.close(chain)
                 self._open_chains.remove(chain)
 
-    def _is_over(self) -> bool:
-        least = self._least_seconds()
-        if not self.stopped and self.ctx.attempt.clock() + least >= self._deadline():
-            self.stopped = self.ctx.attempt.limit
-            if least >= NOTICED_SECONDS:
-                self.stopped += f": another trial takes about {median(self._durations):.0f} s"
-        return bool(self.stopped or self.study.finished)
-
-    def _least_seconds(self) -> float:
-        """The time that must be left to start a trial: what one usually takes, or less while nothing can be lost."""
-        if not self._durations:
-            return 0.0
-        if self._may_lose:
-            return median(self._durations)
-        return LAST_CHANCE * min(self._durations)
+    def _has_time_for(self, proposal: Proposal) -> bool:
+        """True if the time is left that a trial of this kind usually takes, or less while nothing can be lost."""
+        kind = _kind_of(self.chains[proposal.chain])
+        seconds = [taken for other, taken in self._durations if other == kind]
+        if not seconds:
+            # The first lossless trial takes less than any other.
+            seconds = [taken for _, taken in self._durations if kind] or [0.0]
+        least = median(seconds) if self._may_lose else LAST_CHANCE * min(seconds)
+        if self.ctx.attempt.clock() + least < self._deadline():
+            return True
+        self.stopped = self.ctx.attempt.limit
+        if least >= NOTICED_SECONDS:
+            self.stopped += f": another trial takes about {median(seconds):.0f} s"
+        return False
 
     def _has_time_beside(self, window: Iterable[tuple[Proposal, Future[Trial]]]) -> bool:
         """True if a trial that shares the cores with others ends within the search's own time."""
         now = self.ctx.attempt.clock()
         running = [now - self._started[proposal.number] for proposal, _ in window]
-        return now + SHARED_CORES * max(*running, *self._durations, 0.0) < self.until
+        return now + SHARED_CORES * max(*running, *(taken for _, taken in self._durations), 0.0) < self.until
 
     def _deadline(self) -> float:
         """The end of the search: while nothing is better than the source, no time is set aside for deciding."""
@@ -221,7 +228,7 @@ class SearchLoop:
 
             limited = ctx.until(min(until, ctx.attempt.deadline))
             result = execute_trial(limited, chain, trial, wait_for_source)
-            self._durations.append(ctx.attempt.clock() - began - waited)
+            self._durations.append((_kind_of(chain), ctx.attempt.clock() - began - waited))
             return result
 
         return executor.submit(chain.id, chain.name, proposal.number, work)
@@ -330,6 +337,10 @@ class Confirmation:
             return False
         gain = ratio.inverse() if self.objective.goal == "maximize" else ratio
         return gain.value < 1 and gain.low <= expected * (1 + TOLERANCE)
+
+
+def _kind_of(chain: Chain) -> Kind:
+    return frozenset(node.pass_name for node in chain.nodes if node.info.tolerance == "lossy" or node.info.analysis)
 
 
 def _is_preferred(trial: CompletedTrial, learned: Learned) -> bool:
