@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import onnx
@@ -23,6 +24,8 @@ def repair(model: ModelProto) -> list[str]:
         repairs.append(f"names that several nodes had made unique ({renamed})")
     if sum(map(_sort, graphs(model))):
         repairs.append("nodes sorted")
+    if sum(map(partial(_feed_float32, model.graph), list(model.graph.node))):
+        repairs.append("probabilities converted from float64 to float32: onnxruntime makes no maps of others")
     if not model.graph.name:
         model.graph.name = "graph"
         repairs.append("the graph named")
@@ -52,6 +55,19 @@ def _repair_versions(model: ModelProto) -> Iterator[str]:
         version = max((schema.since_version for schema in schemas if schema.domain == domain), default=1)
         model.opset_import.add(domain=domain, version=version)
         yield f"operator set {domain!r} imported"
+
+
+def _feed_float32(graph: GraphProto, node: NodeProto) -> bool:
+    """Insert a Cast in front of a ZipMap of float64, as in models of scikit-learn, in place; False for other nodes."""
+    made = [value.type.sequence_type.elem_type.map_type for value in graph.output if value.name in node.output]
+    doubles = [each for each in made if each.value_type.tensor_type.elem_type == onnx.TensorProto.DOUBLE]
+    for each in doubles:
+        each.value_type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+        name = f"{node.input[0]}/float32"
+        place = list(graph.node).index(node)
+        graph.node.insert(place, onnx.helper.make_node("Cast", [node.input[0]], [name], name=name, to=1))
+        graph.node[place + 1].input[0] = name
+    return bool(doubles)
 
 
 def _rename_repeated_nodes(graph: GraphProto) -> int:

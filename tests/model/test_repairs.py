@@ -54,6 +54,15 @@ def test_faults_are_mended_once_and_results_stay(name: str) -> None:
     assert repair(mended) == []
 
 
+def test_maps_of_float64_are_made_of_float32() -> None:
+    made = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]>
+        g (double[2] x) => (seq(map(int64, double)) y) {
+            h = Neg (x)\n y = ai.onnx.ml.ZipMap <classlabels_int64s = [3, 7]> (h) }""")
+    assert "float64 to float32" in repair(made)[0]
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": np.float64([-3, 5])})[0] == [{3: 3.0, 7: -5.0}]
+
+
 def test_what_is_right_or_cannot_be_mended_stays_as_it_is() -> None:
     inputs = [*X, tensor("w", [2])]
     early = built([helper.make_node("Add", ["x", "w"], ["y"])], inputs, Y, W)

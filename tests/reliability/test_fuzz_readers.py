@@ -32,38 +32,9 @@ from autoopt.spec.zoo import load_zoo
 
 Reader = Callable[[bytes], object]
 EXAMPLES = [25, pytest.param(10_000, marks=pytest.mark.soak)]
-ODD_TEXTS = [
-    "",
-    "no",
-    "null",
-    "-1",
-    "1e999",
-    ".nan",
-    "0x1F",
-    "\0",
-    "\x1b[2J",
-    "é\u2028",
-    "../..",
-    "/dev/zero",
-    "file:///",
-]
-ODD_TEXTS += [
-    "a" * 300,
-    "*",
-    "{",
-    "[",
-    "}",
-    "]",
-    ":",
-    "- ",
-    "&a",
-    "*a",
-    "!!python/object:os.system",
-    "%",
-    "\t",
-    "\n",
-    "#",
-]
+ODD_TEXTS = ["", "no", "null", "-1", "1e999", ".nan", "0x1F", "\0", "\x1b[2J", "é\u2028", "../..", "/dev/zero"]
+ODD_TEXTS += ["file:///", "a" * 300, "*", "{", "[", "}", "]", ":", "- ", "&a", "*a", "!!python/object:os.system"]
+ODD_TEXTS += ["%", "\t", "\n", "#"]
 ODD_TEXTS += ["9" * 400, "simplify", "accuracy", "latency_p50", "size", "${HOME}", "s3://bucket/x", "__class__"]
 ODD_VALUES: list[Any] = [None, True, -1, 0, 2**31, 2**63, 10**400, 0.5, -1e308, "", "x", "a" * 300, [], {}, [[]]]
 ODD_VALUES += [{"a": {"b": [1, None]}}, ["x", 7], "\0", "../../x", {"": ""}, [None] * 50, "0" * 64]
