@@ -21,7 +21,7 @@ from autoopt.report.words.failures import plain_reason
 from autoopt.working_folder import working_folder
 
 if TYPE_CHECKING:
-    from autoopt.passes.request import StepReply
+    from autoopt.engine.tools.apply import AppliedPass
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,15 +54,7 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     Session options that the pass sets are written to `OUT.session.json`, in the format of a run's session.json.
     Exit code 1 if the pass refuses the model or fails; a model that the runtime cannot load is a warning.
     """
-    from autoopt.engine.tools.apply import (
-        PassFailed,
-        PassSettings,
-        apply_pass,
-        check_out,
-        copy_out,
-        session_file,
-        write_session,
-    )
+    from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, check_out, write_applied
     from autoopt.spec.overrides import parse_fields
 
     if out is not None:
@@ -79,31 +71,17 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
             raise typer.Exit(1) from error
         files: list[Path] = []
         if out is not None:
-            if applied.step.session_options:
-                check_out(session_file(out), force=force)
-            files = copy_out(applied.model, out, force=force)
-            if applied.step.session_options:
-                files.append(write_session(out, applied.step.session_options, accelerator))
+            files = write_applied(applied, out, accelerator, force=force)
     if applied.load_failure:
         reason = plain_reason(applied.load_failure)
         sys.stderr.write(one_line(f"warning: the runtime cannot load {out or 'the new model'}: {reason}") + "\n")
     if as_json:
         document = to_json(applied.step)
         del document["path"], document["node"]
-        print_json(
-            {
-                **document,
-                "repairs": list(applied.repairs),
-                "required": list(applied.required),
-                "files": list(map(str, files)),
-            }
-        )
+        document |= {"repairs": list(applied.repairs), "required": list(applied.required)}
+        print_json({**document, "files": list(map(str, files))})
     else:
-        for repair in applied.repairs:
-            print(f"model: {repair}")
-        if applied.required:
-            print(f"first: {', '.join(applied.required)} (required by {applied.step.pass_name})")
-        _show(applied.step, files)
+        _show(applied, files)
 
 
 def _check_text(check: Mapping[str, Any]) -> str:
@@ -117,7 +95,12 @@ def _check_text(check: Mapping[str, Any]) -> str:
     return f"{text} {plain_reason(one_line(check.get('reason', '')))}".rstrip()
 
 
-def _show(step: StepReply, files: list[Path]) -> None:
+def _show(applied: AppliedPass, files: list[Path]) -> None:
+    step = applied.step
+    for repair in applied.repairs:
+        print(f"model: {repair}")
+    if applied.required:
+        print(f"first: {', '.join(applied.required)} (required by {step.pass_name})")
     print(f"{step.pass_name}: {step.outcome} in {step.seconds:.2f} s")
     if step.message:
         print(f"  {plain_reason(one_line(step.message))}")

@@ -267,17 +267,20 @@ def copy_out(folder: Path, out: Path, *, force: bool = False) -> list[Path]:
     return list(targets.values())
 
 
-def session_file(out: Path) -> Path:
-    """The file for the session options of the model `out`."""
-    return out.with_suffix(".session.json")
+def write_applied(applied: AppliedPass, out: Path, accelerator: Accelerator, *, force: bool = False) -> list[Path]:
+    """Write a model to the file `out`, and the session options that its pass sets to `OUT.session.json` beside it.
 
+    The number of threads is left to the runtime unless the options give it. Returns the files written.
 
-def write_session(out: Path, options: JsonObject, accelerator: Accelerator) -> Path:
-    """Write the session options of the model `out` beside it, as `session.json` describes them; return the file.
-
-    The number of threads is left to the runtime unless the options give it.
+    Raises:
+        InputError: see `copy_out`.
     """
-    file = session_file(out)
+    options = applied.step.session_options
+    session_file = out.with_suffix(".session.json")
+    if not options:
+        return copy_out(applied.model, out, force=force)
+    check_out(session_file, force=force)
+    files = copy_out(applied.model, out, force=force)
     document = session_document(options, accelerator.execution_provider, ALL_THREADS)
-    file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    return file
+    session_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return [*files, session_file]
