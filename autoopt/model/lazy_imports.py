@@ -1,4 +1,4 @@
-"""numpy and onnx, imported when they are first used: planning imports all passes, but runs none.
+"""numpy, onnx and onnx-ir, imported when they are first used: planning imports all passes, but runs none.
 
 Type checkers see ordinary imports.
 """
@@ -9,12 +9,15 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-__all__ = ["helper", "np", "numpy_helper", "onnx", "shape_inference"]
+__all__ = ["convenience", "helper", "ir", "ir_passes", "np", "numpy_helper", "onnx", "shape_inference"]
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
+    import onnx_ir as ir
     from onnx import helper, numpy_helper, shape_inference
+    from onnx_ir import convenience
+    from onnx_ir.passes import common as ir_passes
 else:
 
     class LazyModule(ModuleType):
@@ -30,3 +33,6 @@ else:
     helper = LazyModule("onnx.helper")
     numpy_helper = LazyModule("onnx.numpy_helper")
     shape_inference = LazyModule("onnx.shape_inference")
+    ir = LazyModule("onnx_ir")
+    convenience = LazyModule("onnx_ir.convenience")
+    ir_passes = LazyModule("onnx_ir.passes.common")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from autoopt.json_codec import JsonObject
+from autoopt.model.lazy_imports import ir
 from autoopt.passes.base.contract import Refused
 from autoopt.passes.base.optimization_pass import Pass
 from autoopt.registry import PassInfo, form_of, registry
@@ -15,7 +16,6 @@ from autoopt.registry import PassInfo, form_of, registry
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import onnx_ir as ir
     from onnx import ModelProto
 
     from autoopt.passes.base.contract import Retry

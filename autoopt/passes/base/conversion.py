@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from autoopt.model.lazy_imports import ir
 from autoopt.model.map_outputs import is_map
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base.contract import Refused
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto
 
 
@@ -24,8 +24,6 @@ def to_ir(model: ModelProto) -> ir.Model:
     Raises:
         Refused: the model has sparse weights, which onnx-ir leaves out, or values of map type, which it cannot read.
     """
-    import onnx_ir as ir
-
     graphs = list(walk_graphs(model.graph))
     if any(graph.sparse_initializer for graph in graphs):
         raise Refused("the model has sparse weights, which onnx-ir cannot hold")
@@ -38,6 +36,4 @@ def to_ir(model: ModelProto) -> ir.Model:
 
 def to_proto(model: ir.Model) -> ModelProto:
     """Convert a model of onnx-ir back."""
-    import onnx_ir as ir
-
     return ir.to_proto(model)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from autoopt.errors import InputError, allocation_text, one_line
 from autoopt.model.io import load, save
+from autoopt.model.lazy_imports import ir
 from autoopt.model.map_outputs import cut_map_outputs
 from autoopt.model.random_nodes import distinct_seeds
 from autoopt.outcome import Outcome
@@ -21,7 +22,6 @@ from autoopt.script import script_line
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto
 
 _SEVERITY = (Outcome.UNCHANGED, Outcome.OK, Outcome.RETRY, Outcome.REFUSED, Outcome.FAILED, Outcome.OUT_OF_MEMORY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.folding import INPUT_LIMIT, OUTPUT_LIMIT, fold_ir_constants
@@ -14,7 +15,6 @@ from autoopt.registry import Minimum
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto
 
 
@@ -33,9 +33,7 @@ class NameFix(LibraryCleanup):
     aliases = ("unique_name_for_nodes",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes.common import NameFixPass
-
-        return apply_ir_passes(model, NameFixPass())
+        return apply_ir_passes(model, ir_passes.NameFixPass())
 
 
 class RemoveUnused(LibraryCleanup):
@@ -44,9 +42,12 @@ class RemoveUnused(LibraryCleanup):
     aliases = ("eliminate_deadend", "eliminate_unused_initializer")
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes.common import RemoveUnusedFunctionsPass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
-
-        return apply_ir_passes(model, RemoveUnusedNodesPass(), RemoveUnusedFunctionsPass(), RemoveUnusedOpsetsPass())
+        return apply_ir_passes(
+            model,
+            ir_passes.RemoveUnusedNodesPass(),
+            ir_passes.RemoveUnusedFunctionsPass(),
+            ir_passes.RemoveUnusedOpsetsPass(),
+        )
 
 
 class IdentityElimination(LibraryCleanup):
@@ -57,11 +58,9 @@ class IdentityElimination(LibraryCleanup):
     aliases = ("identity_elim", "eliminate_identity")
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        import onnx_ir
-
         removed = False
         for graph in (model.graph, *model.functions.values()):
-            for node in onnx_ir.traversal.RecursiveGraphIterator(graph):
+            for node in ir.traversal.RecursiveGraphIterator(graph):
                 if node.op_type == "Identity" and node.domain in DEFAULT_DOMAINS:
                     removed |= _remove_identity(node)
         return model if removed else None
@@ -72,8 +71,6 @@ def _remove_identity(node: ir.Node) -> bool:
 
     onnx-ir's own pass takes it from a body that returns an outer value, although outputs must be made in the body.
     """
-    from onnx_ir import convenience
-
     value, output = node.inputs[0], node.outputs[0]
     if value is None:
         return False
@@ -101,9 +98,7 @@ class CommonSubexpressionElimination(LibraryCleanup):
     ] = 10
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes.common import CommonSubexpressionEliminationPass
-
-        return apply_ir_passes(model, CommonSubexpressionEliminationPass(size_limit=self.size_limit))
+        return apply_ir_passes(model, ir_passes.CommonSubexpressionEliminationPass(size_limit=self.size_limit))
 
 
 class DeduplicateInitializers(LibraryCleanup):
@@ -116,9 +111,7 @@ class DeduplicateInitializers(LibraryCleanup):
     ] = 4_294_967_296
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes.common import DeduplicateHashedInitializersPass
-
-        return apply_ir_passes(model, DeduplicateHashedInitializersPass(size_limit=self.size_limit))
+        return apply_ir_passes(model, ir_passes.DeduplicateHashedInitializersPass(size_limit=self.size_limit))
 
 
 class TieWeights(Pass):
@@ -153,9 +146,7 @@ class LiftConstants(LibraryCleanup):
     size_limit: Annotated[int, Minimum(0), Categorical(0, 1, 16), "smallest constant to lift, in elements"] = 0
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes.common import LiftConstantsToInitializersPass
-
-        lift = LiftConstantsToInitializersPass(lift_all_constants=self.lift_all, size_limit=self.size_limit)
+        lift = ir_passes.LiftConstantsToInitializersPass(lift_all_constants=self.lift_all, size_limit=self.size_limit)
         return apply_ir_passes(model, lift)
 
 
@@ -166,9 +157,7 @@ class LiftSubgraphInitializers(LibraryCleanup):
     aliases = ("lift_subgraph_init", "move_subgraph_initializer")
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes.common import LiftSubgraphInitializersToMainGraphPass
-
-        return apply_ir_passes(model, LiftSubgraphInitializersToMainGraphPass())
+        return apply_ir_passes(model, ir_passes.LiftSubgraphInitializersToMainGraphPass())
 
 
 class InputsClean(LibraryCleanup):
@@ -177,10 +166,8 @@ class InputsClean(LibraryCleanup):
     aliases = ("remove_initializer_from_input",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes.common import RemoveInitializersFromInputsPass
-
         model.ir_version = max(model.ir_version, 4)  # earlier versions require weights to be inputs
-        return apply_ir_passes(model, RemoveInitializersFromInputsPass())
+        return apply_ir_passes(model, ir_passes.RemoveInitializersFromInputsPass())
 
 
 class ConstantFolding(Pass):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import helper
+from autoopt.model.lazy_imports import helper, ir, ir_passes
 from autoopt.model.random_nodes import is_random
 from autoopt.model.tensors import bodies, names_of, walk_graphs
 from autoopt.passes.base import Pass
@@ -28,7 +28,6 @@ from autoopt.passes.onnx_tools.graphs import (
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 BEFORE_CARRIED: Final = 2
@@ -50,8 +49,6 @@ class LoopInvariantCodeMotion(Pass):
     aliases = ("licm",)
 
     def run(self, model: ModelProto) -> ir.Model | None:
-        from onnx_ir.passes import common
-
         names = value_names(model)
         matrices = {name for name, tensor in constant_tensors(model.graph).items() if len(tensor.dims) == 2}
         is_changed = False
@@ -59,7 +56,7 @@ class LoopInvariantCodeMotion(Pass):
             is_changed |= _move_out_of_loops(graph, names, matrices)
         if not is_changed:
             return None
-        return apply_ir_passes(to_ir(model), common.IdentityEliminationPass(), common.RemoveUnusedNodesPass())
+        return apply_ir_passes(to_ir(model), ir_passes.IdentityEliminationPass(), ir_passes.RemoveUnusedNodesPass())
 
 
 def _move_out_of_loops(graph: GraphProto, names: set[str], matrices: Collection[str]) -> bool:

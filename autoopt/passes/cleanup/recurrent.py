@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 STATES: Final = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
 """Recurrent layer -> the places of its initial states among its inputs."""
@@ -33,12 +31,10 @@ class OmitZeroStates(Pass):
     libraries = ("onnx", "onnx-ir")
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes import common
-
         changed = [_omit_zero_states(node) for node in model.graph.all_nodes()]
         if not any(changed):
             return None
-        return apply_ir_passes(model, common.RemoveUnusedNodesPass())
+        return apply_ir_passes(model, ir_passes.RemoveUnusedNodesPass())
 
 
 def _omit_zero_states(node: ir.Node) -> bool:
@@ -55,8 +51,6 @@ def _omit_zero_states(node: ir.Node) -> bool:
 
 def _is_zero(value: ir.Value | None) -> bool:
     """Tell if a value is zero whatever the inputs are."""
-    from onnx_ir import convenience
-
     # A caller may replace a weight that is an input too.
     if value is None or value.is_graph_input():
         return False

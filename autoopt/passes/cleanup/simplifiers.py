@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.errors import one_line
 from autoopt.model import io
-from autoopt.model.lazy_imports import numpy_helper
+from autoopt.model.lazy_imports import ir, numpy_helper
 from autoopt.model.split import splitting
 from autoopt.model.tensors import nodes, weight_bytes
 from autoopt.passes.base import Pass, Refused, Retry
@@ -36,7 +36,6 @@ from autoopt.registry import Minimum
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from autoopt.model.lazy_imports import convenience, ir, ir_passes
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 VIEWS: Final = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 """Operators that keep the order of the elements."""
@@ -32,9 +30,9 @@ class MergeReshapes(Pass):
     libraries = ("onnx", "onnx-ir")
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes import common
-
-        model = apply_ir_passes(model, common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False))
+        model = apply_ir_passes(
+            model, ir_passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)
+        )
         merged = [_merge(chain) for chain in list(_chains(model.graph))]
         return model if any(merged) else None
 
@@ -52,9 +50,6 @@ def _chains(graph: ir.Graph) -> Iterator[list[ir.Node]]:
 
 def _merge(chain: list[ir.Node]) -> bool:
     """Turn a chain of views into one for all; return False if it is one already."""
-    import onnx_ir as ir
-    from onnx_ir import convenience
-
     source, last = chain[0].inputs[0], chain[-1]
     result, graph = last.outputs[0], last.graph
     shape = _shape(result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from autoopt.model.lazy_imports import onnx
+from autoopt.model.lazy_imports import ir, ir_passes, onnx
 from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
@@ -19,7 +19,6 @@ from autoopt.registry import Minimum
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto, NodeProto
 
 FALLBACK_OPSETS: Final = (23, 21, 19, 17, 13)
@@ -75,11 +74,9 @@ class IrUpgrade(Pass):
     ir_version: Annotated[int, Minimum(1), "lowest IR version of the result"] = 8
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes.common import RemoveInitializersFromInputsPass
-
         version = model.opset_imports.get("") or model.opset_imports.get("ai.onnx", 1)
         model.ir_version = max(model.ir_version, self.ir_version, ir_version_for(version))
-        return apply_ir_passes(model, RemoveInitializersFromInputsPass())
+        return apply_ir_passes(model, ir_passes.RemoveInitializersFromInputsPass())
 
 
 class InlineFunctions(Pass):
@@ -101,9 +98,7 @@ class InlineFunctions(Pass):
             return None
         if self.inliner == "onnx":
             return inline_functions(model)
-        from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
-
-        return apply_ir_passes(to_ir(model), InlinePass(), RemoveUnusedFunctionsPass())
+        return apply_ir_passes(to_ir(model), ir_passes.InlinePass(), ir_passes.RemoveUnusedFunctionsPass())
 
 
 class ExpandFunctions(Pass):

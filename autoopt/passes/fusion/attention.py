@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from autoopt.model.lazy_imports import np
+from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.fusion.attention_masks import ITEMS, Masks
 from autoopt.passes.fusion.attention_matcher import (
@@ -25,7 +25,6 @@ from autoopt.passes.onnx_tools.opsets import at_least_opset
 from autoopt.passes.onnx_tools.sizes import fold_known_sizes, infer_sizes, make_targets_constant, reshaped, sizes_of
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto
 
 Finder: TypeAlias = Callable[["ir.Node"], Attention | None]
@@ -103,8 +102,6 @@ def _joined(
     keep: bool = False,
 ) -> ir.Model | None:
     """The model with the attention joined that the finders find in some of its graphs; None without, unless `keep`."""
-    from onnx_ir.passes import common
-
     converted = _without_copies(to_ir(at_least_opset(model, ATTENTION_OPSET)))
     fold_known_sizes(converted)
     graphs = choose(converted.graph)
@@ -117,13 +114,11 @@ def _joined(
     if not count and not keep:
         return None
     converted.graph.sort()
-    return apply_ir_passes(converted, common.RemoveUnusedNodesPass(), common.NameFixPass())
+    return apply_ir_passes(converted, ir_passes.RemoveUnusedNodesPass(), ir_passes.NameFixPass())
 
 
 def _without_copies(model: ir.Model) -> ir.Model:
     """The model without casts to the type that a value has, Concats of one value, and Identity."""
-    from onnx_ir.passes import common
-
     infer_sizes(model)
     for node in model.graph.all_nodes():
         is_copy = node.op_type == "Concat" and len(node.inputs) == 1
@@ -132,7 +127,7 @@ def _without_copies(model: ir.Model) -> ir.Model:
         if is_copy:
             node.op_type = "Identity"
             node.attributes.clear()
-    return apply_ir_passes(model, common.IdentityEliminationPass())
+    return apply_ir_passes(model, ir_passes.IdentityEliminationPass())
 
 
 def _transpose_in_one_step(graph: ir.Graph) -> None:
@@ -140,9 +135,6 @@ def _transpose_in_one_step(graph: ir.Graph) -> None:
 
     PyTorch exports the transposition of keys in attention of one operator in these steps.
     """
-    import onnx_ir as ir
-    from onnx_ir import convenience
-
     for node in list(graph):
         transpose = producer(node.inputs[0], "Transpose") if node.op_type == "Reshape" else None
         first = producer(transpose.inputs[0], "Reshape") if transpose is not None else None
@@ -159,9 +151,6 @@ def _transpose_in_one_step(graph: ir.Graph) -> None:
 
 def _join(graph: ir.Graph, finder: Finder) -> int:
     """Join the attention that a function finds in a graph, in place; return how often."""
-    import onnx_ir as ir
-    from onnx_ir import convenience
-
     masks = Masks(graph)
     found = list(filter(None, map(finder, [node for node in graph if node.op_type == "MatMul"])))
     for attention in found:
@@ -191,8 +180,6 @@ def _cached_inputs(graph: ir.Graph, attention: Attention, masks: Masks) -> list[
 
 def _plain_inputs(graph: ir.Graph, attention: Attention, masks: Masks) -> list[ir.Value | None]:
     """The inputs of the operator in place of attention, with the transposition of keys that it needs."""
-    import onnx_ir as ir
-
     source, keys_axis = attention.keys.inputs[0], ITEMS
     keys = source
     if permutation(attention.keys) != SWAP_LAST:
@@ -208,9 +195,6 @@ def _plain_inputs(graph: ir.Graph, attention: Attention, masks: Masks) -> list[i
 
 def _size_from_parts(graph: ir.Graph, cache: ir.Node) -> None:
     """Compute shapes of a cache, in place, from those of its parts: a mask may need them before the cache is there."""
-    import onnx_ir as ir
-    from onnx_ir import convenience
-
     for node in [use.node for use in cache.outputs[0].uses()]:
         if not is_plain_shape(node) or node.graph is not graph:
             continue
@@ -230,7 +214,6 @@ def _counted(model: ir.Model) -> tuple[ModelProto, Mapping[str, int]]:
 
 def _with_rotation(model: ir.Model) -> ir.Model:
     """Join rotary embedding, of a head's whole width or of its first part."""
-    from onnx_ir.passes import common
     from onnxscript.rewriter.rules import common as common_rules
     from onnxscript.rewriter.rules.fusion._rotary_embedding import partial_embedding_rules, rotary_embedding_rules
 
@@ -241,7 +224,7 @@ def _with_rotation(model: ir.Model) -> ir.Model:
     fold_known_sizes(model)
     apply_rules(model, [common_rules.mul_by_1_rule, common_rules.no_op_cast_rule])
     model = apply_ir_passes(
-        model, common.IdentityEliminationPass(), common.ShapeInferencePass(check_type=False, strict_mode=False)
+        model, ir_passes.IdentityEliminationPass(), ir_passes.ShapeInferencePass(check_type=False, strict_mode=False)
     )
     fuse_interleaved_rotation(model)
     apply_rules(model, rotary_embedding_rules.rules)
@@ -253,8 +236,6 @@ def _with_rotation(model: ir.Model) -> ir.Model:
 
 def _repeat_shared_angles(model: ir.Model) -> None:
     """Repeat cosines and sines for each item, as RotaryEmbedding requires, unless they are known to be each item's."""
-    import onnx_ir as ir
-
     infer_sizes(model)
     repeated: dict[ir.Value, ir.Value] = {}
     shape: ir.Value | None = None

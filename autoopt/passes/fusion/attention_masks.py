@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import np
+from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.fusion.attention_matcher import number, producer, unscaled
 from autoopt.passes.onnx_tools.sizes import ONE, fixed_tensor, sizes_of
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from numpy.typing import ArrayLike
 
 LOWEST: Final = -3.4028234663852886e38
@@ -105,14 +104,12 @@ class Masks:
             inner = self._masked(choices[1 - index]) if _hides(low) else None
             if inner is None:
                 continue
-            hidden = self._tensor(LIMIT, np.float32) if number(low) == LOWEST else low
-            mask = inner[1] or self._tensor(0, np.float32)
+            hidden = self._tensor(LIMIT, "float32") if number(low) == LOWEST else low
+            mask = inner[1] or self._tensor(0, "float32")
             return inner[0], self._node("Where", (condition, hidden, mask) if index == 0 else (condition, mask, hidden))
         return None
 
     def _bounded(self, mask: ir.Value) -> ir.Value:
-        import onnx_ir as ir
-
         if fixed_tensor(mask) is not None:
             return self._constant(mask)
         node = producer(mask, "Where")
@@ -122,12 +119,10 @@ class Masks:
             return mask if choices == list(node.inputs[1:]) else self.additive(node.inputs[0], node)
         if mask.dtype != ir.DataType.FLOAT or not _may_be_lowest(mask):
             return mask
-        is_lowest = self._node("Equal", (mask, self._tensor(LOWEST, np.float32)))
-        return self._node("Where", (is_lowest, self._tensor(LIMIT, np.float32), mask))
+        is_lowest = self._node("Equal", (mask, self._tensor(LOWEST, "float32")))
+        return self._node("Where", (is_lowest, self._tensor(LIMIT, "float32"), mask))
 
     def _constant(self, value: ir.Value | None) -> ir.Value:
-        import onnx_ir as ir
-
         tensor = fixed_tensor(value)
         assert value is not None
         if tensor is None or tensor.dtype != ir.DataType.FLOAT:
@@ -137,7 +132,7 @@ class Masks:
         if not is_lowest.any():
             return value
         if ("constant", value) not in self._made:
-            self._made["constant", value] = self._tensor(np.where(is_lowest, np.float32(LIMIT), array), np.float32)
+            self._made["constant", value] = self._tensor(np.where(is_lowest, np.float32(LIMIT), array), "float32")
         return self._made["constant", value]
 
     def _count(self, value: ir.Value, axis: int) -> ir.Value:
@@ -145,17 +140,13 @@ class Masks:
 
     def _node(self, op_type: str, inputs: Iterable[ir.Value | None], **attributes: int) -> ir.Value:
         """The result of an operator, computed once for the same inputs."""
-        import onnx_ir as ir
-
         inputs = tuple(inputs)
         key = (op_type, inputs, tuple(attributes.items()))
         if key not in self._made:
             self._made[key] = self._append(ir.node(op_type, inputs, attributes))
         return self._made[key]
 
-    def _tensor(self, array: ArrayLike, dtype: type = np.int64) -> ir.Value:
-        import onnx_ir as ir
-
+    def _tensor(self, array: ArrayLike, dtype: str = "int64") -> ir.Value:
         array = np.asarray(array, dtype)
         key = ("tensor", array.tobytes(), array.shape, dtype)
         if key not in self._made:
@@ -174,16 +165,12 @@ def _is_sum(value: ir.Value | None, scores: ir.Value, mask: ir.Value | None) -> 
 
 
 def _hides(value: ir.Value | None) -> bool:
-    import onnx_ir as ir
-
     tensor, low = fixed_tensor(value), number(value)
     return tensor is not None and tensor.dtype == ir.DataType.FLOAT and low is not None and low <= ABSORBING
 
 
 def _may_be_lowest(mask: ir.Value) -> bool:
     """Tell if a mask is computed from float32's lowest number, or from numbers that only the caller knows."""
-    import onnx_ir as ir
-
     pending, seen = [mask], {mask}
     while pending:
         value = pending.pop()
@@ -207,8 +194,6 @@ def _may_be_lowest(mask: ir.Value) -> bool:
 
 def _holds_extreme(attributes: Mapping[str, ir.Attr]) -> bool:
     """Tell if attributes hold a body, or a tensor with such a number."""
-    import onnx_ir as ir
-
     held = [attribute for attribute in attributes.values() if attribute.type == ir.AttributeType.TENSOR]
     has_body = any(attribute.type == ir.AttributeType.GRAPH for attribute in attributes.values())
     return has_body or any(_is_extreme(attribute.as_tensor()) for attribute in held)
@@ -216,8 +201,6 @@ def _holds_extreme(attributes: Mapping[str, ir.Attr]) -> bool:
 
 def _is_extreme(tensor: ir.TensorProtocol) -> bool:
     """Tell if a tensor has a finite number as large as float32's lowest, of either sign."""
-    import onnx_ir as ir
-
     if tensor.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
         return False
     array = np.abs(tensor.numpy())

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from autoopt.model.lazy_imports import ir
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.sizes import ONE, fixed_tensor, sizes_of
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 LOW: Final = -1e4
 """Scores below this count as masked."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import np
+from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.row_regions import POOLING, Form, RowRegions, gains, is_depthwise, kernel_shape, length_of
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
@@ -13,7 +13,6 @@ from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.sizes import fixed_tensor
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from numpy.typing import ArrayLike
 
 LOWEST_OPSET: Final = 11
@@ -42,12 +41,10 @@ class ConvToRows(Pass):
     libraries = ("onnx", "onnx-ir")
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        from onnx_ir.passes import common
-
         if model.opset_imports.get("", 0) < LOWEST_OPSET:
             return None
         model.graph.sort()
-        shapes = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)
+        shapes = ir_passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)
         model = apply_ir_passes(model, shapes)
         regions = RowRegions(model.graph)
         if not regions.moved:
@@ -60,7 +57,7 @@ class ConvToRows(Pass):
         for value in rows.replaced:
             if value.is_initializer() and not value.uses():
                 del model.graph.initializers[str(value.name)]
-        return apply_ir_passes(model, common.NameFixPass())
+        return apply_ir_passes(model, ir_passes.NameFixPass())
 
 
 class _Rows:
@@ -77,9 +74,6 @@ class _Rows:
 
     def move(self, node: ir.Node) -> None:
         """Compute in rows what a node does, with the views around it."""
-        import onnx_ir as ir
-        from onnx_ir import convenience
-
         output = node.outputs[0]
         form = self._regions.forms[output]
         inputs = [self._row(value, node, form) for value in node.inputs]
@@ -126,20 +120,14 @@ class _Rows:
 
     def _axis(self, op_type: str, value: ir.Value, node: ir.Node, axis: int) -> ir.Value:
         """A view with an axis more or less. Unlike Reshape with an open size, it takes empty batches."""
-        import onnx_ir as ir
-
         if self._opset < AXES_AS_INPUT:
             return self._add(node, ir.node(op_type, [value], {"axes": [axis]}))
         return self._add(node, ir.node(op_type, [value, self._constant(f"{node.name}/axis", [axis])]))
 
     def _view(self, value: ir.Value, node: ir.Node, sizes: Sequence[int]) -> ir.Value:
-        import onnx_ir as ir
-
         return self._add(node, ir.node("Reshape", [value, self._constant(f"{node.name}/shape", [0, 0, *sizes])]))
 
     def _constant(self, name: str, array: ArrayLike) -> ir.Value:
-        import onnx_ir as ir
-
         while name in self._graph.initializers:
             name += "_"
         value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
@@ -160,8 +148,6 @@ class _Rows:
         return size >= LONG and length > 0 and padded_work(length, taps, step, *_padding(node)) >= CLEARLY
 
     def _padded(self, node: ir.Node, row: ir.Value | None) -> ir.Value:
-        import onnx_ir as ir
-
         begin, end = _padding(node)
         widths = self._constant(f"{node.name}/pads", [0, 0, 0, begin, 0, 0, 0, end])
         # Without its third input, the runtime would fold the padding into the convolution again.
@@ -198,8 +184,6 @@ def _padding(node: ir.Node) -> tuple[int, int]:
 
 def _turned_attribute(attribute: ir.Attr, form: Form) -> ir.Attr:
     """An attribute of a convolution or of pooling with the axes of rows."""
-    import onnx_ir as ir
-
     if attribute.name not in ("kernel_shape", "strides", "dilations", "pads"):
         return attribute
     is_pair = attribute.name == "pads"

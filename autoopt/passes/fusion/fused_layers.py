@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+from autoopt.model.lazy_imports import ir
 from autoopt.model.plain_forms import FUSED_LAYERS
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
@@ -12,7 +13,6 @@ from autoopt.passes.fusion.blocked_layout import is_blocked, may_have_blocks_of,
 from autoopt.passes.onnx_tools.libraries import apply_rules
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto
 
 # As its MlasNchwcGetBlockSize gives them: 8 on x86 CPUs without AVX-512, else 16.

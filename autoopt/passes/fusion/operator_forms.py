@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from autoopt.model.lazy_imports import ir
 from autoopt.passes.fusion.weight_folding import Folding
 from autoopt.passes.onnx_tools.libraries import apply_rules
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 class HardSigmoidFusion(Folding):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from autoopt.model.lazy_imports import convenience, ir
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, ORT_DOMAIN
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 SKIP_NORMALIZATION: Final = f"{ORT_DOMAIN}::SkipLayerNormalization"
 SUM_OPSET: Final = 8
@@ -54,7 +52,6 @@ def _operator(node: ir.Node) -> str:
 
 def _split(node: ir.Node) -> bool:
     """Split a joined normalization into its two parts; False if it returns its statistics."""
-    from onnx_ir import convenience
     from onnx_ir import node as make_node
 
     if any(output.name for output in node.outputs[1:3]):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from autoopt.model.lazy_imports import ir
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.sizes import fixed_tensor
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 Form: TypeAlias = Literal["signal", "column"]
 """[batch, channels, length], or [batch, channels, length, 1]."""
@@ -103,8 +101,6 @@ class RowRegions:
 
 def form_of(value: ir.Value) -> Form | None:
     """The form of a float value; None for constants and all others."""
-    import onnx_ir as ir
-
     shape = value.shape
     if shape is None or value.dtype != ir.DataType.FLOAT or fixed_tensor(value) is not None:
         return None

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from autoopt.model.io import load_weights
-from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.lazy_imports import helper, ir, np, numpy_helper
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir
@@ -220,13 +220,12 @@ class TransformerFusion(Pass):
 
     def _fuse_with_onnxscript(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
         """Return the fused model and the number of fusions by kind."""
-        import onnx_ir
         from onnxscript.rewriter.ort_fusions import optimize_for_ort
 
         make_rules_exact()
         with quiet():
             ir_model, counts = optimize_for_ort(to_ir(model))
-            return onnx_ir.to_proto(ir_model), counts
+            return ir.to_proto(ir_model), counts
 
     def _fuse_with_onnxruntime(
         self, model: ModelProto, model_type: str, shapes: KnownShapes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.base.conversion import to_ir
@@ -12,7 +13,6 @@ from autoopt.passes.onnx_tools.libraries import apply_rules, rule_sets
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto
 
 FUSION_CONFLICTS: Final = (

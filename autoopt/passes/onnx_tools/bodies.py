@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
+from autoopt.model.lazy_imports import ir_passes
 from autoopt.model.tensors import by_name, walk_graphs
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.graphs import (
@@ -29,9 +30,7 @@ def lift_constants(model: ModelProto) -> ModelProto:
     constants = [node.attribute for node in model.graph.node if node.op_type == "Constant"]
     if not has_subgraphs(model) and not any(len(each.t.dims) > 1 for attributes in constants for each in attributes):
         return model
-    from onnx_ir.passes.common import LiftConstantsToInitializersPass
-
-    lift = LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
+    lift = ir_passes.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
     return to_proto(lift(to_ir(model)).model)
 
 

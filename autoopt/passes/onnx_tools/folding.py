@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.lazy_imports import ir, ir_passes
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto
 
 
@@ -28,7 +28,6 @@ def fold_ir_constants(
     model: ir.Model, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT
 ) -> ir.Model:
     """Fold constants with onnxscript, store the results as weights, and remove the nodes that became unused."""
-    from onnx_ir.passes.common import LiftConstantsToInitializersPass, RemoveUnusedNodesPass
     from onnxscript import optimizer
 
     def count_constants() -> int:
@@ -37,7 +36,7 @@ def fold_ir_constants(
     with quiet():
         before = count_constants()
         optimizer.fold_constants(model, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
-        RemoveUnusedNodesPass()(model)
+        ir_passes.RemoveUnusedNodesPass()(model)
         if count_constants() > before:
-            LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+            ir_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         return model

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from autoopt.model.lazy_imports import helper, np, numpy_helper
+from autoopt.model.lazy_imports import helper, ir, ir_passes, np, numpy_helper
 from autoopt.model.tensors import bodies, by_name, names_of, op_name, walk_graphs, weight_bytes
 from autoopt.passes.base.conversion import to_ir
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto
 
-INTEGERS: Final = (6, 7)
-"""TensorProto.INT32 and INT64, the types of sizes and positions."""
 DEFAULT_DOMAINS: Final = ("", "ai.onnx")
 """Both spellings of the domain of standard operators."""
 ORT_DOMAIN: Final = "com.microsoft"
@@ -301,10 +299,7 @@ def sort_nodes(model: ModelProto) -> ModelProto:
     """Return the model with its nodes in topological order; the sort is stable. A sorted model is returned as is."""
     if all(map(is_sorted, walk_graphs(model.graph))):
         return model
-    import onnx_ir as ir
-    from onnx_ir.passes.common import TopologicalSortPass
-
-    return ir.to_proto(TopologicalSortPass()(to_ir(model)).model)
+    return ir.to_proto(ir_passes.TopologicalSortPass()(to_ir(model)).model)
 
 
 def is_large(model: ModelProto) -> bool:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model import io as model_io
+from autoopt.model.lazy_imports import ir, ir_passes
 from autoopt.model.session import make_plain_session
 from autoopt.model.split.graphs import beside_weights
 from autoopt.passes.onnx_tools.graphs import is_large
 from autoopt.passes.patches.exact_rules import make_rules_exact
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto
     from onnx_ir.passes import PassBase
     from onnxscript.rewriter.pattern import RewriteRule
@@ -56,13 +56,12 @@ def apply_ir_passes(model: ir.Model, *passes: PassBase) -> ir.Model:
 
 def apply_rules(model: ir.Model, rules: Sequence[RewriteRule]) -> ir.Model | None:
     """Apply rules to `model` until none matches, and remove what became unused; returns None if no rule matched."""
-    from onnx_ir.passes import common
     from onnxscript.rewriter.pattern import RewriteRuleSet
 
     make_rules_exact()
     with quiet():
         # Rules read shapes, and some raise if they are missing.
-        infer_shapes = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)
+        infer_shapes = ir_passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)
         model = infer_shapes(model).model
         rule_set = RewriteRuleSet(list(rules))
         rounds = 0
@@ -72,9 +71,9 @@ def apply_rules(model: ir.Model, rules: Sequence[RewriteRule]) -> ir.Model | Non
             return None
         _drop_unknown_attributes(model)
         for ir_pass in (
-            common.RemoveUnusedNodesPass(),
-            common.RemoveUnusedFunctionsPass(),
-            common.RemoveUnusedOpsetsPass(),
+            ir_passes.RemoveUnusedNodesPass(),
+            ir_passes.RemoveUnusedFunctionsPass(),
+            ir_passes.RemoveUnusedOpsetsPass(),
         ):
             model = ir_pass(model).model
         return model

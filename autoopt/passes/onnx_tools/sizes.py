@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from autoopt.model.lazy_imports import np
+from autoopt.model.lazy_imports import convenience, ir, ir_passes, np
 from autoopt.passes.onnx_tools.folding import fold_ir_constants
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 SAME_NUMBERS: Final = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape")
 """Operators that return the numbers of a size as they are."""
@@ -46,20 +43,16 @@ Sizes: TypeAlias = tuple[Size | None, ...]
 
 def infer_sizes(model: ir.Model) -> None:
     """Infer shapes again: symbols that an earlier inference made up keep sizes apart that are known to be equal now."""
-    from onnx_ir.passes import common
-
     for graph in model.graphs():
         for node in graph:
             for value in node.outputs:
                 if value.shape is not None and any(str(size).startswith("unk__") for size in value.shape):
                     value.shape = None
-    apply_ir_passes(model, common.ShapeInferencePass(check_type=False, strict_mode=False))
+    apply_ir_passes(model, ir_passes.ShapeInferencePass(check_type=False, strict_mode=False))
 
 
 def fixed_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
     """The tensor of a weight or of a Constant; None for a value that is computed, or that callers may replace."""
-    from onnx_ir import convenience
-
     if value is None or value.is_graph_input():
         return None
     return convenience.get_const_tensor(value)
@@ -185,9 +178,6 @@ def fold_known_sizes(model: ir.Model) -> None:
 
     PyTorch's older exporter computes the factor of attention from such a size, again in each inference.
     """
-    import onnx_ir as ir
-    from onnx_ir import convenience
-
     infer_sizes(model)
     changed = False
     for node in list(model.graph):
@@ -211,8 +201,6 @@ def make_targets_constant(model: ir.Model) -> None:
     PyTorch's exports compute the sizes of batch and sequence and leave the number of heads open, which shape inference
     then does not know.
     """
-    import onnx_ir as ir
-
     for node in list(model.graph):
         if node.op_type != "Reshape" or fixed_tensor(node.inputs[1]) is not None:
             continue

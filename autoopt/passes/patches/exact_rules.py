@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
+from autoopt.model.lazy_imports import ir
+
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnxscript.rewriter import MatchContext, RewriteRule
     from onnxscript.rewriter.pattern import MatchResult
 

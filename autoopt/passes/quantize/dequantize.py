@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from autoopt.model.lazy_imports import helper, np
+from autoopt.model.lazy_imports import helper, ir, ir_passes, np
 from autoopt.model.plain_forms import FLOAT_FORMS, QUANTIZERS
 from autoopt.model.tensors import op_name, walk_graphs
 from autoopt.passes.base import Pass
@@ -17,7 +17,6 @@ from autoopt.passes.quantize.float_counterparts import CHANNELS_FIRST, CHANNELS_
 from autoopt.passes.quantize.stored_weights import block_matrix, dequantized, unpacked_table
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto
 
 Inputs: TypeAlias = Sequence[str]
@@ -62,14 +61,12 @@ class Dequantize(Pass):
     aliases = ("remove_qdq",)
 
     def run(self, model: ModelProto) -> ir.Model | None:
-        from onnx_ir.passes import common
-
         dequantizer = _Dequantizer(FloatCounterparts(model))
         # One after the other: bodies are those of the nodes that the graph around them has by then.
         rewritten = list(map(dequantizer.rewrite, walk_graphs(model.graph)))
         if not any(rewritten):
             return None
-        return apply_ir_passes(to_ir(model), common.IdentityEliminationPass(), common.RemoveUnusedNodesPass())
+        return apply_ir_passes(to_ir(model), ir_passes.IdentityEliminationPass(), ir_passes.RemoveUnusedNodesPass())
 
 
 class _Dequantizer:

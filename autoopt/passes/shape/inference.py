@@ -6,7 +6,7 @@ from contextlib import chdir
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from autoopt.model.lazy_imports import shape_inference
+from autoopt.model.lazy_imports import ir, shape_inference
 from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
@@ -16,7 +16,6 @@ from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
 from autoopt.space import Boolean
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from onnx import ModelProto, ValueInfoProto
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from autoopt.errors import did_you_mean
-from autoopt.model.lazy_imports import onnx
+from autoopt.model.lazy_imports import ir_passes, onnx
 from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
@@ -80,14 +80,12 @@ class RemoveOutputs(Pass):
     outputs: Annotated[list[str], "names of the outputs to remove"]
 
     def run(self, model: ModelProto) -> ModelProto:
-        from onnx_ir.passes import common
-
         _check_names(self.outputs, model.graph.output)
         remaining = [value for value in model.graph.output if value.name not in self.outputs]
         if not remaining:
             raise Refused("a model needs at least one output")
         replace_items(model.graph.output, remaining)
-        model = to_proto(apply_ir_passes(to_ir(model), common.RemoveUnusedNodesPass()))
+        model = to_proto(apply_ir_passes(to_ir(model), ir_passes.RemoveUnusedNodesPass()))
         read = read_names(model.graph)
         replace_items(model.graph.input, [value for value in model.graph.input if value.name in read])
         return model
