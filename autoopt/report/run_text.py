@@ -14,7 +14,7 @@ from autoopt.report.run_view import RunView, chosen_models
 from autoopt.report.table import write_lines, write_table
 from autoopt.report.words.formatting import clock_text, plural, short
 from autoopt.report.words.steps import steps_text
-from autoopt.results import NO_ADVANTAGE, RunResult
+from autoopt.results import RunResult
 from autoopt.results.figures import first_objective
 
 MOST_NOTES = 4
@@ -97,9 +97,9 @@ def _front_lines(result: RunResult) -> list[str]:
     if len(result.objectives) < 2 or not result.front or result.targets or result.parts:
         return []
     text = f"Pareto front: {plural(len(result.front), 'model')}"
-    doubtful = sum(any(flag.startswith(NO_ADVANTAGE) for flag in model.flags) for model in result.front)
+    doubtful = sum(bool(model.rivals) for model in result.front)
     if doubtful:
-        text += f", {doubtful} with {NO_ADVANTAGE} another one"
+        text += f", {doubtful} with no certain advantage over another one"
     return [f"{text}: autoopt runs {short(result.run)}"]
 
 

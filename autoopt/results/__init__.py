@@ -4,13 +4,12 @@ Start with `run.py`: `RunResult` is the document that `autoopt run --json` print
 """
 
 from autoopt.results.measurement import MeasurementSummary, ProfileResult, ThroughputResult
-from autoopt.results.model import NO_ADVANTAGE, NO_DATA, SOURCE, Baseline, ModelResult, values_of
+from autoopt.results.model import NO_DATA, SOURCE, Baseline, ModelResult, values_of
 from autoopt.results.run import BestSingleModel, PartResult, RunResult, TargetResult, WorkCounts
 from autoopt.results.sweep import EntryComparison, MetricChange, SweepEntry, SweepResult
 from autoopt.results.trial import IntermediateResult, Trial
 
 __all__ = [
-    "NO_ADVANTAGE",
     "NO_DATA",
     "SOURCE",
     "Baseline",

@@ -24,8 +24,6 @@ SCHEMA: Final = 1
 Json: TypeAlias = Mapping[str, Any]
 SOURCE = "source"
 """The chain name of the source model."""
-NO_ADVANTAGE = "no certain advantage over"
-"""Begins the caveat of a model on the front that others may equal or beat in every metric of the front."""
 NO_DATA = "no data: "
 """Begins the note on how lossy models are judged without data."""
 
@@ -59,6 +57,8 @@ class ModelResult:
     """Nodes of the chain that changed the model, in order, without inserted and formal ones; empty if unknown."""
     trial: int | None = None
     """Number of the trial that made the model; None for the source."""
+    rivals: tuple[int, ...] = ()
+    """Trials on the front over which it has no certain advantage in any metric of the front."""
 
     @property
     def candidate(self) -> Candidate:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import Final
 
 from autoopt import json_codec
@@ -14,9 +15,35 @@ INTERIM: Final = ("running", "interrupted", "cancelled", "failed")
 """Status of a run that has not finished."""
 WARNING: Final = "WARNING: "
 """Start of a note on what makes the whole result doubtful, such as a source model that is no better than chance."""
-RUN_LIMIT: Final = "stopped at the time limit (--minutes)"
-SWEEP_LIMIT: Final = "stopped because the time of the sweep was up"
-"""Reasons why a search ended; a search that ended with its sweep continues with the next one."""
+
+
+class TimeLimit(StrEnum):
+    """The time limit that ended a search. One that ended with its sweep continues with the next sweep."""
+
+    RUN = "run"
+    SWEEP = "sweep"
+
+    @property
+    def text(self) -> str:
+        if self is TimeLimit.RUN:
+            return "stopped at the time limit (--minutes)"
+        return "stopped because the time of the sweep was up"
+
+
+@dataclass(frozen=True)
+class SearchEnd:
+    """The reason why a search ended; empty while it goes on."""
+
+    text: str = ""
+    limit: TimeLimit | None = None
+
+    @staticmethod
+    def of(results: Iterable[RunResult]) -> SearchEnd:
+        """The end of these searches together."""
+        ends = dict.fromkeys(result.end for result in results)
+        limits = {end.limit for end in ends}
+        limit = next((limit for limit in (TimeLimit.SWEEP, TimeLimit.RUN) if limit in limits), None)
+        return SearchEnd("; ".join(end.text for end in ends), limit)
 
 
 @dataclass(frozen=True)
@@ -54,6 +81,8 @@ class RunResult:
     notes: tuple[str, ...] = ()
     stopped: str = ""
     """The reason why the search ended."""
+    time_limit: TimeLimit | None = None
+    """The time limit that ended it, if one did."""
     untried: int = 0
     """Number of trials that failed twice for a reason that may lie outside the model. An identical run is not answered
     with this result but tries them again."""
@@ -75,9 +104,8 @@ class RunResult:
         return self.status in INTERIM
 
     @property
-    def time_was_up(self) -> bool:
-        """True if a time limit ended the search."""
-        return RUN_LIMIT in self.stopped or SWEEP_LIMIT in self.stopped
+    def end(self) -> SearchEnd:
+        return SearchEnd(self.stopped, self.time_limit)
 
     @property
     def better_model(self) -> ModelResult | None:
@@ -132,6 +160,7 @@ class RunResult:
             "evaluations": asdict(self.evaluations),
             "seconds": dict(self.seconds),
             "stopped": self.stopped,
+            "time_limit": self.time_limit,
             "untried": self.untried,
             "undecided": self.undecided,
             "notes": list(self.notes),

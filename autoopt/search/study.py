@@ -57,7 +57,7 @@ class Study:
             # A generator of its own for each trial: a resumed study then draws as the uninterrupted one would.
             decision = self.sampler.next(self.history, Random(f"{self.config.seed}:{number}"))
             if isinstance(decision, Stop):
-                self._stop_reason = decision.reason
+                self._stop_reason = decision.text
             elif isinstance(decision, Suggestion):
                 proposal = Proposal(number, decision.chain, decision.point, decision.upto)
                 self.history.add(proposal)

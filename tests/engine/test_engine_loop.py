@@ -141,7 +141,7 @@ def test_a_search_in_which_nothing_runs_ends_early(simulation: Simulation) -> No
     loop = make_loop(simulation)
     loop.measure_source = lambda: MeasuredSource({}, patience=2)
     assert len(loop.run(AtOnce())) == 2
-    assert loop.stopped == "the first 2 candidates failed"
+    assert loop.end.text == "the first 2 candidates failed"
 
 
 def test_one_success_is_reason_enough_to_go_on(simulation: Simulation) -> None:
@@ -149,7 +149,7 @@ def test_one_success_is_reason_enough_to_go_on(simulation: Simulation) -> None:
     loop = make_loop(simulation)
     loop.measure_source = lambda: MeasuredSource({}, patience=3)
     loop.run(AtOnce())
-    assert "failed" not in loop.stopped
+    assert "failed" not in loop.end.text
 
 
 def test_trials_are_stored_as_they_end(simulation: Simulation) -> None:
@@ -163,7 +163,7 @@ def test_trials_are_stored_as_they_end(simulation: Simulation) -> None:
 def test_a_number_of_trials_ends_the_search_and_is_named(simulation: Simulation) -> None:
     loop = make_loop(simulation, trials=2)
     assert len(loop.run(AtOnce())) == 2
-    assert "2" in loop.stopped
+    assert "2" in loop.end.text
 
 
 def test_no_trial_starts_that_would_end_after_the_time_limit(simulation: Simulation) -> None:
@@ -175,7 +175,7 @@ def test_no_trial_starts_that_would_end_after_the_time_limit(simulation: Simulat
 
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
     assert len(loop.run(AtOnce())) == 2
-    assert loop.stopped == "stopped at the time limit (--minutes)"
+    assert loop.end.text == "stopped at the time limit (--minutes)"
 
 
 def test_the_time_of_slow_passes_keeps_no_other_trial_from_starting(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from simulation import Model, Simulation, faster
 
 from autoopt.observer import Observer
 from autoopt.results import RunResult
-from autoopt.results.run import RUN_LIMIT
+from autoopt.results.run import TimeLimit
 
 PASSES = (
     "identity_elimination",
@@ -82,8 +82,8 @@ def test_time_that_the_decision_leaves_goes_back_to_the_search(tmp_path: Path) -
     assert any(phase.startswith("searching again") for phase in later)
     assert "trial" in later
     assert end <= 64
-    assert result.stopped == f"{RUN_LIMIT}: another trial takes about 11 s"
-    assert result.time_was_up
+    assert result.stopped == f"{TimeLimit.RUN.text}: another trial takes about 11 s"
+    assert result.time_limit is TimeLimit.RUN
     # A quarter of the time would be left without that; now no further trial fits.
     assert end > 64 - PASS_SECONDS - 3 * ROUND_SECONDS
 
@@ -99,7 +99,7 @@ def test_the_best_of_all_trials_wins_whichever_search_found_it(tmp_path: Path) -
 def test_a_search_without_a_gain_says_how_long_another_trial_takes(tmp_path: Path) -> None:
     """It may begin a trial that will hardly end in time, so less than that is left."""
     result, _, _ = search_for(28, tmp_path, first=2.0)
-    assert result.stopped == f"{RUN_LIMIT}: another trial takes about 11 s"
+    assert result.stopped == f"{TimeLimit.RUN.text}: another trial takes about 11 s"
 
 
 def test_a_search_that_ends_by_itself_is_not_continued(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_run_with_several_objectives_tells_of_its_front(data: dict[str, Any]) 
     both = (Objective("latency_p50", "minimize"), Objective("size", "minimize"))
     result = replace(variant(data), objectives=both)
     assert f"Pareto front: 2 models: autoopt runs {result.run[:12]}" in shown(result)
-    doubtful = replace(variant(data, flags=["no certain advantage over trial 1"]), objectives=both)
+    doubtful = replace(variant(data, rivals=[1]), objectives=both)
     (line,) = [line for line in shown(doubtful) if line.startswith("Pareto front")]
     assert line.startswith("Pareto front: 2 models, 1 with no certain advantage over another one: ")
     assert not any(line.startswith("Pareto front") for line in shown(replace(result, objectives=both[:1])))

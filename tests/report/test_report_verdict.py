@@ -111,8 +111,7 @@ def test_an_unfinished_run_answers_for_its_trials_so_far(data: dict[str, Any]) -
 def test_a_run_without_time_to_measure_is_undecided(data: dict[str, Any]) -> None:
     trials = {"total": 2, "ok": 0, "timeout": 2}
     best = {**data["best"], **SOURCE}
-    stopped = "stopped at the time limit (--minutes)"
-    result = RunResult.from_json({**data, "best": best, "trials": trials, "stopped": stopped})
+    result = RunResult.from_json({**data, "best": best, "trials": trials, "time_limit": "run"})
     assert answer(result) == "undecided"
     assert verdict(result) == (
         "Undecided: the time was up before a candidate was measured; keeping your model."
@@ -122,8 +121,8 @@ def test_a_run_without_time_to_measure_is_undecided(data: dict[str, Any]) -> Non
 
 def test_a_run_whose_trials_all_failed_is_undecided(data: dict[str, Any]) -> None:
     trials = {"total": 7, "ok": 0, "crashed": 6, "timeout": 1}
-    for stopped in ("all points tried", "stopped at the time limit (--minutes)"):
-        changes = {"best": {**data["best"], **SOURCE}, "trials": trials, "stopped": stopped}
+    for limit in (None, "run"):
+        changes = {"best": {**data["best"], **SOURCE}, "trials": trials, "time_limit": limit}
         result = RunResult.from_json({**data, **changes})
         assert answer(result) == "undecided"
         assert verdict(result) == (
@@ -139,7 +138,7 @@ def test_the_only_trial_that_failed_is_no_plural(data: dict[str, Any]) -> None:
 
 def test_a_source_that_stays_because_the_time_was_up_says_so(data: dict[str, Any]) -> None:
     best = {**data["best"], **SOURCE}
-    changes = {"best": best, "trials": {"total": 2, "ok": 2}, "stopped": "stopped at the time limit (--minutes)"}
+    changes = {"best": best, "trials": {"total": 2, "ok": 2}, "time_limit": "run"}
     text = verdict(RunResult.from_json({**data, **changes}))
     assert text.endswith("so your model stays. The time was up after 2 trials; more time (--minutes) allows more.")
 
@@ -155,7 +154,7 @@ def test_a_source_that_stays_because_the_time_was_up_says_so(data: dict[str, Any
 def test_a_run_whose_candidates_all_broke_a_limit_says_so(
     data: dict[str, Any], trials: dict[str, int], text: str
 ) -> None:
-    changes = {"best": {**data["best"], **SOURCE}, "trials": trials, "stopped": "stopped at the time limit (--minutes)"}
+    changes = {"best": {**data["best"], **SOURCE}, "trials": trials, "time_limit": "run"}
     result = RunResult.from_json({**data, **changes})
     assert answer(result) == "not better"
     assert verdict(result).startswith(f"No gain within the limits: {text}; your model stays. The time was up after ")

@@ -8,7 +8,7 @@ from search_cases import LATENCY, SIX, drive
 
 from autoopt.search.factory import create_study
 from autoopt.search.history import History
-from autoopt.search.samplers.base import STOPPED_EARLY, WAIT, Decision, Stop
+from autoopt.search.samplers.base import WAIT, Decision, Stop
 from autoopt.search.samplers.exhaustive import ExhaustiveSampler
 from autoopt.search.samplers.grouped import GroupedSampler
 from autoopt.spec.search import SearchConfig
@@ -45,17 +45,19 @@ def test_it_waits_for_a_group_that_waits_and_stops_when_all_are_exhausted() -> N
 
 def test_groups_that_stopped_early_say_so_once() -> None:
     class Stopped:
-        def __init__(self, reason: str) -> None:
-            self._decision = Stop(reason)
+        def __init__(self, decision: Stop) -> None:
+            self._decision = decision
 
         def next(self, history: History, rng: Random) -> Decision:
             return self._decision
 
-    def reason(*reasons: str) -> Decision:
-        sampler = GroupedSampler([SIX[:1], SIX[1:2]], [Stopped(reason) for reason in reasons])
+    def joint(*stops: Stop) -> Decision:
+        sampler = GroupedSampler([SIX[:1], SIX[1:2]], list(map(Stopped, stops)))
         return sampler.next(History(SIX[:2], LATENCY), Random(0))
 
-    early = [f"{STOPPED_EARLY}at most 1 % more", f"{STOPPED_EARLY}less than 2 %"]
-    assert reason(*early) == Stop(f"{STOPPED_EARLY}at most 1 % more; less than 2 %")
-    assert reason(early[0], early[0]) == Stop(early[0])
-    assert reason("all points tried", early[0]) == Stop(f"all points tried; {early[0]}")
+    early = Stop("at most 1 % more", is_early=True)
+    both = joint(early, Stop("less than 2 %", is_early=True))
+    assert both == Stop("at most 1 % more; less than 2 %", is_early=True)
+    assert both.text == "stopped early: at most 1 % more; less than 2 %"
+    assert joint(early, early) == early
+    assert joint(Stop("all points tried"), early) == Stop(f"all points tried; {early.text}")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, drive
 
 from autoopt.search import Feedback, Proposal, SearchConfig, create_study
-from autoopt.search.samplers.base import STOPPED_EARLY
 from autoopt.search.surrogates.scalarization import Single
 from autoopt.search.surrogates.stopping import (
     DRAWN_BELOW,
@@ -138,7 +137,7 @@ def test_a_search_ends_once_little_can_be_gained_and_says_so() -> None:
     study = create_study(SearchConfig(), MIDDLE, LATENCY)
     asked = drive(study, outcome=plain)
     assert MIN_CANDIDATES <= len(asked) < sum(chain.space.count for chain in MIDDLE) / 2
-    assert str(study.finished).startswith(STOPPED_EARLY)
+    assert str(study.finished).startswith("stopped early: ")
     assert min(plain(proposal).values["latency_p50"] for proposal in asked) < 1.01
 
 
@@ -149,7 +148,7 @@ def test_a_small_space_is_left_early_too() -> None:
 
     study = create_study(SearchConfig(), SIX, LATENCY)
     assert MIN_CANDIDATES <= len(drive(study, outcome=even)) < 24
-    assert str(study.finished).startswith(STOPPED_EARLY)
+    assert str(study.finished).startswith("stopped early: ")
     assert len(drive(create_study(SearchConfig(stop_early=False), SIX, LATENCY), outcome=even)) == 24
 
 
@@ -163,7 +162,7 @@ def test_a_search_for_several_objectives_ends_once_its_front_gains_little() -> N
     study = create_study(SearchConfig(trials=40), MIDDLE, BOTH)
     asked = drive(study, outcome=plain)
     assert MIN_CANDIDATES <= len(asked) < 40
-    assert str(study.finished).startswith(STOPPED_EARLY)
+    assert str(study.finished).startswith("stopped early: ")
     assert "% more hypervolume to gain, 90 % sure" in str(study.finished)
     assert min(plain(proposal).values["latency_p50"] for proposal in asked) < 1.01
 
@@ -182,7 +181,7 @@ def test_slow_trials_end_a_search_in_which_much_may_be_left() -> None:
         asked[seconds] = len(drive(study, outcome=lambda proposal, took=seconds: rugged(proposal, took)))
         reasons[seconds] = str(study.finished)
     assert asked[1e5] < asked[0.0]
-    assert reasons[1e5].startswith(f"{STOPPED_EARLY}less than 0.5 % per minute is expected to be gained; at most ")
+    assert reasons[1e5].startswith("stopped early: less than 0.5 % per minute is expected to be gained; at most ")
     patient = create_study(SearchConfig(trials=30, min_gain_per_minute=0), MIDDLE, LATENCY)
     assert len(drive(patient, outcome=lambda proposal: rugged(proposal, 1e5))) == asked[0.0]
 

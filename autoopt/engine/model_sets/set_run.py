@@ -27,6 +27,7 @@ from autoopt.errors import InputError, SystemFailure
 from autoopt.model.model_set import ModelSet
 from autoopt.report.words.verdict import gains
 from autoopt.results import Baseline, PartResult, RunResult, WorkCounts
+from autoopt.results.run import SearchEnd
 from autoopt.store.finished import result_of
 
 NONE_MEETS: Final = "no set of models meets the constraints"
@@ -160,6 +161,7 @@ class ModelSetRun(RunOfParts[SetPart]):
             trials.update(part.result.trial_counts)
             pass_runs += part.result.pass_runs
             evaluations += part.result.evaluations
+        end = SearchEnd.of(part.result for part in parts)
         return RunResult(
             run=self.record.id,
             status="",
@@ -168,7 +170,8 @@ class ModelSetRun(RunOfParts[SetPart]):
             evaluations=evaluations,
             seconds={"total": round(attempt.elapsed(), 3)},
             notes=tuple(self.notes),
-            stopped="; ".join(dict.fromkeys(part.result.stopped for part in parts)),
+            stopped=end.text,
+            time_limit=end.limit,
             parts=tuple(parts),
             objectives=goal.objectives,
             constraints=goal.constraints,

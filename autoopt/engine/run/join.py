@@ -81,9 +81,9 @@ class JoinedRun:
         """
         if not self.store.claims.acquire("run", self.record.id, redo=True):
             return None
-        stopped = str(self.record.result.get("stopped", ""))
         try:
-            return self.session.conclude(self.session.completed_trials(), stopped)
+            end = RunResult.from_json(self.record.result).end
+            return self.session.conclude(self.session.completed_trials(), end)
         except BaseException:
             self.store.claims.release("run", self.record.id)
             raise

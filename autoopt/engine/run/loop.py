@@ -26,9 +26,10 @@ from autoopt.engine.run.trial import (
 )
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.meter_order import rejects_slow
-from autoopt.metrics import Estimate, Objective, latency_objective
+from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective, latency_objective
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
+from autoopt.results.run import SearchEnd
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.search.trial import Feedback, Proposal
@@ -78,12 +79,12 @@ class SearchLoop:
     """Called when `run` begins. Passes of the first trial run meanwhile; its candidate is measured afterwards."""
     until: float = float("inf")
     """Time on the attempt's clock by which trials should have ended: none starts that usually would not."""
-    confirmation: Confirmation | None = None
-    """The expectation that ends the search if it comes true; None to search in any case."""
+    confirmation: Confirmation = field(default_factory=lambda: Confirmation())
+    """The expectation that ends the search if it comes true."""
     after_trial: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
     """Receives the completed trials after each one."""
     completed: list[CompletedTrial] = field(default_factory=list)
-    stopped: str = ""
+    end: SearchEnd = field(default_factory=SearchEnd)
     """The reason for which the search ended."""
     _durations: list[tuple[Kind, float]] = field(default_factory=list)
     """Kind of each completed trial, and the seconds that it took without waiting for the source."""
@@ -118,22 +119,22 @@ class SearchLoop:
             proposal, future = window.popleft()
             self._tell(proposal, result_of(future))
             self._close_chains(window, executor)
-        if not self.stopped:
-            self.stopped = self.study.finished or "nothing left to try"
+        if not self.end.text:
+            self.end = SearchEnd(self.study.finished or "nothing left to try")
         return self.completed
 
     def extend(self, until: float) -> bool:
         """Set a later end for a search that the time limit ended; false if no trial fits before it."""
-        if self._next is None or not self.stopped.startswith(self.ctx.attempt.limit):
+        if self._next is None or self.end.limit is None:
             return False
-        self.until, self.stopped = until, ""
+        self.until, self.end = until, SearchEnd()
         return self._has_time_for(self._next)
 
     def _fill(self, window: deque[tuple[Proposal, Future[Trial]]], executor: Executor, most: int) -> None:
         """Submit trials until there are this many, or the search is over."""
-        while len(window) < most and not self.stopped:
+        while len(window) < most and not self.end.text:
             is_first = not self.completed and len(window) == 1
-            if is_first and self.confirmation is not None and self.confirmation.is_expected:
+            if is_first and self.confirmation.is_expected:
                 return  # its result may end the search
             if window and not self._has_time_beside(window):
                 return
@@ -164,9 +165,11 @@ class SearchLoop:
         least = median(seconds) if self._may_lose else LAST_CHANCE * min(seconds)
         if self.ctx.attempt.clock() + least < self._deadline():
             return True
-        self.stopped = self.ctx.attempt.limit
+        limit = self.ctx.attempt.limit
+        text = limit.text
         if least >= NOTICED_SECONDS:
-            self.stopped += f": another trial takes about {median(seconds):.0f} s"
+            text += f": another trial takes about {median(seconds):.0f} s"
+        self.end = SearchEnd(text, limit)
         return False
 
     def _has_time_beside(self, window: Iterable[tuple[Proposal, Future[Trial]]]) -> bool:
@@ -242,10 +245,10 @@ class SearchLoop:
         self.study.tell(proposal.number, self._feedback(result))
         self.ctx.store.runs.set_seconds(attempt.run, attempt.elapsed())
         attempt.observer.on_trial_end(result, self.incumbent())
-        if self.confirmation is not None and not self.stopped:
-            self.stopped = self.confirmation.reason(trial)
+        if not self.end.text:
+            self.end = SearchEnd(self.confirmation.reason(trial))
         if self._is_hopeless():
-            self.stopped = f"the first {self._source.patience} candidates failed"
+            self.end = SearchEnd(f"the first {self._source.patience} candidates failed")
         self.after_trial(self.completed)
 
     def _is_hopeless(self) -> bool:
@@ -310,8 +313,8 @@ class SearchLoop:
 class Confirmation:
     """The finding of an earlier search of the same chains on a model that differs only in its weights."""
 
-    learned: Sequence[Learned]
-    objective: Objective
+    learned: Sequence[Learned] = ()
+    objective: Objective = field(default_factory=lambda: Objective(MEDIAN_LATENCY, "minimize"))
     """The first objective of the run."""
 
     @property
@@ -332,8 +335,10 @@ class Confirmation:
         Its interval may reach beyond the source: the time of a graph does not depend on its weights, so the earlier run
         counts as well, and the race measures again. Without this a busy machine would search the whole space.
         """
-        ratio = trial.result.ratios.get(self.objective.metric)
-        if ratio is None or not trial.result.feasible or not _is_preferred(trial, preference):
+        result = trial.result
+        ratio = result.ratios.get(self.objective.metric)
+        is_preferred = (trial.chain.id, result.point) == (preference.chain_id, preference.point) and not trial.partial
+        if ratio is None or not (is_preferred and result.feasible):
             return False
         gain = ratio.inverse() if self.objective.goal == "maximize" else ratio
         return gain.value < 1 and gain.low <= expected * (1 + TOLERANCE)
@@ -341,7 +346,3 @@ class Confirmation:
 
 def _kind_of(chain: Chain) -> Kind:
     return frozenset(node.pass_name for node in chain.nodes if node.info.tolerance == "lossy" or node.info.analysis)
-
-
-def _is_preferred(trial: CompletedTrial, learned: Learned) -> bool:
-    return not trial.partial and trial.chain.id == learned.chain_id and trial.result.point == learned.point

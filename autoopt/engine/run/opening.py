@@ -24,7 +24,7 @@ from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest, without_secrets
 from autoopt.report.words.formatting import plural
 from autoopt.results import RunResult
-from autoopt.results.run import RUN_LIMIT, SWEEP_LIMIT
+from autoopt.results.run import TimeLimit
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.factory import create_study
 from autoopt.search.study import Study
@@ -129,7 +129,7 @@ def _finished_run(store: Store, request: RunRequest, identity: str) -> RunRecord
 
 def _is_cut_short(result: Json) -> bool:
     """True if trials failed for a reason outside of the model, or the time of a sweep was up."""
-    return bool(result.get("untried")) or SWEEP_LIMIT in result.get("stopped", "")
+    return bool(result.get("untried")) or result.get("time_limit") == TimeLimit.SWEEP
 
 
 def _answers(request: RunRequest, finished: RunRecord) -> bool:
@@ -173,13 +173,13 @@ def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: f
 
     `began` is the start of the run on `time.monotonic`, earlier by what interrupted attempts took.
     """
-    deadline, limit, grace = float("inf"), RUN_LIMIT, GRACE_SECONDS
+    deadline, limit, grace = float("inf"), TimeLimit.RUN, GRACE_SECONDS
     if inputs.search.minutes:
         seconds = inputs.search.minutes * 60
         grace = min(grace, LAST_CALLS_SHARE * seconds)
         deadline = began + seconds - grace - min(request.ending, ENDING_SHARE * seconds)
     if request.until < deadline:
-        deadline, limit = request.until, SWEEP_LIMIT
+        deadline, limit = request.until, TimeLimit.SWEEP
     return Attempt(
         run=run,
         observer=request.observer,

@@ -19,7 +19,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.measurements import Measurements
 from autoopt.metrics import STEADY_STATE, Estimate, Kind, Objective
 from autoopt.problem.problem import Goal
-from autoopt.results import NO_ADVANTAGE, ModelResult, values_of
+from autoopt.results import ModelResult, values_of
 from autoopt.search.choice import choose_best
 from autoopt.search.losses import losses_of
 from autoopt.search.pareto import Scored, pareto_front
@@ -225,12 +225,12 @@ class Ranking:
         """
         if not self.by_speed or not self._has_evidence(best):
             return best
-        equals = [trial for trial in trials if self._has_evidence(trial) and self._is_equal(trial, best)]
+        equals: list[CompletedTrial] = []
+        for trial in filter(self._has_evidence, trials):
+            difference = self._difference(trial, best)
+            if float(difference.mean()) <= min(EQUAL_IN_DOUBT, EQUAL + float(difference.std())):
+                equals.append(trial)
         return min(equals, key=self._tie_break)
-
-    def _is_equal(self, trial: CompletedTrial, best: CompletedTrial) -> bool:
-        difference = self._difference(trial, best)
-        return float(difference.mean()) <= min(EQUAL_IN_DOUBT, EQUAL + float(difference.std()))
 
     def _tie_break(self, trial: CompletedTrial) -> tuple[tuple[float, ...], int, str, int]:
         """Sort key of equally fast trials; a metric that was not measured counts as worst."""
@@ -288,7 +288,8 @@ def _with_rivals(model: ModelResult, rivals: Sequence[int]) -> ModelResult:
     if not rivals:
         return model
     noun = "trial" if len(rivals) == 1 else "trials"
-    return replace(model, flags=(*model.flags, f"{NO_ADVANTAGE} {noun} {', '.join(map(str, rivals))}"))
+    flag = f"no certain advantage over {noun} {', '.join(map(str, rivals))}"
+    return replace(model, flags=(*model.flags, flag), rivals=tuple(rivals))
 
 
 def _expected_gain(slower: np.ndarray) -> float:

@@ -45,6 +45,7 @@ from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.report.words.formatting import plural
 from autoopt.results import Baseline, ModelResult, RunResult
+from autoopt.results.run import SearchEnd
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
@@ -180,8 +181,8 @@ class Session:
             self.ctx.attempt.observer.on_note(
                 f"run {self.continues} has done the search: only its best candidates are measured on"
             )
-            stopped = str(store.runs.get(self.continues).result.get("stopped", ""))
-            return self.conclude(self.completed_trials(), stopped)
+            end = RunResult.from_json(store.runs.get(self.continues).result).end
+            return self.conclude(self.completed_trials(), end)
         if self.candidates:
             return self._measure_candidates()
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
@@ -189,7 +190,7 @@ class Session:
         until = search_deadline(self.ctx)
         seconds = until - self.ctx.attempt.clock()
         observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned, seconds)
-        confirmation = None
+        confirmation = Confirmation()
         if self.search_config.stop_early and self.search_config.sampler != "exhaustive":
             confirmation = Confirmation(problem.plan.learned, problem.goal.objectives[0])
         loop = SearchLoop(
@@ -207,19 +208,19 @@ class Session:
             observer.on_phase("searching again: the decision took less time than was set aside")
             trials = self._search_on(loop, executor)
             self._decide(trials)
-        return self._finish(trials, loop.stopped)
+        return self._finish(trials, loop.end)
 
     def _measure_candidates(self) -> RunResult:
         """Measure candidates of other runs on this target, each as a trial, and choose among them."""
-        trials, stopped = [], ""
+        trials, end = [], SearchEnd()
         for trial in stored_candidates(self.ctx, self.candidates):
             if self.ctx.attempt.remaining() <= 0:
-                stopped = self.ctx.attempt.limit
+                end = SearchEnd(self.ctx.attempt.limit.text, self.ctx.attempt.limit)
                 break
             measured = self.measure_trial(trial, self.ctx.attempt.deadline)
             self.ctx.store.trials.finish(measured.result)
             trials.append(measured)
-        return self._finish(trials, stopped)
+        return self._finish(trials, end)
 
     def _search_on(self, loop: SearchLoop, executor: Executor) -> list[CompletedTrial]:
         """Search until the loop's end; an error leaves the interim result in the store."""
@@ -237,15 +238,15 @@ class Session:
         patience = None if baseline.outcome.good else FAILED_REPAIRS
         return MeasuredSource(baseline.metrics, self.ranking.source_meets, patience)
 
-    def conclude(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
+    def conclude(self, trials: list[CompletedTrial], end: SearchEnd) -> RunResult:
         """Decide which of these trials is the best and record the result.
 
-        Trials of candidates that are measured again get the pooled figures. `stopped` says why the search ended.
+        Trials of candidates that are measured again get the pooled figures. `end` is that of the search.
         """
         self._decide(trials)
-        return self._finish(trials, stopped)
+        return self._finish(trials, end)
 
-    def _finish(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
+    def _finish(self, trials: list[CompletedTrial], end: SearchEnd) -> RunResult:
         """Record the result of decided trials."""
         baseline = self.baseline()
         repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
@@ -256,8 +257,8 @@ class Session:
         if bugs and all(bugs):
             raise InputError(f"your pass fails in every trial: {bugs[0]}", where=self.name)
         if not trials:
-            self.notes.append(f"no trial ran: {stopped}")
-        result = self._result(trials, stopped)
+            self.notes.append(f"no trial ran: {end.text}")
+        result = self._result(trials, end)
         finish_run(self.ctx.store, self.ctx.run, result.to_json())
         return result
 
@@ -318,7 +319,7 @@ class Session:
 
     def _record_interim(self, trials: Sequence[CompletedTrial]) -> RunResult:
         """Store the result as of these trials, for readers of an unfinished run."""
-        result = replace(self._result(trials, ""), status="running")
+        result = replace(self._result(trials, SearchEnd()), status="running")
         self.ctx.store.runs.update(self.ctx.run, result.to_json())
         return result
 
@@ -370,7 +371,7 @@ class Session:
             return None
         return best
 
-    def _result(self, trials: Sequence[CompletedTrial], stopped: str) -> RunResult:
+    def _result(self, trials: Sequence[CompletedTrial], end: SearchEnd) -> RunResult:
         attempt, goal = self.ctx.attempt, self.ctx.problem.goal
         ranking, undecided = self._verified_ranking, ""
         if self._decision is not None:
@@ -402,7 +403,8 @@ class Session:
             evaluations=attempt.counts.of("evaluations"),
             seconds={"total": round(attempt.elapsed(), 3), **attempt.counts.seconds()},
             notes=tuple(notes),
-            stopped=stopped,
+            stopped=end.text,
+            time_limit=end.limit,
             untried=sum(trial.result.transient for trial in trials) + self._is_source_untimely,
             undecided=undecided,
             objectives=goal.objectives,

@@ -19,6 +19,7 @@ from autoopt.engine.targets.single_best import JoinedTargets, join_targets
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
 from autoopt.results import ModelResult, RunResult, TargetResult, WorkCounts
+from autoopt.results.run import SearchEnd
 from autoopt.store import RunRecord
 
 NO_SINGLE = "no single model meets the constraints on all targets"
@@ -115,7 +116,7 @@ class Targets(RunOfParts[TargetPart]):
             pass_runs += result.pass_runs
             evaluations += part.evaluations
         results = [target.result for target in targets]
-        single = joined.single
+        single, end = joined.single, SearchEnd.of(results)
         return RunResult(
             run=self.record.id,
             status=NO_SINGLE if single is None else "finished",
@@ -127,7 +128,8 @@ class Targets(RunOfParts[TargetPart]):
             evaluations=evaluations,
             seconds={"total": round(time.monotonic() - self.began, 3)},
             notes=(*self.left_out, *joined.notes, *notes),
-            stopped="; ".join(dict.fromkeys(result.stopped for result in results)),
+            stopped=end.text,
+            time_limit=end.limit,
             targets=tuple(targets),
             best_single=single,
             objectives=results[0].objectives,

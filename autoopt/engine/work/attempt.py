@@ -14,7 +14,7 @@ from autoopt.engine.work.meter_order import MeterStatistics
 from autoopt.observer import SILENT, Observer
 from autoopt.outcome import Outcome
 from autoopt.results import WorkCounts
-from autoopt.results.run import RUN_LIMIT
+from autoopt.results.run import TimeLimit
 from autoopt.store import EvaluationRecord, PassRunRecord
 from autoopt.store.records import MEMORY
 
@@ -108,12 +108,10 @@ class RetryPolicy:
             return True  # also a refusal for want of memory
         if not record.outcome.retryable:
             return False
-        if record.run != run and self._has_more_memory(record):
+        is_short = record.outcome is Outcome.OUT_OF_MEMORY and int(record.environment.get(MEMORY, 0)) < self.memory
+        if record.run != run and is_short:
             return True
         return (self.earlier_runs and record.run != run) or record.finished < self.before
-
-    def _has_more_memory(self, record: EvaluationRecord | PassRunRecord) -> bool:
-        return record.outcome is Outcome.OUT_OF_MEMORY and int(record.environment.get(MEMORY, 0)) < self.memory
 
 
 @dataclass(frozen=True)
@@ -139,8 +137,8 @@ class Attempt:
     """Start of the run on `clock`, earlier by what interrupted attempts took."""
     deadline: float = float("inf")
     """End of the run's time on `clock`."""
-    limit: str = RUN_LIMIT
-    """The reason that a search gives if the deadline ends it."""
+    limit: TimeLimit = TimeLimit.RUN
+    """The limit that sets the deadline."""
     grace: float = GRACE_SECONDS
     """Time after the deadline that a call may still take."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)

@@ -123,7 +123,7 @@ def _broken_text(candidates: int) -> str:
 
 def _time_lines(result: RunResult) -> list[str]:
     """Say what a run that ran out of time might still have gained."""
-    if not result.time_was_up:
+    if result.time_limit is None:
         return []
     trials = plural(result.trial_counts.get("total", 0), "trial")
     return [f"The time was up after {trials}; more time (--minutes) allows more."]
@@ -172,7 +172,7 @@ def headlines(result: RunResult) -> list[str]:
 def _was_cut_off(result: RunResult) -> bool:
     """True if the time limit of the run ended it before a trial succeeded or failed for another reason."""
     failures = result.trial_counts.get("total", 0) - result.trial_counts.get("timeout", 0)
-    return result.time_was_up and not failures
+    return result.time_limit is not None and not failures
 
 
 def _lacks_candidates(result: RunResult) -> bool:

@@ -28,10 +28,12 @@ class Stop:
     """The end of a search: nothing is left to try, or nothing promises enough."""
 
     reason: str
+    is_early: bool = False
+    """True if promising points are left untried."""
 
-
-STOPPED_EARLY: Final = "stopped early: "
-"""Begins the reason of a search that left points untried."""
+    @property
+    def text(self) -> str:
+        return f"stopped early: {self.reason}" if self.is_early else self.reason
 
 
 class _Wait:

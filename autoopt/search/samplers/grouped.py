@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from autoopt.search.history import History
-from autoopt.search.samplers.base import STOPPED_EARLY, WAIT, Decision, Sampler, Stop, Suggestion
+from autoopt.search.samplers.base import WAIT, Decision, Sampler, Stop, Suggestion
 from autoopt.search.trial import ChainSpace
 
 
@@ -22,23 +22,18 @@ class GroupedSampler:
         seed = rng.getrandbits(64)
         trials = [sum(len(history.trials_of(chain.id)) for chain in group) for group in self._groups]
         waiting = False
-        reasons: list[str] = []
+        stops: list[Stop] = []
         for index in sorted(range(len(self._groups)), key=trials.__getitem__):
             decision = self._samplers[index].next(history, Random(f"{seed}:{index}"))
             if isinstance(decision, Suggestion):
                 return decision
             if isinstance(decision, Stop):
-                reasons.append(decision.reason)
+                stops.append(decision)
             else:
                 waiting = True
         if waiting:
             return WAIT
-        return Stop(_joined(reasons))
-
-
-def _joined(reasons: Sequence[str]) -> str:
-    """Join the reasons of the groups; those that all stopped early say so once."""
-    distinct = list(dict.fromkeys(reasons))
-    if all(reason.startswith(STOPPED_EARLY) for reason in distinct):
-        return STOPPED_EARLY + "; ".join(reason.removeprefix(STOPPED_EARLY) for reason in distinct)
-    return "; ".join(distinct)
+        # Groups that all stopped early say so once.
+        if all(stop.is_early for stop in stops):
+            return Stop("; ".join(dict.fromkeys(stop.reason for stop in stops)), is_early=True)
+        return Stop("; ".join(dict.fromkeys(stop.text for stop in stops)))

@@ -14,7 +14,7 @@ from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import feasible, losses
 from autoopt.search.points import POOL, PointTable, sample, total_points
-from autoopt.search.samplers.base import STOPPED_EARLY, Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
+from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points, prior_points
 from autoopt.search.samplers.plain_chains import PlainChains
 from autoopt.search.samplers.ranking import best_first
@@ -121,7 +121,7 @@ class SurrogateSampler:
             outlook = Outlook.of(gains.drawn.tolist(), gains.noise, single.unit)
             reason = reason_to_stop(outlook, progress, self._min_rate, view.gained)
             if reason:
-                return Stop(STOPPED_EARLY + reason)
+                return Stop(reason, is_early=True)
         scores: list[float] = []
         for score, (chain_id, _) in zip(expected.doubtful_score, pool.points, strict=True):
             scores.append(float(score) + self._log_weights[chain_id])

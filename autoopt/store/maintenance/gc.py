@@ -137,7 +137,9 @@ def _collect_rows(store: SqlStore, dry_run: bool, keep_runs: int | None, shared:
         stored = set(connection.execute(select(tables.artifact.c.digest)).scalars())
         unreferenced = (stored | store.files.digests() | shared.keys()) - referenced(connection)
         digests = set(idle(store, connection, unreferenced, shared))
-        _delete_artifacts(connection, digests)
+        for batch in batches(sorted(digests)):
+            connection.execute(delete(tables.model).where(tables.model.c.artifact.in_(batch)))
+            connection.execute(delete(tables.artifact).where(tables.artifact.c.digest.in_(batch)))
         _delete_unused_rows(connection, store.database)
         rows = _Rows(tuple(runs), frozenset(digests), len(unreferenced) - len(digests))
         if dry_run:
@@ -171,12 +173,6 @@ def _delete_runs(connection: Connection, old: list[str]) -> list[str]:
     for run in deleted:
         delete_run(connection, run, heirs)
     return deleted
-
-
-def _delete_artifacts(connection: Connection, digests: set[str]) -> None:
-    for batch in batches(sorted(digests)):
-        connection.execute(delete(tables.model).where(tables.model.c.artifact.in_(batch)))
-        connection.execute(delete(tables.artifact).where(tables.artifact.c.digest.in_(batch)))
 
 
 def _delete_unused_rows(connection: Connection, database: Database) -> None:

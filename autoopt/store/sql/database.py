@@ -50,6 +50,7 @@ CONNECTION_ARGUMENTS: Final[Mapping[str, Any]] = {
 """Arguments of libpq, which an address may override."""
 _TRANSIENT_STATES: Final = frozenset({"57P01", "57P02", "57P03", "40001", "40P01", "53300", "08000", "08003", "08006"})
 """PostgreSQL: shutting down or starting up, serialisation, deadlock, too many or lost connections."""
+_BUGS: Final = ("ProgrammingError", "IntegrityError", "DataError", "NotSupportedError")
 _AWAY: Final = ("refused", "timeout expired", "timed out", "unreachable", "No route to host", "closed the connection")
 """Words of libpq about a server that does not answer."""
 _EXAMPLES: Final = "write sqlite:////folder/autoopt.db or postgresql://user@host/database"
@@ -222,7 +223,7 @@ class Database:
                 with self.transaction(writing=writing) as connection:
                     return work(connection)
             except DBAPIError as error:
-                if _is_bug(error):
+                if type(error).__name__ in _BUGS:
                     raise
                 if not self._is_transient(error):
                     raise self._failure(error) from None
@@ -313,14 +314,10 @@ def _open_file(url: URL, patience: float) -> Database:
         raise InputError(what, where=where, remedy="see AUTOOPT_HOME") from None
     if _is_read_only(file):
         return Database(url, sqlite_engine(_read_only_url(url)), patience=patience, read_only=True)
-    _create_shareable(file)
-    return Database(url, sqlite_engine(url), patience=patience)
-
-
-def _create_shareable(file: Path) -> None:
-    """Create a SQLite file that the umask lets others write; SQLite's own have one writer, whatever the umask is."""
+    # SQLite's own files have one writer, whatever the umask is.
     with suppress(OSError):  # it exists; or SQLite says why it cannot be created
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return Database(url, sqlite_engine(url), patience=patience)
 
 
 def _postgresql_engine(url: URL) -> Engine:
@@ -388,7 +385,3 @@ def _remedy(error: BaseException) -> str:
 def _state(error: DBAPIError) -> str:
     """The SQLSTATE code that PostgreSQL gave."""
     return str(getattr(error.orig, "sqlstate", None) or "")
-
-
-def _is_bug(error: DBAPIError) -> bool:
-    return type(error).__name__ in ("ProgrammingError", "IntegrityError", "DataError", "NotSupportedError")
