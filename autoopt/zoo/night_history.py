@@ -203,6 +203,7 @@ def entries_by_model(stored: Sequence[StoredNight]) -> dict[str, list[Dated]]:
 
 def _night(stored: StoredNight) -> Night:
     result = stored.result
+    gains = [gain.value for gain in map(gain_of, result.models) if gain is not None]
     hosts = [str(entry.environment["host"]) for entry in result.models if entry.environment.get("host")]
     return Night(
         sweep=result.sweep,
@@ -213,17 +214,11 @@ def _night(stored: StoredNight) -> Night:
         regressions=result.regressions,
         improvements=result.improvements,
         busy=sum(entry.best is not None and entry.best.measured.busy for entry in result.models),
-        gain=_mean_gain(result.models),
+        gain=geometric_mean(gains) if gains else None,
         changes=result.environment_changes,
         accepted=result.accepted,
         left_out=len(result.not_run),
     )
-
-
-def _mean_gain(entries: Sequence[SweepEntry]) -> float | None:
-    """The geometric mean of the models' gains; None if no model has one."""
-    gains = [gain.value for gain in map(gain_of, entries) if gain is not None]
-    return geometric_mean(gains) if gains else None
 
 
 def _model_history(name: str, entries: Sequence[Dated], releases: Sequence[ReleaseMark]) -> ModelHistory:

@@ -234,7 +234,10 @@ class Sweep:
     def _result(self, entries: list[SweepEntry], newest: Mapping[str, SweepEntry]) -> SweepResult:
         changes: list[str] = []
         for entry in entries:
-            changes += _environment_changes(newest.get(entry.name), entry)
+            before = newest.get(entry.name)
+            if before is not None and before.environment:
+                found = differences(before.environment, entry.environment)
+                changes += [change for change in found if not change.startswith("hosts.")]  # only some models use them
             changes += entry.compared.causes
         return SweepResult(
             sweep=self._id,
@@ -248,13 +251,6 @@ class Sweep:
             environment_changes=tuple(dict.fromkeys(changes)),
             seconds=round(time.monotonic() - self._began, 3),
         )
-
-
-def _environment_changes(before: SweepEntry | None, after: SweepEntry) -> list[str]:
-    """Changes of the machine since the model's newest sweep, without hosts that only some models use."""
-    if before is None or not before.environment:
-        return []
-    return [change for change in differences(before.environment, after.environment) if not change.startswith("hosts.")]
 
 
 def replaced_report_note(out: Path | None, name: str) -> str:

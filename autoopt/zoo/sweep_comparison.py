@@ -58,15 +58,9 @@ def _compare(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryCompari
         return EntryComparison(verdict)
     # The release of a run that no sweep made has no environment.
     causes = differences(last.environment, entry.environment) if last.environment else []
-    inputs = _input_changes(last, entry)
-    return EntryComparison(verdict, changes=tuple(changes), causes=tuple(causes), other_inputs=tuple(inputs))
-
-
-def _input_changes(before: SweepEntry, after: SweepEntry) -> list[str]:
     # Entries of models that failed do not list their inputs.
-    if not before.inputs or not after.inputs:
-        return []
-    return differences(before.inputs, after.inputs)
+    inputs = differences(last.inputs, entry.inputs) if last.inputs and entry.inputs else []
+    return EntryComparison(verdict, changes=tuple(changes), causes=tuple(causes), other_inputs=tuple(inputs))
 
 
 def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:

@@ -118,7 +118,10 @@ class SearchLoop:
             # In the order of the proposals, not as trials end: equal results then lead to equal proposals.
             proposal, future = window.popleft()
             self._tell(proposal, result_of(future))
-            self._close_chains(window, executor)
+            for chain in self._open_chains.difference(proposal.chain for proposal, _ in window):
+                if not self.study.may_return_to(chain):
+                    executor.close(chain)
+                    self._open_chains.remove(chain)
         if not self.end.text:
             self.end = SearchEnd(self.study.finished or "nothing left to try")
         return self.completed
@@ -147,13 +150,6 @@ class SearchLoop:
             # and then the rest of the run's time is for deciding.
             until = self.until if window else self._end_of_lone_trial()
             window.append((proposal, self._submit(executor, proposal, until)))
-
-    def _close_chains(self, window: Iterable[tuple[Proposal, Future[Trial]]], executor: Executor) -> None:
-        """Tell the executor which chains the study cannot come back to."""
-        for chain in self._open_chains.difference(proposal.chain for proposal, _ in window):
-            if not self.study.may_return_to(chain):
-                executor.close(chain)
-                self._open_chains.remove(chain)
 
     def _has_time_for(self, proposal: Proposal) -> bool:
         """True if the time is left that a trial of this kind usually takes, or less while nothing can be lost."""
@@ -247,15 +243,10 @@ class SearchLoop:
         attempt.observer.on_trial_end(result, self.incumbent())
         if not self.end.text:
             self.end = SearchEnd(self.confirmation.reason(trial))
-        if self._is_hopeless():
-            self.end = SearchEnd(f"the first {self._source.patience} candidates failed")
+        patience, succeeded = self._source.patience, any(one.result.outcome is Outcome.OK for one in self.completed)
+        if patience is not None and len(self.completed) >= patience and not succeeded:
+            self.end = SearchEnd(f"the first {patience} candidates failed")
         self.after_trial(self.completed)
-
-    def _is_hopeless(self) -> bool:
-        patience = self._source.patience
-        if patience is None or len(self.completed) < patience:
-            return False
-        return all(trial.result.outcome is not Outcome.OK for trial in self.completed)
 
     def _feedback(self, result: Trial) -> Feedback:
         now = self.ctx.attempt.clock()

@@ -91,13 +91,10 @@ def _model_files(out: Path) -> list[str]:
     names = read_object(out / RECIPE_FILE).get(MODEL_FILES)
     if not isinstance(names, list):
         return []
-    return [name for name in names if isinstance(name, str) and _lies_below(out, name)]
-
-
-def _lies_below(out: Path, name: str) -> bool:
-    """Tell whether a name from a recipe, which anyone may have written, is that of a regular file below `out`."""
-    file = out / name
-    return file.is_file() and file.resolve().is_relative_to(out.resolve())
+    # Anyone may have written the recipe: only regular files below `out` count.
+    files = {name: out / name for name in names if isinstance(name, str)}
+    below = out.resolve()
+    return [name for name, file in files.items() if file.is_file() and file.resolve().is_relative_to(below)]
 
 
 def recipe_in(out: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, known_metric, significant
@@ -120,17 +120,18 @@ def seconds_text(seconds: Mapping[str, float]) -> str:
         measured["search"] -= measured["baseline"]  # the search measures it first
     # To read models and data and to open the store, before the search; the result is written afterwards.
     measured["other"] = total - sum(measured.values())
-    stages = [f"{label} {value:.1f}" for label, value in measured.items() if value >= 0.05]
-    workers = []
-    for name, value in sorted(seconds.items(), key=lambda phase: -phase[1]):
-        if value >= 0.05 and name not in STAGES and name not in HIDDEN_PHASES:
-            workers.append(f"{one_line(name)} {value:.1f}")
-    parts = [", ".join(stages)] if stages else []
+    shown = {*STAGES, *HIDDEN_PHASES}
+    others = {one_line(name): value for name, value in seconds.items() if name not in shown}
+    parts = [_times_text(measured.items())]
+    workers = _times_text(sorted(others.items(), key=lambda phase: -phase[1]))
     if workers:
-        parts.append(f"in workers: {', '.join(workers)}")
-    if parts:
-        return f"{total:.1f} s ({'; '.join(parts)})"
-    return f"{total:.1f} s"
+        parts.append(f"in workers: {workers}")
+    text = "; ".join(filter(None, parts))
+    return f"{total:.1f} s ({text})" if text else f"{total:.1f} s"
+
+
+def _times_text(times: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {value:.1f}" for name, value in times if value >= 0.05)
 
 
 def clock_text(seconds: float) -> str:

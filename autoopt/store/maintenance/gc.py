@@ -140,7 +140,13 @@ def _collect_rows(store: SqlStore, dry_run: bool, keep_runs: int | None, shared:
         for batch in batches(sorted(digests)):
             connection.execute(delete(tables.model).where(tables.model.c.artifact.in_(batch)))
             connection.execute(delete(tables.artifact).where(tables.artifact.c.digest.in_(batch)))
-        _delete_unused_rows(connection, store.database)
+        for table in (tables.pass_run, tables.evaluation):  # claims that nobody will finish
+            claim = table.c
+            connection.execute(delete(table).where(claim.outcome.is_(None), claim.lease <= store.database.now))
+        _delete_unnamed(connection, tables.chain.c.plan, [tables.run.c.plan])
+        _delete_unnamed(connection, tables.plan.c.digest, [tables.run.c.plan])
+        environments = [tables.pass_run.c.environment, tables.evaluation.c.environment]
+        _delete_unnamed(connection, tables.environment.c.digest, environments)
         rows = _Rows(tuple(runs), frozenset(digests), len(unreferenced) - len(digests))
         if dry_run:
             raise _DryRun(rows)
@@ -173,16 +179,6 @@ def _delete_runs(connection: Connection, old: list[str]) -> list[str]:
     for run in deleted:
         delete_run(connection, run, heirs)
     return deleted
-
-
-def _delete_unused_rows(connection: Connection, database: Database) -> None:
-    """Delete claims that nobody will finish, and plans and environments that no row names."""
-    for work in (tables.pass_run, tables.evaluation):
-        connection.execute(delete(work).where(work.c.outcome.is_(None), work.c.lease <= database.now))
-    _delete_unnamed(connection, tables.chain.c.plan, [tables.run.c.plan])
-    _delete_unnamed(connection, tables.plan.c.digest, [tables.run.c.plan])
-    environments = [tables.pass_run.c.environment, tables.evaluation.c.environment]
-    _delete_unnamed(connection, tables.environment.c.digest, environments)
 
 
 def _delete_unnamed(connection: Connection, column: Column[str], references: list[Column[str]]) -> None:

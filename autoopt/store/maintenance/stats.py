@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, func, select
 
 from autoopt.store.contracts import Store
 from autoopt.store.sql import tables
-from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.store.sql.store import require_sql
 from autoopt.store.sql.tables import SCHEMA, metadata
 
 
@@ -42,6 +41,11 @@ def stats(store: Store) -> Stats:
         for table in metadata.sorted_tables:
             rows[table.name] = connection.execute(select(func.count()).select_from(table)).scalar_one()
         sizes = {row.digest: row.bytes for row in connection.execute(select(artifact.digest, artifact.bytes))}
+        disk_bytes, weights = 0, dict[str, int]()  # weights that several artifacts have count once
+        for digest, size in sizes.items():
+            shared = sql.files.weights(digest)
+            weights.update(shared)
+            disk_bytes += sql.files.bytes_beside_weights(digest) if shared else size
         return Stats(
             database=sql.safe_url,
             schema=SCHEMA,
@@ -49,21 +53,11 @@ def stats(store: Store) -> Stats:
             pass_runs=_count_by_outcome(connection, tables.pass_run),
             evaluations=_count_by_outcome(connection, tables.evaluation),
             artifact_bytes=sum(sizes.values()),
-            disk_bytes=_disk_bytes(sql, sizes),
+            disk_bytes=disk_bytes + sum(weights.values()),
             database_bytes=_database_bytes(connection),
         )
 
     return sql.database.read(work)
-
-
-def _disk_bytes(store: SqlStore, sizes: Mapping[str, int]) -> int:
-    """The bytes of artifacts of these sizes; weights that several of them have count once."""
-    size, weights = 0, dict[str, int]()
-    for digest in sizes:
-        shared = store.files.weights(digest)
-        weights.update(shared)
-        size += store.files.bytes_beside_weights(digest) if shared else sizes[digest]
-    return size + sum(weights.values())
 
 
 def _count_by_outcome(connection: Connection, table: Table) -> dict[str, int]:

@@ -294,10 +294,13 @@ def open_database(address: str | Path, patience: float | None = None) -> Databas
     url = URL.create("sqlite", database=str(address.absolute())) if isinstance(address, Path) else read_url(address)
     if url.get_backend_name() == "sqlite":
         return _open_file(url, patience)
+    arguments = {name: value for name, value in CONNECTION_ARGUMENTS.items() if name not in url.query}
     try:
-        engine = _postgresql_engine(url)
+        engine = create_engine(url, hide_parameters=True, connect_args=arguments)
     except ImportError:
         raise InputError("PostgreSQL needs the driver psycopg", remedy="pip install 'autoopt[postgres]'") from None
+    # Connections end on both sides within a minute after the other side became unreachable.
+    event.listen(engine, "connect", _set_server_probes)
     return Database(url, engine, patience=patience)
 
 
@@ -312,20 +315,13 @@ def _open_file(url: URL, patience: float) -> Database:
     except OSError as error:
         what, where = f"cannot be created: {error.strerror}", str(file.parent)
         raise InputError(what, where=where, remedy="see AUTOOPT_HOME") from None
-    if _is_read_only(file):
+    # SQLite also keeps logs beside the file.
+    if file.exists() and not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
         return Database(url, sqlite_engine(_read_only_url(url)), patience=patience, read_only=True)
     # SQLite's own files have one writer, whatever the umask is.
     with suppress(OSError):  # it exists; or SQLite says why it cannot be created
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return Database(url, sqlite_engine(url), patience=patience)
-
-
-def _postgresql_engine(url: URL) -> Engine:
-    """Make an engine whose connections end on both sides within a minute after the other side became unreachable."""
-    arguments = {name: value for name, value in CONNECTION_ARGUMENTS.items() if name not in url.query}
-    engine = create_engine(url, hide_parameters=True, connect_args=arguments)
-    event.listen(engine, "connect", _set_server_probes)
-    return engine
 
 
 def _set_server_probes(connection: DBAPIConnection, _record: object) -> None:
@@ -343,11 +339,6 @@ def sqlite_engine(url: URL, pool: type[Pool] | None = None) -> Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
-
-
-def _is_read_only(file: Path) -> bool:
-    """True if this user cannot write a SQLite file that exists, or the logs that SQLite keeps beside it."""
-    return file.exists() and not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK))
 
 
 def _read_only_url(url: URL) -> URL:

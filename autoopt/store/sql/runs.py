@@ -45,7 +45,13 @@ class SqlRuns(RunStore):
         def work(connection: Connection) -> None:
             plan_row = {"digest": plan_digest, "content": plan, "created": self._database.now}
             if insert_if_absent(connection, tables.plan, plan_row):
-                _insert_chains(connection, plan_digest, chains)
+                rows = []
+                for position, chain in enumerate(chains):
+                    points = str(chain.points)  # more than an integer column holds
+                    values = {"plan": plan_digest, "position": position, "points": points}
+                    rows.append({**to_row(tables.chain, chain), **values})
+                for batch in batches(rows):
+                    connection.execute(insert(tables.chain), batch)
             insert_if_absent(connection, tables.run, row)
 
         self._database.write(work)
@@ -128,15 +134,6 @@ class SqlRuns(RunStore):
             nodes = tuple(codec.loads(row["nodes"]))
             chains.append(from_row(ChainRecord, tables.chain, row, nodes=nodes, points=int(row["points"])))
         return tuple(chains)
-
-
-def _insert_chains(connection: Connection, plan: str, chains: Sequence[ChainRecord]) -> None:
-    rows = []
-    for position, chain in enumerate(chains):
-        points = str(chain.points)  # more than an integer column holds
-        rows.append({**to_row(tables.chain, chain), "plan": plan, "position": position, "points": points})
-    for batch in batches(rows):
-        connection.execute(insert(tables.chain), batch)
 
 
 def _records(connection: Connection, rows: Sequence[RowMapping]) -> list[RunRecord]:

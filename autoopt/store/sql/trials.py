@@ -76,21 +76,14 @@ class SqlTrials(TrialStore):
         for state in (and_(_T.status == "running", overdue), _T.status == "pending"):
             query = select(_T.number, _T.parallel).where(scope, state).order_by(_T.number).limit(1)
             row = connection.execute(query.with_for_update(skip_locked=True)).mappings().first()
-            if row is not None and self._may_begin(connection, run, row):
+            if row is None:
+                continue
+            # The number of those left only falls: processes that ask at the same time never begin more than `parallel`.
+            earlier = and_(_T.run == run, _T.number < row["number"], _T.status != "done")
+            left = connection.execute(select(func.count()).select_from(tables.trial).where(earlier)).scalar_one()
+            if row["parallel"] is None or left < row["parallel"]:
                 return int(row["number"])
         return None
-
-    @staticmethod
-    def _may_begin(connection: Connection, run: str, row: RowMapping) -> bool:
-        """True unless as many earlier trials are left as may run in parallel.
-
-        The number of those left only falls, so processes that ask at the same time never begin more than that.
-        """
-        if row["parallel"] is None:
-            return True
-        earlier = and_(_T.run == run, _T.number < row["number"], _T.status != "done")
-        left = connection.execute(select(func.count()).select_from(tables.trial).where(earlier)).scalar_one()
-        return bool(left < row["parallel"])
 
     def finish(self, record: Trial) -> bool:
         row = {**_row(record, self._owner), "status": "done", "finished": self._database.now}
