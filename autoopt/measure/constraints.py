@@ -20,6 +20,7 @@ _WORDS: Final = {"holds": "holds", "fails": "does not hold", "uncertain": "is no
 class Verdict:
     """The verdict on one constraint."""
 
+    metric: str
     violation: float
     """Distance by which the bound is broken, in its own unit; <= 0 counts as feasible."""
     status: Status
@@ -122,7 +123,7 @@ def judge(constraint: Constraint, metric: Metric, observation: Observation) -> V
     """
     bounds = [*_value_bounds(constraint, metric, observation), *_relative_bounds(constraint, metric, observation)]
     verdicts = [_verdict(metric.name, bound, constraint.confidence) for bound in bounds]
-    unjudged = Verdict(0.0, "holds", f"{metric.name}: nothing to compare with")
+    unjudged = Verdict(metric.name, 0.0, "holds", f"{metric.name}: nothing to compare with")
     return max(verdicts, key=lambda verdict: verdict.violation, default=unjudged)
 
 
@@ -141,7 +142,7 @@ def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
         status = "holds"
     text = f"{name} {bound.text} {_WORDS['fails' if violation > 0 else status]}: {bound.observed_text()}"
     is_data_limited = status == "uncertain" and violation <= 0 and confidence is None and bound.is_data_limited
-    return Verdict(violation, status, text, is_data_limited)
+    return Verdict(name, violation, status, text, is_data_limited)
 
 
 def _value_bounds(constraint: Constraint, metric: Metric, observation: Observation) -> Iterator[_Bound]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autoopt.metrics import Estimate, Objective, headline_metrics, is_ratio_metric
+from autoopt.model.candidate import Candidate
 from autoopt.report.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, falls, is_log, metric_axis, require_altair
 from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
@@ -240,12 +241,13 @@ def _points(result: RunResult, trials: Sequence[Trial], metric: str) -> list[Poi
     objective = first_objective(result).metric
     points = []
     models = {model.candidate for model in result.models}
+    numbers: dict[Candidate | None, int] = {}
     for trial in trials:
+        numbers.setdefault(trial.candidate, trial.number)
         x, y = trial_estimate(trial, objective), trial_estimate(trial, metric)
         if x is not None and y is not None and trial.candidate not in models:
             text = f"{trial_title(trial)}, {_pair_text(objective, x, metric, y)}"
             points.append(Point(_kind(trial), x, y.value, text, trial.number))
-    numbers = {trial.candidate: trial.number for trial in reversed(trials)}
     kinds = {"source": SOURCE_KIND, "best": BEST_KIND}
     labelled = [(kinds.get(label, FRONT_KIND), model) for label, model in labelled_models(result)]
     # The best model is drawn last, above the others.

@@ -48,6 +48,8 @@ class ModelResult:
     """The searched parameters of each node."""
     flags: tuple[str, ...] = ()
     """Caveats, such as constraints that are not certain to hold."""
+    unsure: tuple[str, ...] = ()
+    """Metrics of these constraints."""
     intervals: Mapping[str, Estimate] = field(default_factory=dict)
     """The metrics with their confidence intervals."""
     measured: MeasurementSummary = field(default_factory=MeasurementSummary)

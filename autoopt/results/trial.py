@@ -61,6 +61,8 @@ class Trial:
     """Distance to the worst violated constraint, in that constraint's unit; feasible if <= 0."""
     reasons: tuple[str, ...] = ()
     """Constraints that fail or are not certain to hold, as sentences."""
+    unsure: tuple[str, ...] = ()
+    """Metrics of the constraints that are not certain to hold."""
     message: str = ""
     note: str = ""
     """The model whose latency counts for this trial too, in words; empty if its own was measured."""

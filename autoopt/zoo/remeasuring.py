@@ -89,4 +89,5 @@ def _measure(
         ratios={**model.ratios, **measured.ratios},
         measured=summary,
         flags=(*measured.reasons, *caveats),
+        unsure=measured.unsure,
     )

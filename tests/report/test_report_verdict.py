@@ -70,14 +70,12 @@ def test_lossy_models_that_broke_the_limit_without_data_may_keep_it_with_data(da
 
 
 def test_a_limit_that_the_data_cannot_confirm_asks_for_more_data(data: dict[str, Any]) -> None:
-    best = {**data["best"], "flags": ["accuracy drop of at most 0.01 is not certain: 0.002 (95 %: -0.01 to 0.02)"]}
-    text = verdict(RunResult.from_json({**data, "best": best}))
+    text = verdict(RunResult.from_json({**data, "best": {**data["best"], "unsure": ["accuracy"]}}))
     assert text.endswith("Not certain yet: whether accuracy stays within its limit. More evaluation data would decide.")
 
 
 def test_several_limits_that_the_data_cannot_confirm_are_named_together(data: dict[str, Any]) -> None:
-    flags = [f"{name} drop of at most 0.01 is not certain: 0.002 (95 %: -0.01 to 0.02)" for name in ("accuracy", "f1")]
-    text = verdict(RunResult.from_json({**data, "best": {**data["best"], "flags": flags}}))
+    text = verdict(RunResult.from_json({**data, "best": {**data["best"], "unsure": ["accuracy", "f1"]}}))
     assert "Not certain yet: whether accuracy and f1 stay within their limits." in text
 
 

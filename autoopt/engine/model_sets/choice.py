@@ -74,6 +74,7 @@ class SetChoice:
                 intervals=dict(measurements.metrics),
                 ratios=dict(measurements.ratios),
                 flags=(*measurements.reasons, *caveats),
+                unsure=measurements.unsure,
                 measured=summary,
             )
         self.chosen = {}

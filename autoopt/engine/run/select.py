@@ -136,6 +136,7 @@ def _model_of(result: Trial, candidate: Candidate, path: str, chain: str, summar
         ratios=dict(result.ratios),
         point=result.point,
         flags=(*result.reasons, *caveats),
+        unsure=result.unsure,
         measured=measured,
         intermediate=result.intermediate,
         steps=result.steps,

@@ -155,6 +155,7 @@ def with_measurements(result: Trial, measurements: Measurements) -> Trial:
         ratios=measurements.ratios,
         violation=measurements.violation,
         reasons=measurements.reasons,
+        unsure=measurements.unsure,
         message=measurements.message,
         transient=measurements.transient,
         evaluations=tuple(measurements.keys),

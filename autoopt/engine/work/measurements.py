@@ -128,3 +128,9 @@ class Measurements:
         """
         doubtful = [verdict for verdict in self.verdicts if verdict.status != "holds" and not verdict.is_data_limited]
         return tuple(verdict.reason for verdict in doubtful)
+
+    @property
+    def unsure(self) -> tuple[str, ...]:
+        """Metrics that meet their constraints by the point estimate, but not for certain; see `reasons`."""
+        unsure = [one for one in self.verdicts if one.status == "uncertain" and one.violation <= 0]
+        return tuple(verdict.metric for verdict in unsure if not verdict.is_data_limited)

@@ -166,7 +166,7 @@ def _file_digests(ctx: RunContext, configured: ConfiguredNode) -> dict[str, str]
         InputChanged: One is not what it was when the run was planned.
     """
     digests: dict[str, str] = {}
-    files = ctx.problem.plan.files.get(configured.node.id, ())
+    planned = {file.path: file.digest for file in ctx.problem.plan.files.get(configured.node.id, ())}
     for parameter in configured.info.parameters:
         path = configured.config.get(parameter.name)
         if not path or not isinstance(path, str) or parameter.category not in ("path", "data"):
@@ -175,8 +175,8 @@ def _file_digests(ctx: RunContext, configured: ConfiguredNode) -> dict[str, str]
             path = resolve_path(ctx.problem.data_root, path)
         if Path(path).exists():
             digests[parameter.name] = digest_path(Path(path))
-        planned = next((file.digest for file in files if file.path == Path(path)), "")
-        if planned and digests.get(parameter.name) != planned:
+        digest = planned.get(Path(path))
+        if digest and digests.get(parameter.name) != digest:
             raise InputChanged(path)
     return digests
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from autoopt.errors import one_line
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, is_ratio_metric
@@ -13,8 +13,6 @@ from autoopt.results.figures import first_objective, is_quality, metrics_of
 
 Answer: TypeAlias = Literal["better", "not better", "undecided", "none"]
 """`none`: no model meets the constraints."""
-UNSURE: Final = "is not certain"
-"""Part of the caveat of a constraint that the data neither confirm nor refute."""
 
 
 def answer(result: RunResult) -> Answer:
@@ -82,12 +80,11 @@ def _better_answer(result: RunResult, best: ModelResult) -> list[str]:
     sentence = f"{text[:1].upper()}{text[1:]}." if text else f"Best: {best.short_chain}."
     if result.undecided:
         return [sentence, f"Still open: {result.undecided}.", deciding_action(result)]
-    unsure = [flag.partition(" ")[0] for flag in best.flags if UNSURE in flag]
-    if unsure:
+    if best.unsure:
         stays = "stay within their limits"
-        if len(unsure) == 1:
+        if len(best.unsure) == 1:
             stays = "stays within its limit"
-        doubt = f"Not certain yet: whether {' and '.join(unsure)} {stays}."
+        doubt = f"Not certain yet: whether {' and '.join(best.unsure)} {stays}."
         return [sentence, f"{doubt} More evaluation data would decide."]
     return [sentence]
 

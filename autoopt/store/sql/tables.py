@@ -147,6 +147,7 @@ trial = Table(
     _json("ratios"),
     _time("violation", null=True),
     _json("reasons"),
+    _json("unsure"),
     _text("message"),
     _text("note"),
     _json("pass_runs"),

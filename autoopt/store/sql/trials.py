@@ -17,7 +17,7 @@ from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import LARGEST, Row, fetch_all, from_row, insert_if_absent, insert_into, is_written, to_row
 
 _T = tables.trial.c
-_TUPLES = ("reasons", "pass_runs", "evaluations", "steps", "path")
+_TUPLES = ("reasons", "unsure", "pass_runs", "evaluations", "steps", "path")
 
 
 class SqlTrials(TrialStore):
