@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 from statistics import median
 
 from autoopt.metrics import Estimate
@@ -27,7 +28,7 @@ def lasting_regression(past: Sequence[Dated], entry: SweepEntry) -> EntryCompari
     if entry.compared.verdict != SAME or ratio_of(entry, metric) is None:
         return None
     comparable = [dated for dated in past if _is_comparable(dated, entry, metric)]
-    ratios = _ratios([*(one for _, one in comparable), entry], metric)
+    ratios = _ratios([*map(itemgetter(1), comparable), entry], metric)
     points = change_points(ratios)
     if not points or not _is_worse(metric, points[-1]):
         return None

@@ -164,11 +164,17 @@ def _plots(past: ModelHistory) -> Plots:
         Course("size", "size of the best model", lambda night: _exact(night.size)),
         Course(quality, f"{quality} of the best model", lambda night: _exact(night.quality)),
     ]
-    measured = [course for course in courses if course.metric and len(course.values(past)) > 1]
-    constant = [course for course in measured if len({value.value for _, value in course.values(past)}) == 1]
-    drawn = figures(course.chart(past) for course in measured if course not in constant)
-    texts = [f"{course.caption}: {course.last(past)} on all nights" for course in constant]
-    return Plots(past.model, [*lines, *releases_of(past)], drawn, texts)
+    drawn, texts = [], []
+    for course in courses:
+        values = course.values(past)
+        if not course.metric or len(values) < 2:
+            continue
+        if len({value.value for _, value in values}) == 1:
+            texts.append(f"{course.caption}: {course.last(past)} on all nights")
+        else:
+            drawn.append(course)
+    charts = figures(course.chart(past) for course in drawn)
+    return Plots(past.model, [*lines, *releases_of(past)], charts, texts)
 
 
 def _exact(value: float | None) -> Estimate | None:

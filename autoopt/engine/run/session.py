@@ -254,10 +254,10 @@ class Session:
             failure = source_failure(self.ctx.problem, baseline.message)
             raise InputError(f"{failure}; no pass that was tried repairs it", where=self.name)
         bugs = [script_bug(self.ctx, trial.chain, trial.result.outcome, trial.result.message) for trial in trials]
-        if bugs and all(bugs):
-            raise InputError(f"your pass fails in every trial: {bugs[0]}", where=self.name)
         if not trials:
             self.notes.append(f"no trial ran: {end.text}")
+        elif all(bugs):
+            raise InputError(f"your pass fails in every trial: {bugs[0]}", where=self.name)
         result = self._result(trials, end)
         finish_run(self.ctx.store, self.ctx.run, result.to_json())
         return result
