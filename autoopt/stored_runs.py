@@ -51,6 +51,10 @@ class Run(RunResult):
         values["best"] = result.best or result.baseline.model
         return Run(**values, result=result, home=home, db_url=db_url, out=out)
 
+    def to_json(self) -> dict[str, object]:
+        """Convert to the document that `autoopt run --json` prints."""
+        return self.result.to_json()
+
     def completed_trials(self) -> list[Trial]:
         """The finished trials by number; for a run over several targets or models, one after the other."""
         return [trial for _, trial in self._trials_by_part()]

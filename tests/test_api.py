@@ -167,6 +167,7 @@ def test_a_wrong_option_is_answered_in_the_functions_own_words(model: Path) -> N
 def test_where_nothing_meets_the_constraints_the_best_model_is_the_source(model: Path) -> None:
     result = autoopt.run({**DAG, "constraints": [{"metric": "size", "max": 1}]}, model=model, out=None)
     assert (result.status, result.best.chain) == ("nothing meets the constraints", "source")
+    assert result.to_json()["best"] is None
     assert result.best.session().run(None, {"x": np.zeros((4, 8), np.float32)})
     with pytest.raises(TypeError, match="it takes calibration, data_root"):
         autoopt.run(DAG, zzz=3)

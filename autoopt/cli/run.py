@@ -207,14 +207,14 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
             if run is not None or every:
                 results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
         if as_json:
-            print_json([result.to_json() for result in results], stream)
+            print_json([one.result.to_json() for one in results], stream)
         elif not results:
             typer.echo(f"no run was interrupted or cancelled{_other_runs()}")
         else:
-            for result in results:
-                out = None if result.out is None else shown_folder(result.out)
-                _show_result(result, out, shown_notes=progress.notes)
-    return exit_code(all(result.best for result in results))
+            for one in results:
+                out = None if one.out is None else shown_folder(one.out)
+                _show_result(one.result, out, shown_notes=progress.notes)
+    return exit_code(all(one.result.best for one in results))
 
 
 def chosen_engine(requested: Engine | None) -> Engine:
