@@ -45,9 +45,6 @@ class RunOptions(TypedDict, total=False):
     """Maximum number of trials."""
     minutes: float
     """Maximum time of the run."""
-    strategy: str
-    sampler: str
-    seed: int
     minimize: Literal["latency", "size", "memory"]
     metric: str
     """The quality metric that is limited."""
@@ -76,7 +73,7 @@ class RunOptions(TypedDict, total=False):
     observer: Observer
 
 
-SEARCH_OPTIONS = ("trials", "minutes", "strategy", "sampler", "seed")
+SEARCH_OPTIONS = ("trials", "minutes")
 GOAL_OPTIONS = ("minimize", "metric", "max_drop")
 COLUMN_OPTIONS = ("label", "inputs")
 

@@ -169,7 +169,7 @@ def test_where_nothing_meets_the_constraints_the_best_model_is_the_source(model:
     assert (result.status, result.best.chain) == ("nothing meets the constraints", "source")
     assert result.to_json()["best"] is None
     assert result.best.session().run(None, {"x": np.zeros((4, 8), np.float32)})
-    with pytest.raises(TypeError, match="it takes calibration, data_root"):
+    with pytest.raises(TypeError, match="it takes again, calibration"):
         autoopt.run(DAG, zzz=3)
 
 
@@ -178,7 +178,8 @@ def test_options_are_those_of_a_request() -> None:
     own = {*api.SEARCH_OPTIONS, *api.GOAL_OPTIONS, *api.COLUMN_OPTIONS}
     arguments = {"dag", "model", "data", "out"}
     set_by_autoopt = {
-        "again",
+        "fields",
+        "is_retry",
         "began",
         "candidates",
         "dag_file",

@@ -93,9 +93,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "autoopt sweep zoo.yaml --nightly --only cnn",
         ),
         "check": Command(
-            "sweep:check",
-            "Measure a zoo again and compare, for CI.",
-            "autoopt check zoo.yaml --junit autoopt.xml",
+            "sweep:check", "Measure a zoo again and compare, for CI.", "autoopt check zoo.yaml --junit autoopt.xml"
         ),
         "nights": Command(
             "nights:nights",

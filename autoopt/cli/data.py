@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoopt.cli.data_options import DataOptions
-from autoopt.cli.option_groups import with_every_option
+from autoopt.cli.option_groups import with_option_groups
 from autoopt.cli.output import AsJson, exit_code, print_json
 from autoopt.errors import InputError, one_line
 from autoopt.json_codec import to_json
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from autoopt.data.description import DataDescription
 
 
-@with_every_option
+@partial(with_option_groups, every=True)
 def data(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model.")],
     path: Annotated[str, typer.Argument(metavar="PATH", help="Data, as for --data of the other commands.")],

@@ -79,25 +79,21 @@ class DataOptions:
         ),
     ] = None
     grayscale: Annotated[
-        bool | None,
-        typer.Option("--grayscale", help="Read images with one channel instead of three."),
+        bool | None, typer.Option("--grayscale", help="Read images with one channel instead of three.")
     ] = None
     scale: Annotated[
         float | None,
         typer.Option(help="Factor for the values of images [default: 1/255, to 0..1], WAV files (-1..1) or arrays."),
     ] = None
     mean: Annotated[
-        str | None,
-        typer.Option(metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel."),
+        str | None, typer.Option(metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel.")
     ] = None
     std: Annotated[
-        str | None,
-        typer.Option(metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel."),
+        str | None, typer.Option(metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel.")
     ] = None
     layout: Annotated[Layout | None, typer.Option("--layout", help="Axes of images [default: NCHW].")] = None
     sample_rate: Annotated[
-        int | None,
-        typer.Option(metavar="HZ", min=1, help="Resample WAV files to this rate [default: as they are]."),
+        int | None, typer.Option(metavar="HZ", min=1, help="Resample WAV files to this rate [default: as they are].")
     ] = None
 
     def apply(self, path: str | None) -> Config:

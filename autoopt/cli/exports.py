@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from autoopt.cli.output import AsJson, print_result
 from autoopt.cli.store_access import RunName, TargetName, existing_store
 from autoopt.errors import InputError
-
-if TYPE_CHECKING:
-    from autoopt.store import RunRecord, Store
 
 
 def export(
@@ -42,44 +39,32 @@ def export(
     tool, _, place = (to or "").partition(":")
     with existing_store() as store:
         record = store.runs.get(run)
+        document: dict[str, object] = {"run": record.id}
         if to is None:
-            text, document = _write_package(store, record, trial, target, out)
+            from autoopt.engine.run.export import export_to
+            from autoopt.engine.tools.measured_model import package_of
+            from autoopt.report.words.verdict import gains
+
+            package = package_of(store, record, trial, target)
+            path = export_to(store, package, out)
+            model, folder = package.model, f"{out}/" if out.is_dir() else str(out)
+            text = f"wrote {folder}: {model.short_chain}: {', '.join(gains(package.result, model)) or 'no figures'}"
+            document = {"run": package.run.id, "trial": trial, "path": str(path.absolute()), "artifact": model.artifact}
         elif tool == "optuna":
-            text, document = _write_studies(store, record, Path(place or "study.db"))
+            from autoopt.engine.tools.exports.optuna_study import export_optuna
+            from autoopt.report.words.markup import shell_word
+
+            file = Path(place or "study.db")
+            studies = export_optuna(store, record, file)
+            text = f"wrote {', '.join(studies)} to {file}; show it: optuna-dashboard {shell_word(f'sqlite:///{file}')}"
+            document |= {"file": str(file.absolute()), "studies": studies}
         elif tool == "mlflow":
-            text, document = _log_to_mlflow(store, record, place)
+            from autoopt.engine.tools.exports.mlflow_runs import export_mlflow
+
+            logged = export_mlflow(store, record, place)
+            text = f"logged run {record.id} to experiment {logged.experiment!r} at {logged.tracking_uri}"
+            document |= {"tracking_uri": logged.tracking_uri, "experiment": logged.experiment}
+            document |= {"mlflow_runs": dict(logged.runs)}
         else:
             raise InputError(f"unknown tool {tool!r}", where="--to", remedy="write optuna:FILE or mlflow:EXPERIMENT")
-    print_result({"run": record.id, **document}, text, as_json)
-
-
-def _write_package(
-    store: Store, record: RunRecord, trial: int | None, target: str | None, out: Path
-) -> tuple[str, dict[str, object]]:
-    from autoopt.engine.run.export import export_to
-    from autoopt.engine.tools.measured_model import package_of
-    from autoopt.report.words.verdict import gains
-
-    package = package_of(store, record, trial, target)
-    path = export_to(store, package, out)
-    place, model = f"{out}/" if out.is_dir() else str(out), package.model
-    text = f"wrote {place}: {model.short_chain}: {', '.join(gains(package.result, model)) or 'no figures'}"
-    return text, {"run": package.run.id, "trial": trial, "path": str(path.absolute()), "artifact": model.artifact}
-
-
-def _write_studies(store: Store, record: RunRecord, file: Path) -> tuple[str, dict[str, object]]:
-    from autoopt.engine.tools.exports.optuna_study import export_optuna
-    from autoopt.report.words.markup import shell_word
-
-    studies = export_optuna(store, record, file)
-    text = f"wrote {', '.join(studies)} to {file}; show it: optuna-dashboard {shell_word(f'sqlite:///{file}')}"
-    return text, {"file": str(file.absolute()), "studies": studies}
-
-
-def _log_to_mlflow(store: Store, record: RunRecord, experiment: str) -> tuple[str, dict[str, object]]:
-    from autoopt.engine.tools.exports.mlflow_runs import export_mlflow
-
-    logged = export_mlflow(store, record, experiment)
-    text = f"logged run {record.id} to experiment {logged.experiment!r} at {logged.tracking_uri}"
-    document = {"tracking_uri": logged.tracking_uri, "experiment": logged.experiment}
-    return text, {**document, "mlflow_runs": dict(logged.runs)}
+    print_result(document, text, as_json)

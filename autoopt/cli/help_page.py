@@ -90,11 +90,7 @@ def _write_parameters(command: TyperCommand | TyperGroup, ctx: typer.Context, fo
     _write_groups(groups, formatter)
 
 
-def _write_groups(
-    groups: dict[str, list[tuple[str, str]]],
-    formatter: Formatter,
-    width: int = 0,
-) -> None:
+def _write_groups(groups: dict[str, list[tuple[str, str]]], formatter: Formatter, width: int = 0) -> None:
     """Write each group below its title, names with at least `width` characters."""
     for title, rows in groups.items():
         with formatter.section(title):

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from autoopt.json_codec import JsonValue
 
 EXAMPLES = Path(autoopt.__file__).parent / "dags"
-PLAN_KEYS = ("chain_count", "point_count", "points_before", "decided", "learned", "cut", "pruned_by_rule", "warnings")
-"""Parts of a plan's JSON that the command prints."""
 
 
 @with_option_groups
@@ -102,7 +100,7 @@ def init(  # noqa: PLR0913  options of the command
     file = out or Path(f"{draft.proposal.spec.name}.yaml")
     write_file(file, f"{schema_line(folder)}\n{text}", force)
     if as_json:
-        print_json(_document(file, plan))
+        print_json({**plan.to_json(limit=100), "file": str(file), "dag": file.stem})
         return
     if parts:
         typer.echo(f"passes: those for {largest_part(parts)}, the largest model; a run tries them on each")
@@ -129,11 +127,6 @@ def _in_file(source: str | dict[str, JsonValue], folder: Path) -> JsonValue:
     if isinstance(source, str):
         return path_in_file(source, folder)
     return {**source, "path": path_in_file(str(source["path"]), folder)}
-
-
-def _document(file: Path, plan: Plan) -> dict[str, object]:
-    data = plan.to_json(limit=100)
-    return {"file": str(file), "dag": file.stem, **{name: data[name] for name in PLAN_KEYS}}
 
 
 def _show_reasons(plan: Plan) -> None:

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 RUNS: Final = "'autoopt runs' lists the runs"
 
 
-def lineage(
-    what: ModelOrRun = "latest",
-    target: TargetName = None,
-    as_json: AsJson = False,
-) -> None:
+def lineage(what: ModelOrRun = "latest", target: TargetName = None, as_json: AsJson = False) -> None:
     """Show all passes from the source model to a model, with parameters and environment.
 
     A run (its id, or 'latest') stands for its best model; for a multi-target run, that is the best single model, or

@@ -15,15 +15,11 @@ from autoopt.json_codec import to_json
 
 def nights(  # noqa: PLR0913, PLR0917  options of the command
     zoo: Annotated[
-        str | None,
-        typer.Argument(metavar="ZOO", help="Name of a zoo, or its zoo.yaml [default: the only one]."),
+        str | None, typer.Argument(metavar="ZOO", help="Name of a zoo, or its zoo.yaml [default: the only one].")
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Only this model, or those that match a pattern; may be repeated.",
-        ),
+        typer.Option(metavar="PATTERN", help="Only this model, or those that match a pattern; may be repeated."),
     ] = None,
     only: Annotated[str | None, typer.Option(metavar="TAG", help="Only the models with this tag.")] = None,
     worse: Annotated[
@@ -32,10 +28,7 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of nights, the newest ones.")] = 60,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(
-            metavar="SWEEP SWEEP",
-            help="Compare two nights by their sweeps' ids; or 'latest'.",
-        ),
+        typer.Option(metavar="SWEEP SWEEP", help="Compare two nights by their sweeps' ids; or 'latest'."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

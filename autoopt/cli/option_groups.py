@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 BARE_MODEL: Final = "Options for a model without a dag.yaml"
 GOAL: Final = "Goal"
 TargetDevice = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        metavar="NAME",
-        help="Device of the target: cpu (default), gpu or npu.",
-    ),
+    str | None, typer.Option("--device", metavar="NAME", help="Device of the target: cpu (default), gpu or npu.")
 ]
 TargetProvider = Annotated[
     str | None,
@@ -141,11 +136,6 @@ def with_option_groups(command: Callable[..., Result], *, every: bool = False) -
     return flat_command
 
 
-def with_every_option(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Do as `with_option_groups`, and list all options."""
-    return with_option_groups(command, every=True)
-
-
 def _options(group: type, every: bool) -> Iterator[Parameter]:
     """A parameter for each field of a dataclass; all its fields have defaults."""
     hints = get_type_hints(group, include_extras=True)
@@ -172,12 +162,10 @@ class GoalFlags:
         ),
     ] = None
     max_drop: Annotated[
-        float | None,
-        typer.Option(min=0, help="Largest accepted drop in the quality metric [default: 0.01]."),
+        float | None, typer.Option(min=0, help="Largest accepted drop in the quality metric [default: 0.01].")
     ] = None
     minimize: Annotated[
-        Literal["latency", "size", "memory"] | None,
-        typer.Option(help="What to minimize [default: latency]."),
+        Literal["latency", "size", "memory"] | None, typer.Option(help="What to minimize [default: latency].")
     ] = None
 
     def options(self) -> GoalOptions:

@@ -23,10 +23,7 @@ UserScript = Annotated[str | None, typer.Option(metavar="PATH", help="Python fil
 
 @app.command("list", epilog=example_text("autoopt passes list"))
 def list_passes(
-    user_script: UserScript = None,
-    device: TargetDevice = None,
-    ep: TargetProvider = None,
-    as_json: AsJson = False,
+    user_script: UserScript = None, device: TargetDevice = None, ep: TargetProvider = None, as_json: AsJson = False
 ) -> None:
     """List all passes by family; unavailable ones with the reason."""
     from autoopt.passes.catalogue.document import pass_entry

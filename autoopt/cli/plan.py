@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,15 +12,7 @@ from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_opt
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import DagOrModels
 
-
-class PlanFormat(StrEnum):
-    """Drawing of a plan."""
-
-    TEXT = "text"
-    MERMAID = "mermaid"
-
-
-COMMENT = {PlanFormat.TEXT: "", PlanFormat.MERMAID: "%% "}
+COMMENT = {"text": "", "mermaid": "%% "}
 """Start of a comment in each format."""
 
 
@@ -41,7 +32,7 @@ def plan(  # noqa: PLR0913  options of the command
         int, typer.Option(min=0, help="Maximum number of chains to list; counts include all of them.")
     ] = 100,
     as_json: AsJson = False,
-    format: Annotated[PlanFormat, typer.Option(help="Output format.")] = PlanFormat.TEXT,
+    format: Annotated[Literal["text", "mermaid"], typer.Option(help="Output format.")] = "text",
 ) -> None:
     """Show the chains of a DAG, their points, and what was pruned and why. Runs nothing.
 
@@ -77,7 +68,7 @@ def plan(  # noqa: PLR0913  options of the command
             sys.stdout.write("\n")
         if plans.kind:
             sys.stdout.write(f"{COMMENT[format]}{plans.kind} {name}\n")
-        if format is PlanFormat.MERMAID:
+        if format == "mermaid":
             sys.stdout.write(mermaid(plan))
         elif plan.decisions and not is_verbose():
             sys.stdout.write(summary_text(plan))

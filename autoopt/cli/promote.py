@@ -15,10 +15,7 @@ from autoopt.errors import InputError
 def promote(  # noqa: PLR0913, PLR0917  options of the command
     model: Annotated[
         str | None,
-        typer.Argument(
-            metavar="MODEL|RUN",
-            help="A model of the newest sweep, also as ZOO/MODEL, or a run's id.",
-        ),
+        typer.Argument(metavar="MODEL|RUN", help="A model of the newest sweep, also as ZOO/MODEL, or a run's id."),
     ] = None,
     trial: Annotated[
         int | None, typer.Argument(min=0, metavar="TRIAL", help="Number of a trial [default: the best model].")
@@ -36,8 +33,7 @@ def promote(  # noqa: PLR0913, PLR0917  options of the command
         typer.Option(metavar="NAME", help="Name of the zoo [default: the only one that has it; with --list, all]."),
     ] = None,
     name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="For a run that no sweep made: the model's name in the zoo."),
+        str | None, typer.Option(metavar="NAME", help="For a run that no sweep made: the model's name in the zoo.")
     ] = None,
     target: Annotated[str | None, typer.Option(metavar="NAME", help="Release the best model for this target.")] = None,
     undo: Annotated[

@@ -172,9 +172,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            "-o",
-            help="Folder for the package; with --all, one below it for each run [default: the run's].",
+            "--out", "-o", help="Folder for the package; with --all, one below it for each run [default: the run's]."
         ),
     ] = None,
     engine: EngineName = None,
@@ -276,14 +274,11 @@ def _newest_interrupted() -> tuple[str | None, str]:
 
 
 def _other_runs() -> str:
-    """Point to a run that another machine or container may still execute, or that a sweep resumes; the newest one."""
+    """Point to the newest run that another machine or container may still execute."""
     from autoopt.store import open_store
 
     with open_store() as store:
         for record in store.runs.all(status="running"):
             host = (record.owner or "").split(".")[0]
             return f"; run {record.id} is running on {host}, or its process ended less than a minute ago"
-        for record in store.runs.all(status="cancelled"):
-            if record.sweep is not None:
-                return f"; run {record.id} belongs to a cancelled sweep, which 'autoopt sweep --resume' continues"
     return ""

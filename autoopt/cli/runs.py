@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.output import AsJson, exit_code, print_json, print_result
-from autoopt.cli.store_access import RunName, TargetName, complete_run, existing_store, result_of, target_of
+from autoopt.cli.store_access import RunName, TargetName, complete_run, existing_store, result_of
 from autoopt.errors import InputError, writing
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def _list_runs(store: Store, limit: int, as_json: bool) -> None:
 
 def _show_run(result: RunResult, target: str | None, as_json: bool) -> int:
     from autoopt.cli.logs import is_verbose
+    from autoopt.engine.tools.measured_model import target_of
     from autoopt.report.run_text import write_run
 
     document = result.to_json()
@@ -82,10 +83,7 @@ def _show_run(result: RunResult, target: str | None, as_json: bool) -> int:
 
 def report(
     run: RunName = "latest",
-    zoo: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Write the history of this zoo instead."),
-    ] = None,
+    zoo: Annotated[str | None, typer.Option(metavar="NAME", help="Write the history of this zoo instead.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("report.html"),
     as_json: AsJson = False,
 ) -> None:

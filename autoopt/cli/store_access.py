@@ -14,7 +14,7 @@ from autoopt.settings import settings
 
 if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
-    from autoopt.results import RunResult, TargetResult
+    from autoopt.results import RunResult
     from autoopt.store import RunRecord, Store
 
 
@@ -43,10 +43,7 @@ ModelOrRun = Annotated[
         autocompletion=complete_run,
     ),
 ]
-TargetName = Annotated[
-    str | None,
-    typer.Option("--target", metavar="NAME", help="One target of a multi-target run."),
-]
+TargetName = Annotated[str | None, typer.Option("--target", metavar="NAME", help="One target of a multi-target run.")]
 AllowScript = Annotated[
     bool, typer.Option("--allow-script", help="Run the recorded user script, if its content is still the recorded one.")
 ]
@@ -93,17 +90,6 @@ def result_of(run: RunRecord) -> RunResult:
     return finished.result_of(run)
 
 
-def target_of(result: RunResult, name: str) -> TargetResult:
-    """The result for one target of a multi-target run.
-
-    Raises:
-        InputError: the run has no such target.
-    """
-    from autoopt.engine.tools import measured_model
-
-    return measured_model.target_of(result, name)
-
-
 def models_of_set(store: Store, what: str) -> dict[str, Candidate]:
     """The chosen models of a run over a model set, by name; empty for any other run or model.
 
@@ -123,6 +109,8 @@ def best_of(store: Store, run: str, target: str | None = None) -> Candidate:
     """
     result = result_of(store.runs.get(run))
     if target is not None:
+        from autoopt.engine.tools.measured_model import target_of
+
         result = target_of(result, target).result
     if result.best is None:
         raise InputError(f"run {run} found no model that meets the constraints")

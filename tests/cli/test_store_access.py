@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from autoopt.cli.store_access import best_of, existing_store, require_store, result_of, target_of
+from autoopt.cli.store_access import best_of, existing_store, require_store, result_of
+from autoopt.engine.tools.measured_model import target_of
 from autoopt.errors import InputError
 from autoopt.results import RunResult, TargetResult
 from autoopt.settings import settings
