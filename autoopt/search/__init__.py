@@ -11,7 +11,6 @@ from autoopt.search.choice import choose_best
 from autoopt.search.factory import create_chain_study, create_sampler, create_study
 from autoopt.search.pareto import Scored, non_dominated, pareto_front
 from autoopt.search.points import iterate, random_sample
-from autoopt.search.stepwise import Step, StepwiseStudy
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, Trial, point_key
 from autoopt.spec.search import SearchConfig
@@ -24,8 +23,6 @@ __all__ = [
     "Proposal",
     "Scored",
     "SearchConfig",
-    "Step",
-    "StepwiseStudy",
     "Study",
     "Trial",
     "choose_best",

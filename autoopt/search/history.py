@@ -87,12 +87,9 @@ class History:
         nodes = self.by_id[trial.proposal.chain].nodes
         self.transitions.add(steps_of(nodes, trial.proposal.point), feedback.path)
         identities = identities_of(feedback)
-        self.repeats += any(map(self._is_known, identities))
+        self.repeats += any(each == self.transitions.source or each in self._first_of for each in identities)
         for identity in identities:
             self._first_of.setdefault(identity, number)
-
-    def _is_known(self, candidate: str) -> bool:
-        return candidate == self.transitions.source or candidate in self._first_of
 
     def known(self, steps: Steps) -> Known | None:
         """Tell what is known of a point that was not asked, from its steps; None if it may give a new candidate."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,8 @@ def non_dominated(rows: Sequence[Sequence[float]]) -> list[int]:
     front: list[int] = []
     # In this order, every row comes after all rows that dominate or equal it.
     for index in sorted(range(len(rows)), key=lambda i: (tuple(rows[i]), i)):
-        if not any(_covers(rows[better], rows[index]) for better in front):
+        # Some row of the front may be nowhere worse.
+        if not any(all(map(operator.le, rows[better], rows[index])) for better in front):
             front.append(index)
     return sorted(front)
 
@@ -73,8 +75,3 @@ def sort_by_losses(records: Sequence[Scored], objectives: Sequence[Objective]) -
         if loss is not None:
             rows.append((loss, record))
     return sorted(rows, key=lambda row: (row[0], row[1].tie))
-
-
-def _covers(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Tell if losses `a` are nowhere worse than `b`."""
-    return all(x <= y for x, y in zip(a, b, strict=True))
