@@ -35,7 +35,6 @@ FUSED_LAYERS: Final[Mapping[str, str]] = {
     "com.microsoft::FusedConv": "Conv",
     "com.microsoft::FusedGemm": "Gemm",
     "com.microsoft::FusedMatMul": "MatMul",
-    "com.microsoft.nchwc::Conv": "Conv",
 }
 """Layer as onnxruntime saves it in optimized models -> the operator of ONNX in it."""
 PLAIN_FORMS: Final[Mapping[str, str]] = {**FLOAT_FORMS, **FUSED_LAYERS}

@@ -50,7 +50,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "conv_transpose_to_conv": "autoopt.passes.fusion.operator_forms:ConvTransposeToConv",
     "conv_to_rows": "autoopt.passes.fusion.conv_rows:ConvToRows",
     "split_skip_normalization": "autoopt.passes.fusion.residual:SplitSkipNormalization",
-    "split_fused_layers": "autoopt.passes.fusion.fused_layers:SplitFusedLayers",
+    "split_fused_layers": "autoopt.passes.fusion.operator_forms:SplitFusedLayers",
     "stft_to_conv": "autoopt.passes.fusion.operator_forms:StftToConv",
     "matmul_add_gemm": "autoopt.passes.fusion.weight_folding:MatMulAddGemm",
     "transformer_fusion": "autoopt.passes.fusion.transformer:TransformerFusion",

@@ -12,7 +12,7 @@ from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.model.session import write_optimized
-from autoopt.passes.fusion.fused_layers import SplitFusedLayers
+from autoopt.passes.fusion.operator_forms import SplitFusedLayers
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
@@ -26,10 +26,10 @@ def chain_of_layers(activation: str) -> onnx.ModelProto:
     )
 
 
-def optimized(model: onnx.ModelProto, folder: Path, level: str = "extended") -> onnx.ModelProto:
-    """The model as onnxruntime saves it at a level of optimization."""
+def optimized(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    """The model as onnxruntime saves it with fused operators."""
     target = folder / "optimized.onnx"
-    write_optimized(io.save(model, folder / "plain"), target, {"graph_optimization_level": level})
+    write_optimized(io.save(model, folder / "plain"), target, {"graph_optimization_level": "extended"})
     return onnx.load(target)
 
 
@@ -52,31 +52,6 @@ def test_layers_with_activations_are_split(activation: str, kind: str, tmp_path:
     assert result["outcome"] == "ok", result["message"]
     assert ops(saved(result))[:2] == ["Conv", kind]
     np.testing.assert_allclose(outputs(saved(result), tmp_path, feeds)[0], expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("padding", [False, True])
-def test_the_layout_of_the_cpu_is_undone(padding: bool, tmp_path: Path) -> None:
-    channels = 20 if padding else 32
-    source = made(
-        f"g (float[2, 3, 16, 16] x) => (float[2, {channels}, 4, 4] y)"
-        "{ a = Conv <pads = [1, 1, 1, 1]> (x, v, b)\n r = Relu (a)\n"
-        " d = Conv <group = 32, pads = [1, 1, 1, 1]> (r, u)\n s = Add (d, r)\n"
-        " p = MaxPool <kernel_shape = [4, 4], strides = [4, 4]> (s)\n y = Conv (p, w) }",
-        v=normal(32, 3, 3, 3),
-        b=normal(32),
-        u=normal(32, 1, 3, 3, seed=1),
-        w=normal(channels, 32, 1, 1, seed=2),
-    )
-    blocked = optimized(source, tmp_path, "all")
-    if not any(node.domain == "com.microsoft.nchwc" for node in blocked.graph.node):
-        pytest.skip("onnxruntime has no layout of its own for this CPU")
-    feeds = next(synthetic_feeds(source))
-    result = step(tmp_path, blocked, "split_fused_layers")
-    assert result["outcome"] == "ok", result["message"]
-    after = saved(result)
-    assert {node.domain for node in after.graph.node} == {""}
-    assert ops(after).count("Conv") == 3
-    np.testing.assert_allclose(outputs(after, tmp_path, feeds)[0], outputs(source, tmp_path, feeds)[0], atol=1e-4)
 
 
 def test_a_sum_inside_a_convolution_is_an_addition(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
 """Fusion: weights folded into neighbours, transformer operators, and ONNX Runtime's own graph optimization.
 
 Read `weight_folding` first, then `transformer`. `attention` and `operator_forms` join other patterns.
-`blocked_layout` and `fused_layers` undo what onnxruntime did to a model that it saved, so that passes can read it.
 """

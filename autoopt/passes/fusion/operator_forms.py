@@ -1,8 +1,10 @@
-"""Operators computed by others that CPUs run faster, each with the rules of one module of `rewrites`."""
+"""Operators computed by others, each with the rules of one module of `rewrites`."""
 
 from __future__ import annotations
 
 from autoopt.model.lazy_imports import ir
+from autoopt.model.plain_forms import FUSED_LAYERS
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.weight_folding import Folding
 from autoopt.passes.onnx_tools.libraries import apply_rules
 
@@ -45,3 +47,19 @@ class ConvTransposeToConv(Folding):
         from autoopt.passes.rewrites.as_convolution import ConvTransposeAsConvs
 
         return apply_rules(model, [ConvTransposeAsConvs.rule(assume=frozenset(), chunks=1)])
+
+
+class SplitFusedLayers(Folding):
+    """Splits FusedConv, FusedGemm and FusedMatMul, as onnxruntime saves optimized models, into operators of ONNX.
+
+    Quantizers and simplifiers know only these operators. onnxruntime fuses them again when it loads the model.
+    """
+
+    version = 3
+    needs_ops = tuple(FUSED_LAYERS)
+    conflicts = RUNTIME_BOUND
+
+    def run(self, model: ir.Model) -> ir.Model | None:
+        from autoopt.passes.rewrites.fused_layers import split_rules
+
+        return apply_rules(model, split_rules())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from autoopt.model.lazy_imports import ir
 from autoopt.passes.base import Pass
@@ -29,7 +29,7 @@ class Folding(Pass):
     """The common part of the passes that apply rewrite rules of onnxscript."""
 
     target_bound = False
-    conflicts = FUSION_CONFLICTS
+    conflicts: ClassVar[tuple[str, ...]] = FUSION_CONFLICTS
     libraries = ("onnx", "onnx-ir", "onnxscript")
 
 
