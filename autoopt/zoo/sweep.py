@@ -20,7 +20,7 @@ from autoopt.report.pages import check_page, write_page
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
-from autoopt.spec.zoo import ZooSpec, load_zoo
+from autoopt.spec.zoo import load_zoo
 from autoopt.store import Store, SweepRecord, open_store
 from autoopt.store.leases import renewed_claim
 from autoopt.store.records import RunStatus
@@ -73,17 +73,10 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
             return SweepResult.from_json(record.result)
         if request.flow_run:
             history.refuse_beside_another_night(record)
-        if request.nightly:
-            request = _with_limits(request, zoo, began)
+        if request.nightly and zoo.night is not None:
+            request = replace(request, until=began + zoo.night.minutes * 60)
         with renewed_claim(store, "sweep", record.id):
             return Sweep(request, store, history, record, search).run(models, dags)
-
-
-def _with_limits(request: SweepRequest, zoo: ZooSpec, began: float) -> SweepRequest:
-    """The request for a night that began then, with the limits that the zoo file sets."""
-    if zoo.night is not None:
-        request = replace(request, until=began + zoo.night.minutes * 60)
-    return request
 
 
 class Sweep:

@@ -156,15 +156,14 @@ def check_metrics(zoo: ZooSpec, dags: Iterable[tuple[ZooModel, DagSpec | BareMod
         ConfigError: it has not.
     """
     indexes = {id(model): index for index, model in enumerate(zoo.models)}
-    places: list[Place] = []
+    owners: dict[Place, ZooSpec | ZooModel] = {}
     for model, spec in dags:
         if isinstance(spec, BareModel) or spec.user_script is None:
             if not model.is_dag:
-                places.append(())
-            places.append(("models", indexes[id(model)]))
+                owners[()] = zoo
+            owners["models", indexes[id(model)]] = model
     mistakes = Mistakes()
-    for place in dict.fromkeys(places):
-        owner = zoo.models[int(place[1])] if place else zoo
+    for place, owner in owners.items():
         for number, objective in enumerate(owner.objectives or ()):
             with mistakes:
                 _check_metric(zoo, (*place, "objectives", number, "metric"), objective.metric)
