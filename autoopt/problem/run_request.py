@@ -26,10 +26,10 @@ from autoopt.problem.spec_checks import check_supported
 from autoopt.results import RunResult
 from autoopt.settings import root_of_data, root_to_store, settings
 from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.document import Document, Json
+from autoopt.spec.document import Document, Json, check_text
 from autoopt.spec.proposal_options import PROPOSAL_FIELDS, ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.search import SearchFields
-from autoopt.spec.source import Source
+from autoopt.spec.source import FieldError, Source
 from autoopt.spec.validation import input_error
 
 Again: TypeAlias = Literal["failed", "measurements", "all"]
@@ -279,6 +279,12 @@ def spec_of(request: RunRequest) -> DagSpec:
         return spec
     if request.model is None and "://" not in str(request.dag) and not Path(request.dag).is_file():
         raise InputError("no such model file", where=str(request.dag))
+    try:
+        check_text(str(request.dag))
+    except FieldError as error:
+        raise InputError(
+            f"its path {error.reason}", where=str(request.dag), remedy="rename the file or folder"
+        ) from error
     placeholder = {
         "name": "proposed",
         "model": str(request.dag),

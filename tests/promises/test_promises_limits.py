@@ -102,6 +102,11 @@ def test_a_folder_that_may_not_be_read_or_written_is_one_line(place: Place) -> N
         (place / "closed").chmod(0o700)
 
 
+def test_a_model_whose_name_no_terminal_shows_is_one_line(place: Place) -> None:
+    write_model(place / "a\x1b[31m.onnx")
+    assert "a\\x1b[31m.onnx: its path holds the character U+001B" in place.refused("plan", "a\x1b[31m.onnx")
+
+
 def test_a_link_in_a_circle_is_one_line(place: Place) -> None:
     (place / "circle.onnx").symlink_to("circle.onnx")
     assert "circle.onnx" in place.refused("run", "circle.onnx", "--quiet")
