@@ -2,9 +2,10 @@
 
 A reader-writer lock made of two files at one path per machine, whatever AUTOOPT_HOME or the user is. Workers hold the
 gate shared, a measurer holds it alone. Everybody passes the turnstile first, and a waiting measurer stays in it, so
-that new work cannot starve it. The kernel releases the locks of a process that ends in any way. Suspended holders
-(Ctrl-Z) are passed over: who waits replaces the lock file, or where that belongs to another user, begins the next
-generation of it (`autoopt-gate.1.lock`, ...). A holder finds that out when it leaves (`Passage.passed_over`).
+that new work cannot starve it. Who comes urgently (`urgently`) passes before all who wait there. The kernel releases the
+locks of a process that ends in any way. Suspended holders (Ctrl-Z) are passed over: who waits replaces the lock file, or
+where that belongs to another user, begins the next generation of it (`autoopt-gate.1.lock`, ...). A holder finds that
+out when it leaves (`Passage.passed_over`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ SUSPENDED_SECONDS = 5.0
 CHECK_SECONDS = 1.0
 """Interval of the checks for suspended holders."""
 GATE_FILE = "autoopt-gate.lock"
+_is_urgent: ContextVar[bool] = ContextVar("is_urgent", default=False)
 _deadline: ContextVar[float] = ContextVar("deadline", default=FOREVER)
 
 
@@ -150,6 +152,16 @@ def deadline(until: float) -> Iterator[None]:
 
 
 @contextmanager
+def urgently() -> Iterator[None]:
+    """Enter any gate within the context, in this thread, before all others that wait: after one measurement at most."""
+    token = _is_urgent.set(True)
+    try:
+        yield
+    finally:
+        _is_urgent.reset(token)
+
+
+@contextmanager
 def _after_notice_time(report: Callable[[], bool]) -> Iterator[None]:
     """Call `report` every NOTICE_SECONDS within the context, until it returns True."""
     over = threading.Event()
@@ -196,6 +208,7 @@ class Gate:
     ) -> None:
         folder = folder or machine_folder()
         self._turnstile = folder / "autoopt-turnstile.lock"
+        self._urgent = folder / "autoopt-urgent.lock"
         self._gate = folder / GATE_FILE
         self._waiting = waiting
 
@@ -210,7 +223,7 @@ class Gate:
         """
         patience = self._patience(until)
         with self._once():
-            with self._locked(self._turnstile, fcntl.LOCK_EX, patience):
+            with self._turn(patience):
                 gate = self._lock(self._gate, fcntl.LOCK_SH, patience)
             with self._within(gate) as passage:
                 yield passage
@@ -232,12 +245,11 @@ class Gate:
 
         Waits for work that is running and keeps new work out meanwhile. Args and errors as of `working`.
         """
-        exclusive = fcntl.LOCK_EX
         patience = self._patience(until)
         with (
             self._once(),
-            self._locked(self._turnstile, exclusive, patience),
-            self._within(self._lock(self._gate, exclusive, patience)) as passage,
+            self._turn(patience),
+            self._within(self._lock(self._gate, fcntl.LOCK_EX, patience)) as passage,
         ):
             yield passage
 
@@ -263,6 +275,34 @@ class Gate:
             yield
         finally:
             held.remove(self._gate)
+
+    @contextmanager
+    def _turn(self, patience: Patience) -> Iterator[None]:
+        """Be in the turnstile. Who has it while somebody comes urgently lets them pass."""
+        if _is_urgent.get():
+            with self._locked(self._urgent, fcntl.LOCK_SH, patience):
+                turn = self._lock(self._turnstile, fcntl.LOCK_EX, patience)
+        else:
+            turn = self._lock(self._turnstile, fcntl.LOCK_EX, patience)
+            while self._is_anybody_urgent():
+                os.close(turn)
+                with self._locked(self._urgent, fcntl.LOCK_EX, patience):
+                    pass  # they have the turnstile
+                turn = self._lock(self._turnstile, fcntl.LOCK_EX, patience)
+        try:
+            yield
+        finally:
+            os.close(turn)
+
+    def _is_anybody_urgent(self) -> bool:
+        fd = open_lock_file(newest_generation(self._urgent))
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     @contextmanager
     def _locked(self, path: Path, kind: int, patience: Patience) -> Iterator[None]:

@@ -51,7 +51,7 @@ class PausingGate(Gate):
     @contextmanager
     def measuring(self, until: float = FOREVER) -> Iterator[Passage]:
         patience = self._patience(until)
-        with self._once(), self._locked(self._turnstile, fcntl.LOCK_EX, patience):
+        with self._once(), self._turn(patience):
             paused: set[int] = set()
             try:
                 self._pause_work(paused)

@@ -24,11 +24,13 @@ from autoopt.workers.lock_files import is_suspended
 
 PERSON = """
 import os, sys
+from contextlib import nullcontext
 from pathlib import Path
-from autoopt.workers.gate import Gate
+from autoopt.workers.gate import Gate, urgently
 name, kind, folder, events = sys.argv[1:]
 events = os.open(events, os.O_WRONLY | os.O_APPEND)
-with getattr(Gate(Path(folder)), kind)() as passage:
+how, _, kind = kind.rpartition(" ")
+with urgently() if how else nullcontext(), getattr(Gate(Path(folder)), kind)() as passage:
     os.write(events, f"{name} in\\n".encode())
     sys.stdin.readline()
     how = " passed over" if passage.passed_over else ""
@@ -108,6 +110,24 @@ def test_waiting_measurer_keeps_new_work_out(stage: Stage) -> None:
     stage.leave("measurer")
     stage.until_in("late")
     assert stage.events() == ["work in", "work out", "measurer in", "measurer out", "late in"]
+
+
+@pytest.mark.parametrize("kind", ["working", "measuring"])
+def test_who_comes_urgently_waits_for_one_measurement_only(stage: Stage, kind: str) -> None:
+    stage.enter("first", "measuring")
+    stage.until_in("first")
+    for name in ("second", "third"):
+        stage.enter(name, kind)
+        stage.until_stopped(name)
+    stage.enter("urgent", "urgent measuring")
+    stage.until_stopped("urgent")
+    stage.leave("first")
+    stage.until_in("urgent")
+    assert stage.events() == ["first in", "first out", "urgent in"]
+    stage.leave("urgent")
+    for name in ("second", "third"):
+        stage.people[name].stdin.close()  # type: ignore[union-attr]
+    stage.until(lambda: {"second out", "third out"} <= set(stage.events()))
 
 
 def test_one_measurer_at_a_time(stage: Stage) -> None:
@@ -281,6 +301,7 @@ def test_readable_by_all_users_whatever_the_umask(tmp_path: Path) -> None:
     assert {p.name: p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == {
         "autoopt-gate.lock": 0o644,
         "autoopt-turnstile.lock": 0o644,
+        "autoopt-urgent.lock": 0o644,
     }
 
 

@@ -52,6 +52,7 @@ from autoopt.spec.search import SearchConfig
 from autoopt.store import RunRecord
 from autoopt.store.finished import finished_trials
 from autoopt.store.leases import finish_run, run_lease
+from autoopt.workers.gate import urgently
 
 CONTENDERS = 3
 """Number of the best candidates of each target that are measured on the others."""
@@ -134,7 +135,7 @@ class Session:
             InputError: The source model crashes, hangs, exceeds the memory limit, or does not fit data and metrics.
         """
         if self._baseline is None:
-            with self.ctx.attempt.counts.timing("baseline"):
+            with self.ctx.attempt.counts.timing("baseline"), urgently():
                 options = EvaluationOptions(judged=False, screened=True)
                 measurements = evaluate(self.ctx, self.ctx.problem.source, options)
             self._is_source_untimely = measurements.outcome is Outcome.TIMEOUT and self.ctx.attempt.remaining() <= 0
