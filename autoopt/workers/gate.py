@@ -2,10 +2,10 @@
 
 A reader-writer lock made of two files at one path per machine, whatever AUTOOPT_HOME or the user is. Workers hold the
 gate shared, a measurer holds it alone. Everybody passes the turnstile first, and a waiting measurer stays in it, so
-that new work cannot starve it. Who comes urgently (`urgently`) passes before all who wait there. The kernel releases the
-locks of a process that ends in any way. Suspended holders (Ctrl-Z) are passed over: who waits replaces the lock file, or
-where that belongs to another user, begins the next generation of it (`autoopt-gate.1.lock`, ...). A holder finds that
-out when it leaves (`Passage.passed_over`).
+that new work cannot starve it. Who comes urgently (`urgently`) passes before all who wait there. The kernel releases
+the locks of a process that ends in any way. Suspended holders (Ctrl-Z) are passed over: who waits replaces the lock
+file, or where that belongs to another user, begins the next generation of it (`autoopt-gate.1.lock`, ...). A holder
+finds that out when it leaves (`Passage.passed_over`).
 """
 
 from __future__ import annotations
