@@ -38,11 +38,10 @@ def call_without_weights(tool: Callable[[ModelProto], Result], model: ModelProto
     return _keeping_inputs(lambda whole: _call_without(_all_but_small(whole), tool, whole), model)
 
 
-def inferred_graph(model: ModelProto, data_prop: bool = False) -> GraphProto:
+def inferred_graph(model: ModelProto) -> GraphProto:
     """Infer types and shapes; return a graph that records them, without the weights."""
     model = graphs.sort_nodes(model)
-    infer = partial(shape_inference.infer_shapes, data_prop=data_prop)
-    return _call_without(_all_but_small(model), infer, model, puts_back=False).graph
+    return _call_without(_all_but_small(model), shape_inference.infer_shapes, model, puts_back=False).graph
 
 
 def call_without_large_weights(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from autoopt.model.lazy_imports import numpy_helper
-from autoopt.model.tensors import names_of
+from autoopt.model.lazy_imports import ir, np
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import constant_tensors, is_standard
-
-if TYPE_CHECKING:
-    import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
+from autoopt.passes.onnx_tools.sizes import fixed_tensor
 
 SHIFT: Final = 128
 """Difference of an unsigned value to the signed one that stands for the same number."""
@@ -28,51 +23,40 @@ class UnsignedActivations(Pass):
     go anywhere but into DequantizeLinear.
     """
 
+    version = 2
     tolerance = "lossy"
     conflicts = RUNTIME_BOUND
     needs_ops = ("QuantizeLinear",)
-    libraries = ("onnx",)
+    libraries = ("onnx", "onnx-ir")
 
-    def run(self, model: ModelProto) -> ModelProto | None:
-        return model if _make_unsigned(model.graph) else None
-
-
-def _make_unsigned(graph: GraphProto) -> bool:
-    """Change the signed activations of a graph, in place; tell if there were any."""
-    constants = constant_tensors(graph)
-    consumers: dict[str, list[NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            consumers.setdefault(name, []).append(node)
-    outputs = names_of(graph.output)
-    shifted: dict[str, str] = {}
-    for node in graph.node:
-        if is_standard(node) and node.op_type == "QuantizeLinear" and node.output[0] not in outputs:
-            nodes = [node, *consumers.get(node.output[0], ())]
-            points = _signed_zero_points(nodes, constants)
-            for each, point in zip(nodes, points, strict=False):
-                each.input[2] = _shifted(graph, each.input[2], point, shifted)
-    return bool(shifted)
+    def run(self, model: ir.Model) -> ir.Model | None:
+        quantizers = [node for node in model.graph if node.op_type == "QuantizeLinear"]
+        changed = [_make_unsigned(node, model.graph) for node in quantizers if node.domain in DEFAULT_DOMAINS]
+        return model if any(changed) else None
 
 
-def _signed_zero_points(nodes: Sequence[NodeProto], constants: Mapping[str, TensorProto]) -> list[np.ndarray]:
-    """The constant int8 zero points of a quantizer and its readers; none unless all are dequantizers with one."""
-    import numpy as np
+def _make_unsigned(quantizer: ir.Node, graph: ir.Graph) -> bool:
+    """Make a signed activation unsigned, in place, if all that reads it is dequantizers; tell if it was."""
+    value = quantizer.outputs[0]
+    readers = [use.node for use in value.uses()]
+    if value.is_graph_output() or not readers or any(node.op_type != "DequantizeLinear" for node in readers):
+        return False
+    nodes = (quantizer, *readers)
+    points = [fixed_tensor(node.inputs[2]) if len(node.inputs) > 2 else None for node in nodes]
+    if any(point is None or point.dtype != ir.DataType.INT8 for point in points):
+        return False
+    for node, point in zip(nodes, points, strict=True):
+        old = node.inputs[2]
+        assert old is not None
+        assert point is not None
+        node.replace_input_with(2, _shifted(graph, f"{old.name}_unsigned", point))
+    value.dtype = ir.DataType.UINT8
+    return True
 
-    if len(nodes) < 2 or any(reader.op_type != "DequantizeLinear" for reader in nodes[1:]):
-        return []
-    if any(len(node.input) < 3 or node.input[2] not in constants for node in nodes):
-        return []
-    points = [numpy_helper.to_array(constants[node.input[2]]) for node in nodes]
-    return points if all(point.dtype == np.int8 for point in points) else []
 
-
-def _shifted(graph: GraphProto, name: str, point: np.ndarray, known: dict[str, str]) -> str:
-    """The name of the unsigned zero point for a signed one, which is added to the graph once."""
-    import numpy as np
-
-    if name not in known:
-        known[name] = f"{name}_unsigned"
-        array = (point.astype(np.int16) + SHIFT).astype(np.uint8)
-        graph.initializer.append(numpy_helper.from_array(array, known[name]))
-    return known[name]
+def _shifted(graph: ir.Graph, name: str, point: ir.TensorProtocol) -> ir.Value:
+    """The unsigned zero point for a signed one, which is added to the graph once."""
+    if name not in graph.initializers:
+        unsigned = ir.tensor((point.numpy().astype(np.int16) + SHIFT).astype(np.uint8), name=name)
+        graph.register_initializer(ir.Value(name=name, const_value=unsigned))
+    return graph.initializers[name]
