@@ -122,7 +122,7 @@ class Sweep:
         except BaseException as error:
             self._finish("cancelled", entries, all_models, newest)
             if isinstance(error, KeyboardInterrupt):
-                observer.on_note("sweep cancelled; resume it with --resume")
+                observer.on_note(f"cancelled; continue with: autoopt sweep {self._request.zoo} --resume")
             raise
         result = self._finish("finished", entries, all_models, newest)
         self._write_pages(result, earlier)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.run.output_folder import check_out
+from autoopt.engine.run.stored_candidates import SOURCE_ONLY
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.candidate import digest_json
@@ -22,6 +23,7 @@ from autoopt.zoo.sweep_request import SearchWith, SweepRequest
 from autoopt.zoo.zoo_models import BareModel, ZooItem
 
 MODEL, DAG, GOAL = "model", "DAG", "objectives and constraints"
+NOT_MEASURED = "not measured"
 EVALUATION, CALIBRATION, LATENCY = "evaluation data", "calibration data", "latency data"
 """Names of a run's inputs, as entries list their digests."""
 
@@ -64,10 +66,19 @@ class EntryRunner:
         self, item: ZooItem, spec: DagSpec | BareModel, entry: SweepEntry, earlier: Sequence[EarlierEntry]
     ) -> SweepEntry:
         run = ""
+        candidates: tuple[str, ...] = ()
+        if self.request.check:
+            last = earlier[0].entry.result if earlier else None
+            if last is None:
+                return replace(entry, status=NOT_MEASURED, reason="not in the last sweep")
+            if not last.targets and not last.parts:  # those are searched, unless an identical run has finished
+                candidates = (SOURCE_ONLY,)
+                if last.best is not None and last.best.trial is not None:
+                    candidates = (f"{last.run}:{last.best.trial}",)
         try:
             if self.request.out is not None:
                 check_out(self.request.out / entry.name)
-            with prepare(self.request.run_request(self.sweep, item, spec)) as session:
+            with prepare(self.request.run_request(self.sweep, item, spec, candidates)) as session:
                 run = session.ctx.run
                 return self._search(session, entry, earlier)
         except AutooptError as error:

@@ -21,7 +21,7 @@ from autoopt.zoo.zoo_models import BareModel, ZooItem, ZooSource
 
 SearchWith = Callable[[Session], RunResult]
 """Searches for a prepared run: in threads, or as flow runs."""
-RESUMED_FIELDS = ("dag", "only", "nightly", "accept")
+RESUMED_FIELDS = ("dag", "only", "nightly", "accept", "check")
 """Fields that a resumed sweep takes over from its record."""
 
 
@@ -42,6 +42,8 @@ class SweepRequest:
     """Id of the Prefect flow run that executes the sweep; with `resume`, only its own sweep is continued."""
     nightly: bool = False
     """Measures every source model and every last best model again."""
+    check: bool = False
+    """Measures only the models of the last good sweep, and searches for nothing."""
     accept: bool = False
     """Makes this sweep the new baseline, regressions included."""
     until: float = math.inf
@@ -75,8 +77,10 @@ class SweepRequest:
                 raise InputError(reason, where=f"--{name}", remedy="omit this option to resume")
         return replace(self, **settings)
 
-    def run_request(self, sweep: str, item: ZooItem, spec: DagSpec | BareModel) -> RunRequest:
-        """The request for the run of one model.
+    def run_request(
+        self, sweep: str, item: ZooItem, spec: DagSpec | BareModel, candidates: tuple[str, ...] = ()
+    ) -> RunRequest:
+        """The request for the run of one model, or of `candidates` in place of a search.
 
         Raises:
             InputError: there is no DAG, and none can be proposed for such a file.
@@ -91,6 +95,7 @@ class SweepRequest:
             search={**item.entry.spec.search, **self.search},
             measurement=self.measurement,
             sweep=sweep,
+            candidates=candidates,
             until=self.until,
             observer=self.observer,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from builders import mlp, write
 from autoopt.settings import settings
 
 ZOO = "name: z\ndag: dag.yaml\nmodels: [mlp]\n"
-DAG = "name: d\npasses: [name_fix]\nchains: [[name_fix]]\nobjectives: [{metric: size}]\nconstraints: []\n"
-DAG += "measurement: {seconds: 0.1, replicas: 2, rounds: 1}\n"
+DAG = "name: d\npasses: [name_fix, ir_upgrade]\nchains: [[name_fix], [ir_upgrade]]\nobjectives: [{metric: size}]\n"
+DAG += "constraints: []\nmeasurement: {seconds: 0.1, replicas: 2, rounds: 1}\n"
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +38,16 @@ def test_a_zoo_is_checked_with_junit_and_a_summary(
     (tmp_path / "zoo.yaml").write_text(ZOO)
     (tmp_path / "dag.yaml").write_text(DAG)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    said = call("check", "zoo.yaml", "--quiet")
+    assert (said.code, "not measured" in said.out) == (1, True)
+    assert call("sweep", "zoo.yaml", "--trials", "1", "--quiet").code == 0
     code, out, err = call("check", "zoo.yaml", "--junit", "junit.xml", "--quiet")
     assert code == 0, err
+    runs = json.loads(call("runs", "--json").out)
+    assert [run["result"]["trials"]["total"] for run in runs] == [0, 1], "nothing is searched"
     assert "1 model: 1 ok" in out
     [case] = ElementTree.parse(tmp_path / "junit.xml").getroot()[0]
     assert (case.get("name"), case.find("failure")) == ("mlp", None)
-    assert (tmp_path / "summary.md").read_text().startswith("**No regression in 1 model.**")
+    assert "**No regression in 1 model.**" in (tmp_path / "summary.md").read_text()
     code, out, err = call("check", "zoo.yaml", "--only", "gpu")
     assert (code, out, err.count("\n")) == (2, "", 1)

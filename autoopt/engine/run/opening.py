@@ -82,7 +82,7 @@ def open_session(
     session.candidates = request.candidates
     session.interim_package.out = request.out
     session.continues = record.settings.get(CONTINUES)
-    if parent is None and session.continues is None:
+    if parent is None and session.continues is None and not request.candidates:
         _announce(request, inputs)
     return session
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from autoopt.dag import pass_infos
 from autoopt.dag.compiler.chain import Chain, ChainNode
@@ -11,6 +12,9 @@ from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
 from autoopt.results import Trial
 from autoopt.space import Categorical, NodeSpace, SearchSpace
+
+SOURCE_ONLY: Final = "source"
+"""In place of a trial: no other candidate than the source model."""
 
 
 def stored_candidates(ctx: RunContext, names: Iterable[str]) -> list[CompletedTrial]:
@@ -24,6 +28,8 @@ def stored_candidates(ctx: RunContext, names: Iterable[str]) -> list[CompletedTr
     """
     trials = []
     for number, name in enumerate(names):
+        if name == SOURCE_ONLY:
+            continue
         run, _, original = name.rpartition(":")
         trial = ctx.store.trials.get(run, int(original))
         chain = _chain(ctx, trial)
