@@ -160,6 +160,8 @@ def test_columns_of_a_data_frame_are_chosen_by_name(model: Path) -> None:
 def test_a_wrong_option_is_answered_in_the_functions_own_words(model: Path) -> None:
     with pytest.raises(TypeError, match=r"run\(\) has no option 'trails'; did you mean 'trials'\?"):
         autoopt.run(DAG, trails=3)
+    with pytest.raises(TypeError, match="it takes again, calibration, data_root"):
+        autoopt.run(DAG, zzz=3)
     with pytest.raises(InputError, match="minimize is latency, size, memory, not 'speed'"):
         autoopt.run(DAG, model=model, minimize="speed")  # type: ignore[typeddict-item]
 
@@ -169,8 +171,6 @@ def test_where_nothing_meets_the_constraints_the_best_model_is_the_source(model:
     assert (result.status, result.best.chain) == ("nothing meets the constraints", "source")
     assert result.to_json()["best"] is None
     assert result.best.session().run(None, {"x": np.zeros((4, 8), np.float32)})
-    with pytest.raises(TypeError, match="it takes again, calibration"):
-        autoopt.run(DAG, zzz=3)
 
 
 def test_options_are_those_of_a_request() -> None:
