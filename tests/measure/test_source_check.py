@@ -186,3 +186,16 @@ def test_values_that_are_worse_than_a_constant_are_told(tmp_path: Path) -> None:
     assert warnings(tmp_path, model, ("r2",), x=values, labels=values[:, 0]) == []
     (message,) = warnings(tmp_path, model, ("r2",), x=values, labels=values[:, 0] * 1000)
     assert message.startswith("the source model's r2 of -24.4 on 20 items is worse than that of a constant; check ")
+
+
+def test_outputs_that_the_runtime_s_graph_optimization_changes_are_told(tmp_path: Path) -> None:
+    """onnxruntime makes the zeros of a Pad part of a MaxPool, whose own padding is lower than any number."""
+    nodes = [
+        helper.make_node("Pad", ["x", "pads"], ["p"]),
+        helper.make_node("MaxPool", ["p"], ["y"], kernel_shape=[3, 3]),
+    ]
+    shapes = builders.tensor("x", ["n", 1, 6, 6]), builders.tensor("y", ["n", 1, 6, 6])
+    model = builders.model(nodes, [shapes[0]], [shapes[1]], {"pads": np.int64([0, 0, 1, 1, 0, 0, 1, 1])})
+    x = -np.random.default_rng(0).random((20, 1, 6, 6), np.float32)
+    (said,) = warnings(tmp_path, str(io.save(model, tmp_path / "pads")), (), x=x)
+    assert "graph optimization changes output 'y' by up to" in said

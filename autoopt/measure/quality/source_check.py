@@ -19,6 +19,7 @@ from autoopt.measure.quality.classification import class_names, numbered
 from autoopt.measure.quality.predictions import predictions_of, subset
 from autoopt.measure.quality.regression import r2
 from autoopt.measure.request import MeasureRequest
+from autoopt.model.model_file import ModelFile
 from autoopt.model.storage import size_of
 
 ITEMS: Final = 128
@@ -66,6 +67,12 @@ SCALINGS: Final = (
 )
 
 
+COMPARED: Final = 4
+"""Items on which the runtime's graph optimization is compared with none."""
+CHANGED: Final = 0.1
+"""Difference, as a share of the largest value, that neither rounding nor integer kernels explain."""
+
+
 @dataclass(frozen=True)
 class Sign:
     """A sentence on what does not fit."""
@@ -82,7 +89,32 @@ def signs(request: MeasureRequest) -> list[Sign]:
     data = subset(request, data, min(ITEMS, len(data)))
     items = _run(request, data)
     found = _signs(request, data.take(np.arange(len(items))), items, names)
-    return [sign if isinstance(sign, Sign) else Sign(sign) for sign in found]
+    others = _changed_by_runtime(request, data, items)
+    return [sign if isinstance(sign, Sign) else Sign(sign) for sign in (*found, *others)]
+
+
+def _changed_by_runtime(request: MeasureRequest, data: DataSet, items: Sequence[Item]) -> Iterator[str]:
+    """Compare the outputs with those without the runtime's graph optimization, which fuses some operators wrongly."""
+    if sum(size_of(request.candidate.path).values()) > LARGE or request.states:
+        return
+    plain = {**request.candidate.session_options, "graph_optimization_level": "disable"}
+    runner = ModelRunner.open(ModelFile(request.candidate.path, plain), request, timed=False)
+    others = list(runner.items(data.take(np.arange(min(len(items), COMPARED))), batch_size=1))
+    for number, name in enumerate(runner.outputs):
+        pairs = [
+            (np.asarray(one[number]), np.asarray(other[number])) for one, other in zip(items, others, strict=False)
+        ]
+        if any(one.dtype.kind != "f" or one.shape != other.shape for one, other in pairs):
+            continue
+        largest = max(float(np.abs(other).max(initial=1e-30)) for _, other in pairs)
+        difference = max(float(np.abs(one - other).max(initial=0.0)) for one, other in pairs)
+        if difference > CHANGED * largest:
+            yield (
+                f"onnxruntime's graph optimization changes output {name!r} by up to {difference / largest:.0%} of its "
+                "largest value; autoopt keeps what onnxruntime computes by default, and the session option "
+                "graph_optimization_level: disable gives what the model says"
+            )
+            return
 
 
 def _run(request: MeasureRequest, data: DataSet) -> list[Item]:
