@@ -98,8 +98,11 @@ def _changed_by_runtime(request: MeasureRequest, data: DataSet, items: Sequence[
     if sum(size_of(request.candidate.path).values()) > LARGE or request.states:
         return
     plain = {**request.candidate.session_options, "graph_optimization_level": "disable"}
-    runner = ModelRunner.open(ModelFile(request.candidate.path, plain), request, timed=False)
-    others = list(runner.items(data.take(np.arange(min(len(items), COMPARED))), batch_size=1))
+    try:
+        runner = ModelRunner.open(ModelFile(request.candidate.path, plain), request, timed=False)
+        others = list(runner.items(data.take(np.arange(min(len(items), COMPARED))), batch_size=1))
+    except Exception:  # any exception type of the runtime: some operators run only in fused form
+        return
     for number, name in enumerate(runner.outputs):
         pairs = [
             (np.asarray(one[number]), np.asarray(other[number])) for one, other in zip(items, others, strict=False)
