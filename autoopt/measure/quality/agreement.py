@@ -6,7 +6,7 @@ Each output is compared by what it stands for (`output_kinds`); 1 is full agreem
 |---|---|
 | ids | share of equal values |
 | classes | share of positions with the same highest class |
-| sequence | share of items with the same sequence after greedy decoding of CTC |
+| sequence | share of the symbols that are the same after greedy decoding of CTC: 1 - edits / symbols |
 | boxes | F1 of the boxes of the same class, the mean over least overlaps of 0.5 to 0.95 |
 | keypoints | share of points within 5 % of the size of the figure |
 | events | F1 of the probabilities from one half |
@@ -32,6 +32,7 @@ from autoopt.measure.intervals.items import bootstrap
 from autoopt.measure.quality.detection import THRESHOLDS, greedy_hits
 from autoopt.measure.quality.embeddings import rank_correlation, unit_vectors
 from autoopt.measure.quality.output_kinds import Kind, Outputs, Part, points_of
+from autoopt.measure.quality.sequences import edits
 from autoopt.metrics import Estimate
 
 DETECTED: Final = 0.5
@@ -148,8 +149,9 @@ def _sequence(part: Part, candidate: Items, source: Items) -> Rows:
     axis = -1 if part.axis is None else part.axis
     rows = []
     for c, s in zip(candidate, source, strict=True):
-        are_same = np.array_equal(best_path(c, axis, part.blank), best_path(s, axis, part.blank))
-        rows.append((float(are_same), 1.0))
+        symbols, source_symbols = (best_path(each, axis, part.blank).tolist() for each in (c, s))
+        longest = max(len(symbols), len(source_symbols))
+        rows.append((float(longest - edits(symbols, source_symbols)[0]), float(longest)))
     return rows
 
 

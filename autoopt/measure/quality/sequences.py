@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -121,13 +122,16 @@ def perplexity(outputs: Outputs, labels: np.ndarray) -> Statistic:
 
 def edits(predicted: Sequence[Symbol], truth: Sequence[Symbol]) -> tuple[int, int]:
     """Compute the Levenshtein distance between two sequences, and the length of `truth`."""
+    pairs = zip(reversed(predicted), reversed(truth), strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    length, truth = len(truth), truth[: len(truth) - common]
     row = list(range(len(truth) + 1))
-    for i, symbol in enumerate(predicted, 1):
+    for i, symbol in enumerate(predicted[: len(predicted) - common], 1):
         above = row
         row = [i]
         for j, true_symbol in enumerate(truth, 1):
             row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (symbol != true_symbol)))
-    return row[-1], len(truth)
+    return row[-1], length
 
 
 def log_likelihood(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
