@@ -68,7 +68,9 @@ def fuse_plain_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, in
     if joined is None:
         return model, {}
     fused, counts = _counted(_with_rotation(joined) if rotates else joined)
-    return (fused, counts) if counts else (model, {})
+    if counts:
+        return (fused, counts)
+    return (model, {})
 
 
 def fuse_body_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
@@ -82,7 +84,9 @@ def fuse_body_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int
     if sum(node.op_type == "Softmax" for node in walk_nodes(model.graph)) == _softmaxes(model):
         return model, {}
     joined = _joined(model, lambda graph: list(graph.subgraphs()), [cached_attention, plain_attention])
-    return (model, {}) if joined is None else _counted(joined)
+    if joined is None:
+        return (model, {})
+    return _counted(joined)
 
 
 def _softmaxes(model: ModelProto) -> int:

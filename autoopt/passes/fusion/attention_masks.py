@@ -116,7 +116,9 @@ class Masks:
         if node is not None and None not in map(fixed_tensor, node.inputs[1:]):
             choices = [self._constant(choice) for choice in node.inputs[1:]]
             assert node.inputs[0] is not None
-            return mask if choices == list(node.inputs[1:]) else self.additive(node.inputs[0], node)
+            if choices == list(node.inputs[1:]):
+                return mask
+            return self.additive(node.inputs[0], node)
         if mask.dtype != ir.DataType.FLOAT or not _may_be_lowest(mask):
             return mask
         is_lowest = self._node("Equal", (mask, self._tensor(LOWEST, "float32")))

@@ -83,7 +83,9 @@ def number(value: ir.Value | None) -> float | None:
 
 def permutation(node: ir.Node | None) -> list[int]:
     """The order of axes that a Transpose states; empty for other nodes."""
-    return list(node.attributes.get_ints("perm", ())) if node is not None and node.op_type == "Transpose" else []
+    if node is not None and node.op_type == "Transpose":
+        return list(node.attributes.get_ints("perm", ()))
+    return []
 
 
 def cached_attention(product: ir.Node) -> Attention | None:
@@ -143,7 +145,9 @@ def _cached(value: ir.Value | None) -> _Cached | None:
     while (node := producer(value)) is not None:
         own_factor = _factor(node)
         if node.op_type == "Concat":
-            return _Cached(node, factor, is_transposed) if _appends_items(node) else None
+            if _appends_items(node):
+                return _Cached(node, factor, is_transposed)
+            return None
         if permutation(node) == SWAP_LAST:
             is_transposed = not is_transposed
         elif own_factor is not None:
@@ -214,7 +218,9 @@ def _filling(value: ir.Value | None) -> float | None:
         return number(node.inputs[0])
     if node is not None and node.op_type == "ConstantOfShape":
         filled = node.attributes.get("value")
-        return 0.0 if filled is None else float(filled.as_tensor().numpy().item())
+        if filled is None:
+            return 0.0
+        return float(filled.as_tensor().numpy().item())
     return number(value)
 
 
@@ -246,7 +252,9 @@ def _step(node: ir.Node) -> str:
         return ""
     if node.op_type in REDUCTIONS and _axes(node) in ([-1], [3]):
         return REDUCTIONS[node.op_type]
-    return NOT if node.op_type == "Not" else OTHER
+    if node.op_type == "Not":
+        return NOT
+    return OTHER
 
 
 def _axes(node: ir.Node) -> list[float | None]:
@@ -300,8 +308,12 @@ def _factor(node: ir.Node) -> float | None:
         return None
     scalars = list(map(number, node.inputs))
     if node.op_type == "Div":
-        return 1 / scalars[1] if scalars[0] is None and scalars[1] else None
-    return next(filter(None, scalars), None) if None in scalars else None
+        if scalars[0] is None and scalars[1]:
+            return 1 / scalars[1]
+        return None
+    if None in scalars:
+        return next(filter(None, scalars), None)
+    return None
 
 
 def is_plain_shape(node: ir.Node) -> bool:

@@ -99,7 +99,9 @@ class _Rows:
         """The row in place of an input of a node; other inputs stay."""
         if value is not None and value in self._regions.forms and value not in self._rows:
             self._rows[value] = self._as_row(value, node, form)
-        return value if value is None else self._rows.get(value, value)
+        if value is None:
+            return value
+        return self._rows.get(value, value)
 
     def _as_row(self, value: ir.Value, node: ir.Node, form: Form) -> ir.Value:
         """View a value as a row, in front of a node."""
@@ -116,7 +118,9 @@ class _Rows:
         if length:
             return self._view(row, node, [length] if form == "signal" else [length, 1])
         line = self._axis("Squeeze", row, node, 2)
-        return line if form == "signal" else self._axis("Unsqueeze", line, node, 3)
+        if form == "signal":
+            return line
+        return self._axis("Unsqueeze", line, node, 3)
 
     def _axis(self, op_type: str, value: ir.Value, node: ir.Node, axis: int) -> ir.Value:
         """A view with an axis more or less. Unlike Reshape with an open size, it takes empty batches."""
@@ -155,7 +159,9 @@ class _Rows:
 
     def _kernel(self, value: ir.Value | None, form: Form) -> ir.Value:
         def turn(kernel: np.ndarray) -> np.ndarray:
-            return kernel[:, :, None] if form == "signal" else kernel.swapaxes(2, 3)
+            if form == "signal":
+                return kernel[:, :, None]
+            return kernel.swapaxes(2, 3)
 
         return self._turned_constant(value, turn)
 
@@ -186,9 +192,13 @@ def _turned_attribute(attribute: ir.Attr, form: Form) -> ir.Attr:
     """An attribute of a convolution or of pooling with the axes of rows."""
     if attribute.name not in ("kernel_shape", "strides", "dilations", "pads"):
         return attribute
-    is_pair = attribute.name == "pads"
-    halves = np.array(attribute.as_ints()).reshape(2 if is_pair else 1, -1)
-    turned = np.insert(halves, 0, 0 if is_pair else 1, axis=1) if form == "signal" else halves[:, ::-1]
+    halves, fill = 1, 1
+    if attribute.name == "pads":
+        halves, fill = 2, 0
+    values = np.array(attribute.as_ints()).reshape(halves, -1)
+    turned = values[:, ::-1]
+    if form == "signal":
+        turned = np.insert(values, 0, fill, axis=1)
     return ir.AttrInt64s(attribute.name, turned.reshape(-1).tolist())
 
 

@@ -76,7 +76,9 @@ class RowRegions:
         if node.domain not in DEFAULT_DOMAINS or len(node.outputs) != 1 or not values:
             return None
         form = self.forms.get(node.outputs[0])
-        return form if all(self.forms.get(value) == form for value in values) else None
+        if all(self.forms.get(value) == form for value in values):
+            return form
+        return None
 
     def _regions(self, movable: Iterable[ir.Node]) -> Iterator[list[ir.Node]]:
         """Group movable nodes that share a value that is not constant."""
@@ -106,13 +108,17 @@ def form_of(value: ir.Value) -> Form | None:
         return None
     if len(shape) == RANKS["signal"]:
         return "signal"
-    return "column" if len(shape) == RANKS["column"] and shape[3] == 1 else None
+    if len(shape) == RANKS["column"] and shape[3] == 1:
+        return "column"
+    return None
 
 
 def length_of(value: ir.Value) -> int:
     """The length of a signal or column; 0 if it is open."""
     size = value.shape[2] if value.shape is not None else 0
-    return max(0, size) if isinstance(size, int) else 0
+    if isinstance(size, int):
+        return max(0, size)
+    return 0
 
 
 def _is_along_one_axis(node: ir.Node, form: Form) -> bool:
@@ -141,7 +147,9 @@ def weight_shape(node: ir.Node) -> list[int]:
 
 def kernel_shape(node: ir.Node) -> Sequence[int]:
     """The sizes of the kernel of a convolution or of pooling, axis by axis."""
-    return weight_shape(node)[2:] if node.op_type == "Conv" else node.attributes["kernel_shape"].as_ints()
+    if node.op_type == "Conv":
+        return weight_shape(node)[2:]
+    return list(node.attributes["kernel_shape"].as_ints())
 
 
 def is_depthwise(node: ir.Node) -> bool:

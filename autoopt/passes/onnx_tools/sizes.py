@@ -99,7 +99,9 @@ def numbers_of(value: ir.Value | None) -> Sizes | None:
     if node.op_type in SAME_NUMBERS:
         return numbers_of(node.inputs[0])
     compute = READERS.get(node.op_type)
-    return compute(node) if compute is not None else None
+    if compute is not None:
+        return compute(node)
+    return None
 
 
 def _fixed_numbers(value: ir.Value | None) -> list[int] | None:
@@ -112,7 +114,9 @@ def _fixed_numbers(value: ir.Value | None) -> list[int] | None:
 def _shape(node: ir.Node) -> Sizes | None:
     sizes = sizes_of(node.inputs[0])
     start, end = (node.attributes.get(name) for name in ("start", "end"))
-    return sizes[start and start.as_int() : end and end.as_int()] if sizes else None
+    if sizes:
+        return sizes[start and start.as_int() : end and end.as_int()]
+    return None
 
 
 def _joined(node: ir.Node) -> Sizes | None:
@@ -159,9 +163,13 @@ READERS: Final[Mapping[str, Callable[[ir.Node], Sizes | None]]] = {
 
 def _size(size: int | ir.SymbolicDim) -> Size | None:
     if isinstance(size, int):
-        return Size(size) if size > 0 else None
+        if size > 0:
+            return Size(size)
+        return None
     # Some exporters write ? for any size.
-    return Size(1, (size.value,)) if size.value and size.value.strip("?") else None
+    if size.value and size.value.strip("?"):
+        return Size(1, (size.value,))
+    return None
 
 
 def _product(sizes: Iterable[Size | None]) -> Size | None:

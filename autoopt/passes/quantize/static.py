@@ -174,7 +174,9 @@ class StaticQuantization(Pass):
         """The first opset that has the types."""
         if self._is_float8:
             return 19
-        return 21 if self._is_wide else 13
+        if self._is_wide:
+            return 21
+        return 13
 
     @property
     def _is_float8(self) -> bool:
@@ -287,7 +289,9 @@ class StaticQuantization(Pass):
     @property
     def _method(self) -> str:
         """The name of onnxruntime's CalibrationMethod."""
-        return "Distribution" if self._is_float8 else self.calibrate_method
+        if self._is_float8:
+            return "Distribution"
+        return self.calibrate_method
 
     def calibrate(self, model: ModelProto) -> tuple[ModelProto, Ranges]:
         """Return the model in quantizable form, and the ranges of its activations."""
