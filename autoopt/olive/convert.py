@@ -47,7 +47,7 @@ def convert(file: Path, folder: Path) -> Conversion:
     config = OliveConfig.read(document.value)
     remarks = Remarks(document.source)
     if not config.slots:
-        what = "has no passes"
+        what = "has no passes" if not config.root.get("passes") else "its passes are not an object of names and passes"
         if config.root.get("auto_optimizer_config"):
             what = "has no passes, because Olive chooses them itself"
         raise remarks.refusal((), what, _PROPOSES)
