@@ -105,7 +105,7 @@ LATENCY: Final = "latency"
 """Name of the meter of times."""
 METERS: Final[tuple[Meter, ...]] = (
     Meter("size", _of_kind("size"), "autoopt.measure.worker:size"),
-    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", data=("evaluation",), version=12),
+    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", data=("evaluation",), version=13),
     Meter("task", _of_kind("task"), "autoopt.measure.worker:task", data=("evaluation",), sequential=True, version=5),
     Meter(
         LATENCY,

@@ -49,6 +49,18 @@ def test_an_item_of_another_length_disagrees_alone() -> None:
     assert 0 < agreement(candidate, source) < 1
 
 
+@pytest.mark.parametrize(("spread", "holds"), [(0.02, True), (1.0, False)])
+def test_a_number_that_hardly_changes_beside_a_decision_is_no_reason_against_a_model(
+    spread: float, holds: bool
+) -> None:
+    moves = [EXAMPLES["logits"]() for _ in range(ITEMS)]
+    values = [np.array([[spread * RNG.uniform(-0.5, 0.5)]]) for _ in range(ITEMS)]
+    others = [value + 0.5 * spread * RNG.choice([-1, 1]) for value in values]
+    parts = parts_of([moves, values], ["move", "value"], [None, None])
+    found = estimate(compare_parts(parts, [moves, others], [moves, values]), ITEMS)
+    assert (found.value > 0.98) is holds
+
+
 def test_sequences_agree_by_the_share_of_equal_symbols_wherever_they_lie() -> None:
     source = [ctc_path() for _ in range(ITEMS)]
     candidate = [value.copy() for value in source]

@@ -41,6 +41,10 @@ CONFIRMED: Final = 0.3
 """Score from which the other model's box confirms it; lower, so that scores near the limit do not count as lost."""
 SAME_POINT: Final = 0.05
 """Distance of two points, relative to the diagonal of all points of the item, up to which they count as the same."""
+DECISIONS: Final = ("ids", "classes", "sequence", "boxes")
+"""Kinds of outputs that the other outputs of a model only accompany."""
+LITTLE_SPREAD: Final = 0.1
+"""Range of numbers in -1..1 below which their differences say nothing."""
 FEWEST_NEIGHBOURS: Final = 8
 """Items below which the similarities of embeddings say too little; then their values are compared."""
 
@@ -68,8 +72,30 @@ class PartAgreement:
 
 
 def compare_parts(parts: Sequence[Part], candidate: Outputs, source: Outputs) -> list[PartAgreement]:
-    """Compare two models' outputs, part by part."""
-    return [_compare(part, candidate, source) for part in parts]
+    """Compare two models' outputs, part by part.
+
+    Beside decisions, a number for each item that hardly changes, such as the value of chess positions, is compared on
+    the scale of 1.
+    """
+    agreements = [_compare(part, candidate, source) for part in parts]
+    if not any(agreement.kind in DECISIONS for agreement in agreements):
+        return agreements
+    for index, agreement in enumerate(agreements):
+        if agreement.kind in ("values", "events") and not agreement.part.is_state:
+            numbers, source_numbers = (_one_number(each[agreement.part.outputs[0]]) for each in (candidate, source))
+            if numbers is None or source_numbers is None or np.ptp(source_numbers) >= LITTLE_SPREAD:
+                continue
+            errors = (numbers - source_numbers) ** 2
+            agreements[index] = PartAgreement(agreement.part, "values", errors, np.ones(len(errors)))
+    return agreements
+
+
+def _one_number(items: Sequence[object]) -> np.ndarray | None:
+    """The number of each item; None if there are several, or one beyond -1..1."""
+    arrays = list(map(np.asarray, items))
+    if any(array.size != 1 or array.dtype.kind != "f" or not abs(array.item()) <= 1 for array in arrays):
+        return None
+    return np.array([array.item() for array in arrays])
 
 
 def estimate(agreements: Sequence[PartAgreement], items: int, *, same: bool = False) -> Estimate:
