@@ -95,7 +95,7 @@ def run(
         model: path or URL of the source model, or an `onnx.ModelProto`; overrides the DAG's.
         data: evaluation data (path, data configuration, arrays by name, or a data frame); overrides the DAG's.
         out: folder for the package of the best model (`model.onnx`, `session.json`, `run.py`, `recipe.json`, ...); if
-            there are several targets, of the best single model, with the best for each in `targets/<name>/`. None
+            there are several targets, of the best of all, with the best for each in `targets/<name>/`. None
             writes nothing.
         engine: `inline` runs trials in threads, `prefect` as flow runs.
         listener: plain function that receives events as `listener(event, **values)`; an `observer` has typed hooks.

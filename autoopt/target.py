@@ -12,6 +12,14 @@ from autoopt.json_codec import JsonValue, to_json
 
 DEFAULT_EP: Final = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "npu": "QNNExecutionProvider"}
 """Execution provider by device, where the user names none."""
+_DEVICES: Final = {
+    "cpu": ("CPU", "OpenVINO", "Dnnl", "Xnnpack", "ArmNN", "ACL", "Azure"),
+    "gpu": ("CUDA", "Tensorrt", "NvTensorRTRTX", "Dml", "ROCM", "MIGraphX", "Js", "WebNN", "WebGpu"),
+    "npu": ("QNN", "VitisAI", "Nnapi", "VSINPU", "CoreML", "Rknpu", "CANN"),
+}
+DEVICE_OF: Final = {f"{name}ExecutionProvider": device for device, names in _DEVICES.items() for name in names}
+"""Kind of device by ONNX Runtime's name of the execution provider."""
+EXECUTION_PROVIDERS: Final = tuple(DEVICE_OF)
 ALL_THREADS: Final = 0
 """As many intra-op threads as the runtime takes by itself: one for each physical core."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from autoopt.cli.option_groups import Runtimes, interpreters
 from autoopt.cli.output import AsJson, print_json
 
 
-def doctor(as_json: AsJson = False) -> int:
+def doctor(runtime: Runtimes = None, as_json: AsJson = False) -> int:
     """Check versions, CPU, disk, database, runtime and Prefect, and suggest fixes.
 
     Exit code 3 if something does not work.
@@ -15,7 +16,7 @@ def doctor(as_json: AsJson = False) -> int:
     from autoopt.engine.tools.doctor import examine
     from autoopt.settings import settings
 
-    findings = examine(settings())
+    findings = examine(settings(), interpreters(runtime))
     if as_json:
         print_json([finding.to_json() for finding in findings])
     else:

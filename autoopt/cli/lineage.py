@@ -23,7 +23,7 @@ RUNS: Final = "'autoopt runs' lists the runs"
 def lineage(what: ModelOrRun = "latest", target: TargetName = None, as_json: AsJson = False) -> None:
     """Show all passes from the source model to a model, with parameters and environment.
 
-    A run (its id, or 'latest') stands for its best model; for a multi-target run, that is the best single model, or
+    A run (its id, or 'latest') stands for its best model; for a multi-target run, that is the best of all, or
     with --target the best for that target; for several models that belong together, it is each of them.
     """
     from autoopt.report.lineage import write_lineage

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeVar, get_type_hints
 
 import typer
@@ -44,6 +46,14 @@ Fields = Annotated[
         "inputs), keep_signature=true, target.device=gpu, target.memory=BYTES.",
     ),
 ]
+Runtimes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--runtime",
+        metavar="PYTHON",
+        help="Another interpreter whose onnxruntime is tried too; repeat it for several.",
+    ),
+]
 Result = TypeVar("Result")
 
 
@@ -59,6 +69,11 @@ def with_set_fields(request: RunRequest, assignments: list[str] | None) -> RunRe
     from autoopt.spec.overrides import parse_fields
 
     return with_fields(request, parse_fields(assignments))
+
+
+def interpreters(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The interpreters that an option names, as absolute paths: links stay, because they tell the environment."""
+    return tuple(os.path.abspath(Path(python).expanduser()) for python in given or ())
 
 
 def accelerator_of(device: str | None, execution_provider: str | None) -> Accelerator:
@@ -86,9 +101,10 @@ class ProposalFlags:
     execution_provider: Annotated[
         str | None,
         typer.Option(
-            "--ep", metavar="NAME", help="Execution provider, such as cpu, cuda, tensorrt, dml, openvino, qnn."
+            "--ep", metavar="NAME", help="Execution provider, such as cpu, cuda, openvino; all finds the fastest."
         ),
     ] = None
+    runtimes: Runtimes = None
     threads: Annotated[
         str | None,
         typer.Option(
@@ -106,7 +122,8 @@ class ProposalFlags:
         # Imported only now: it loads pydantic, which --help does not need.
         from autoopt.spec.proposal_options import ProposalOptions
 
-        return ProposalOptions.from_json(without_nulls(asdict(self)))
+        given = {**asdict(self), "runtimes": interpreters(self.runtimes)}
+        return ProposalOptions.from_json(without_nulls(given))
 
 
 def with_option_groups(command: Callable[..., Result], *, every: bool = False) -> Callable[..., Result]:

@@ -63,6 +63,8 @@ def plan(  # noqa: PLR0913  options of the command
     if as_json:
         print_json(plans.to_json(limit))
         return
+    for sentence in plans.runtimes:
+        sys.stdout.write(f"{COMMENT[format]}{sentence}\n")
     for number, (name, plan) in enumerate(plans.by_name.items()):
         if number:
             sys.stdout.write("\n")

@@ -234,6 +234,9 @@ def _show_result(result: RunResult, out: Path | None, shown_notes: Sequence[str]
 
     files = [] if out is None else _written_files(result, out)
     python, autoopt = shell_commands()
+    for target in result.targets:
+        if result.choice is not None and target.name == result.choice.name and target.target.get("python"):
+            python = shell_word(target.target["python"])
     steps = [*lossy_steps(result), f"Why: {autoopt} report"]
     if out is not None and result.better_model is not None:
         steps.insert(0, f"Try it: {python} {shell_word(out / 'run.py')}")

@@ -34,7 +34,7 @@ def runs(
     """List runs, newest first, or show the result of one: its best model and the Pareto front.
 
     A run can be shown while it runs and after it was cancelled. For a multi-target run, show the result of each target
-    and the best single model for all.
+    and the best of all.
 
     Exit code 1 if no model of the run meets the constraints.
     """

@@ -11,10 +11,13 @@ from autoopt.engine.run.early_warnings import script_warnings, source_warnings
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.errors import InputError, SystemFailure, TimeUp, reading
+from autoopt.problem.compile import with_machine_targets
+from autoopt.problem.probe import Probe
 from autoopt.problem.resolve import resolve_inputs
 from autoopt.problem.resources import Resources, closed_on_error, open_resources
 from autoopt.problem.run_request import RunRequest, load
 from autoopt.spec import DagSpec
+from autoopt.spec.proposal_options import names_model
 from autoopt.store import RunRecord, Store
 from autoopt.workers import Gate
 from autoopt.workers.gate import FOREVER, deadline, notices_to, report_waiting
@@ -65,6 +68,10 @@ def _opened(request: RunRequest, spec: DagSpec, began: float, try_scripts: bool)
             from autoopt.engine.model_sets.preparation import prepare_model_set
 
             return _warmed(prepare_model_set(request, spec, parts, resources, began), resources)
+        if names_model(request.dag) and request.proposal_options.takes_all_providers:
+            spec, runtimes = with_machine_targets(request, spec, Probe(resources))
+            for note in runtimes:
+                request.observer.on_note(note)
         if len(spec.all_targets) > 1:
             from autoopt.engine.targets.preparation import prepare_targets
 

@@ -16,7 +16,7 @@ from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import START_UP, Estimate
 from autoopt.model.model_file import ModelFile
-from autoopt.target import Target
+from autoopt.target import DEFAULT_EP, Target
 
 EXECUTED_GRAPH, SAME_GRAPH = "executed_graph", "same_graph"
 """Entries of a latency reply's details: the digest of the graph that the runtime executes, empty if unknown, and
@@ -104,12 +104,22 @@ class MeasureRequest:
         """
         if self.source is None or self.rivals or set(START_UP) & set(self.metrics):
             return False
-        return self.target.execution_provider == "CPUExecutionProvider"
+        return self.target.execution_provider == DEFAULT_EP["cpu"]
 
     @property
     def is_source(self) -> bool:
         """True if the candidate is the source model itself: this measures the baseline."""
         return self.source is not None and self.candidate.same_as(self.source)
+
+    @property
+    def on_default_provider(self) -> MeasureRequest:
+        """The request on the CPU provider of the same runtime, where the source's outputs are right by definition."""
+        return replace(self, target=replace(self.target, device="cpu", execution_provider=DEFAULT_EP["cpu"]))
+
+    @property
+    def is_reference(self) -> bool:
+        """True if the outputs are those that all others are compared with: of the source, on the default provider."""
+        return self.is_source and self.target.execution_provider == DEFAULT_EP["cpu"]
 
     def to_json(self) -> dict[str, JsonValue]:
         document: dict[str, JsonValue] = json_codec.to_json(replace(self, data=None))

@@ -116,7 +116,7 @@ def open_session(model: Path, document: Mapping[str, Any]) -> ort.InferenceSessi
     """Open a model with everything that its session was measured with."""
     provider = document["inference_session"]["providers"][0]
     if provider not in ort.get_available_providers():
-        sys.exit(f"{provider} is not in the installed onnxruntime {ort.__version__}; see requirements.txt")
+        sys.exit(f"{provider} is not in the installed onnxruntime {ort.__version__}; {other_runtime()}")
     options = ort.SessionOptions()
     options.log_severity_level = QUIET
     for name, value in document["session_options"].items():
@@ -126,6 +126,13 @@ def open_session(model: Path, document: Mapping[str, Any]) -> ort.InferenceSessi
     for name, value in document["session_config_entries"].items():
         options.add_session_config_entry(name, value)
     return ort.InferenceSession(str(model), options, **document["inference_session"])
+
+
+def other_runtime() -> str:
+    """The way to the runtime that the model was measured with."""
+    remedy, recipe = f"pip install -r {FOLDER / 'requirements.txt'}", FOLDER / "recipe.json"
+    python = read(recipe)["target"].get("python") if recipe.is_file() else ""
+    return f"run it with {python}, or {remedy}" if python else remedy
 
 
 def find_source(recipe: Mapping[str, Any], given: Path | None) -> tuple[Path | None, str]:
@@ -339,10 +346,10 @@ def described(value: object) -> str:
 
 def other_version(recipe: Mapping[str, Any]) -> str:
     """A remark if the model was measured with another version of onnxruntime."""
-    measured = (recipe.get("runtime") or {}).get("onnxruntime")
-    if measured in (None, "", ort.__version__):
-        return ""
-    return f" (measured with {measured})"
+    for name, version in (recipe.get("runtime") or {}).items():
+        if name.startswith("onnxruntime") and version not in ("", ort.__version__):
+            return f" (measured with {name} {version})"
+    return ""
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession, PartOb
 from autoopt.model.session_options import EXECUTION_MODES, OPTIMIZATION_LEVELS, SessionConfig, session_config
 from autoopt.model.split.deployed import as_deployed
 from autoopt.script import load_script
+from autoopt.target import DEVICE_OF
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,35 +34,81 @@ NO_PREPACKING: Final = "session.disable_prepacking"
 """Configuration entry, `1`: no copy of the weights in the layout of the kernels."""
 
 
+def session_document(
+    options: JsonObject,
+    execution_provider: str = "CPUExecutionProvider",
+    threads: int = 1,
+    affinity: Sequence[int] = (),
+) -> dict[str, JsonValue]:
+    """Describe a session as `session.json` does.
+
+    `threads` counts where the options give none; 0 leaves them to the runtime. `affinity` are the cores that the
+    process was bound to.
+
+    Raises:
+        InputError: an unknown option, as a recipe may have.
+    """
+    config = session_config(options, execution_provider)
+    if config.intra_op_num_threads is not None:
+        threads = config.intra_op_num_threads
+    own_options = dict(config.provider_options)
+    if threads and execution_provider == "OpenVINOExecutionProvider":
+        own_options.setdefault("num_of_threads", str(threads))  # it does not use the session's
+    # The CPU runs the nodes that the EP does not support.
+    providers = {execution_provider: own_options}
+    providers.setdefault("CPUExecutionProvider", {})
+    # Without binding, every inference on a device also copies its inputs there; measurements bind them.
+    is_bound = bool(options.get("io_binding", DEVICE_OF.get(execution_provider) != "cpu"))
+    return {
+        "session_options": {
+            "graph_optimization_level": OPTIMIZATION_LEVELS[config.graph_optimization_level],
+            "execution_mode": EXECUTION_MODES[config.execution_mode],
+            "intra_op_num_threads": threads,
+            "inter_op_num_threads": config.inter_op_num_threads,
+            "enable_mem_pattern": config.enable_mem_pattern,
+            "enable_cpu_mem_arena": config.enable_cpu_mem_arena,
+        },
+        "session_config_entries": dict(config.config),
+        "inference_session": {
+            "providers": list(providers),
+            "provider_options": list(providers.values()),
+            "disabled_optimizers": list(config.disabled_optimizers),
+        },
+        "io_binding": is_bound,
+        "affinity": list(affinity),
+    }
+
+
 def make_options(
     options: JsonObject | None = None, threads: int = 1, execution_provider: str = "CPUExecutionProvider"
 ) -> SessionOptions:
     """Make onnxruntime's SessionOptions. `threads` is the number of intra-op threads unless the options set it.
 
     Raises:
-        InputError: as `check_session_options`.
+        InputError: as `session_config`.
+    """
+    document: dict[str, Any] = session_document(options or {}, execution_provider, threads)
+    made = native_options(document["session_options"], document["session_config_entries"])
+    made.log_severity_level = 4
+    return made
+
+
+def native_options(values: Mapping[str, str | bool | int], entries: Mapping[str, str]) -> SessionOptions:
+    """Build onnxruntime's options, in whose values texts name members of enumerations.
+
+    Raises:
+        AttributeError, TypeError: this version of onnxruntime does not know one.
     """
     import onnxruntime as ort
 
-    config = session_config(options or {}, execution_provider)
-    session_options = ort.SessionOptions()
-    session_options.log_severity_level = 4
-    session_options.intra_op_num_threads = threads
-    if config.intra_op_num_threads is not None:
-        session_options.intra_op_num_threads = config.intra_op_num_threads
-    session_options.inter_op_num_threads = config.inter_op_num_threads
-    if config.execution_mode is not None:
-        session_options.execution_mode = getattr(ort.ExecutionMode, EXECUTION_MODES[config.execution_mode])
-    if config.graph_optimization_level is not None:
-        level = OPTIMIZATION_LEVELS[config.graph_optimization_level]
-        session_options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    if config.enable_mem_pattern is not None:
-        session_options.enable_mem_pattern = config.enable_mem_pattern
-    if config.enable_cpu_mem_arena is not None:
-        session_options.enable_cpu_mem_arena = config.enable_cpu_mem_arena
-    for key, value in config.config.items():
-        session_options.add_session_config_entry(key, value)
-    return session_options
+    options = ort.SessionOptions()
+    for name, value in values.items():
+        if isinstance(value, str):
+            value = getattr(type(getattr(options, name)), value)
+        setattr(options, name, value)
+    for name, entry in entries.items():
+        options.add_session_config_entry(name, entry)
+    return options
 
 
 def make_session(
@@ -137,19 +184,14 @@ def _open_session(
     import onnxruntime as ort
 
     check_installed(execution_provider)
+    document: dict[str, Any] = session_document(session_options, execution_provider, threads)
     options = make_options(session_options, threads, execution_provider)
     if profile_prefix:
         options.enable_profiling = True
         options.profile_file_prefix = profile_prefix
     if graph is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(Path(path).parent))
-    config = from_json(SessionConfig, session_options)
-    session = ort.InferenceSession(
-        graph or str(path),
-        options,
-        providers=provider_list(execution_provider, config.provider_options),
-        disabled_optimizers=config.disabled_optimizers,
-    )
+    session = ort.InferenceSession(graph or str(path), options, **document["inference_session"])
     check_no_fallback(session, execution_provider)
     return session
 
@@ -169,7 +211,7 @@ def write_optimized(
     model refers to its weights, as if it were in the same folder.
 
     Raises:
-        InputError: as `check_session_options`.
+        InputError: as `session_config`.
         Exception: onnxruntime's own, where it refuses the model.
     """
     import onnxruntime as ort
@@ -241,14 +283,6 @@ def _pipeline(name: str, script: str | None) -> RunPipeline:
     if not callable(function):
         raise InputError(f"no function {name!r}", where=script, remedy="name one in pipeline:")
     return cast("RunPipeline", function)
-
-
-def provider_list(execution_provider: str, options: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-    """The providers of a session with their options: this EP, and the CPU for nodes that it does not support."""
-    providers = [(execution_provider, dict(options))]
-    if execution_provider != "CPUExecutionProvider":
-        providers.append(("CPUExecutionProvider", {}))
-    return providers
 
 
 def check_installed(execution_provider: str) -> None:

@@ -14,29 +14,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
+from autoopt.json_codec import JsonTypeError, from_json
 from autoopt.model import model_set
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
-from autoopt.model.session import check_installed, check_no_fallback, provider_list
-from autoopt.model.session_options import (
-    EXECUTION_MODES,
-    OPTIMIZATION_LEVELS,
-    RUNTIME_DEFAULTS,
-    SessionConfig,
-    check_entries,
-    check_provider_options,
-    check_session_options,
-)
+from autoopt.model.session import check_installed, check_no_fallback, native_options
+from autoopt.model.session_options import check_entries, check_provider_options
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession as InferenceSession
-    from onnxruntime import SessionOptions
 
 SESSION_FILE: Final = "session.json"
 RUN_SCRIPT: Final = Path(__file__).with_name("run_package.py")
@@ -51,7 +42,6 @@ PIPELINE: Final = "pipeline.py"
 """The user's script in the package of a set that has a pipeline."""
 REPLACING_SECONDS: Final = 0.2
 """More than a run takes to replace the files of a package."""
-_CPU: Final = "CPUExecutionProvider"
 _SESSION_OPTIONS: Final = (
     "graph_optimization_level",
     "execution_mode",
@@ -81,43 +71,6 @@ class SessionFile:
     inference_session: InferenceArguments
     session_options: Mapping[str, str | bool | int] = field(default_factory=dict)
     session_config_entries: Mapping[str, str] = field(default_factory=dict)
-
-
-def session_document(
-    options: JsonObject, execution_provider: str = _CPU, threads: int = 1, affinity: Sequence[int] = ()
-) -> dict[str, JsonValue]:
-    """Describe a session as `session.json` does.
-
-    `threads` counts where the options give none; 0 leaves them to the runtime. `affinity` are the cores that the
-    process was bound to.
-
-    Raises:
-        InputError: an unknown option, as a recipe may have.
-    """
-    config = from_json(SessionConfig, {**RUNTIME_DEFAULTS, **check_session_options(options, execution_provider)})
-    if config.intra_op_num_threads is not None:
-        threads = config.intra_op_num_threads
-    providers = provider_list(execution_provider, config.provider_options)
-    # Without binding, every inference on a device also copies its inputs there; measurements bind them.
-    is_bound = bool(options.get("io_binding", execution_provider != _CPU))
-    return {
-        "session_options": {
-            "graph_optimization_level": OPTIMIZATION_LEVELS[str(config.graph_optimization_level)],
-            "execution_mode": EXECUTION_MODES[str(config.execution_mode)],
-            "intra_op_num_threads": threads,
-            "inter_op_num_threads": config.inter_op_num_threads,
-            "enable_mem_pattern": config.enable_mem_pattern,
-            "enable_cpu_mem_arena": config.enable_cpu_mem_arena,
-        },
-        "session_config_entries": dict(config.config),
-        "inference_session": {
-            "providers": [name for name, _ in providers],
-            "provider_options": [dict(values) for _, values in providers],
-            "disabled_optimizers": list(config.disabled_optimizers),
-        },
-        "io_binding": is_bound,
-        "affinity": list(affinity),
-    }
 
 
 def load(folder: str | Path) -> InferenceSession:
@@ -159,34 +112,20 @@ def _open(folder: Path, model: Path, content: SessionFile) -> InferenceSession:
     arguments = content.inference_session
     provider = arguments.providers[0]
     check_installed(provider)
+    try:
+        options = native_options(content.session_options, content.session_config_entries)
+    except (AttributeError, TypeError) as error:
+        what = f"has an option that onnxruntime {ort.__version__} does not know: {error}"
+        raise InputError(what, where=str(folder / SESSION_FILE)) from None
     session = ort.InferenceSession(
         str(model),
-        _session_options(content, folder / SESSION_FILE),
+        options,
         providers=list(arguments.providers),
         provider_options=list(map(dict, arguments.provider_options)) or None,
         disabled_optimizers=list(arguments.disabled_optimizers),
     )
     check_no_fallback(session, provider)
     return session
-
-
-def _session_options(content: SessionFile, file: Path) -> SessionOptions:
-    """Build onnxruntime's options, in which strings name members of enumerations."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    try:
-        for name, value in content.session_options.items():
-            if isinstance(value, str):
-                value = getattr(type(getattr(options, name)), value)
-            setattr(options, name, value)
-        for name, entry in content.session_config_entries.items():
-            options.add_session_config_entry(name, entry)
-    except (AttributeError, TypeError) as error:
-        raise InputError(
-            f"has an option that onnxruntime {ort.__version__} does not know: {error}", where=str(file)
-        ) from None
-    return options
 
 
 def read_session(file: Path) -> SessionFile:

@@ -65,6 +65,7 @@ OPTIMIZERS: Final = frozenset(_OPTIMIZERS.split())
 """Names of onnxruntime's graph optimizers that may be switched off."""
 
 PROVIDER_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "OpenVINOExecutionProvider": frozenset({"load_config", "num_of_threads"}),
     "CUDAExecutionProvider": frozenset(
         {
             "arena_extend_strategy",
@@ -123,24 +124,22 @@ CONFIG_DEFAULTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class SessionConfig:
-    """Checked session options, typed. None leaves the choice to the runtime."""
+    """Checked session options, typed, with the runtime's defaults. None leaves the choice to the target."""
 
-    execution_mode: str | None = None
-    graph_optimization_level: str | None = None
+    execution_mode: str = "sequential"
+    graph_optimization_level: str = "all"
     inter_op_num_threads: int = 1
     intra_op_num_threads: int | None = None
-    enable_mem_pattern: bool | None = None
-    enable_cpu_mem_arena: bool | None = None
+    enable_mem_pattern: bool = True
+    enable_cpu_mem_arena: bool = True
     config: Mapping[str, str] = field(default_factory=dict)
     disabled_optimizers: list[str] = field(default_factory=list)
     provider_options: Mapping[str, str] = field(default_factory=dict)
     io_binding: bool = False
 
 
-def check_session_options(
-    options: JsonObject, execution_provider: str = "CPUExecutionProvider"
-) -> dict[str, JsonValue]:
-    """Check that every key and value is known; return `options` as a plain dict.
+def session_config(options: JsonObject, execution_provider: str = "CPUExecutionProvider") -> SessionConfig:
+    """Check that every key and value is known; return the options as a typed record.
 
     Keys: `execution_mode` (sequential, parallel), `graph_optimization_level` (disable, basic, extended, layout, all),
     `inter_op_num_threads` and `intra_op_num_threads` (0: the runtime's choice), `enable_mem_pattern`,
@@ -150,12 +149,6 @@ def check_session_options(
     Raises:
         InputError: an unknown key, entry or value; the message suggests the nearest.
     """
-    session_config(options, execution_provider)
-    return dict(options)
-
-
-def session_config(options: JsonObject, execution_provider: str) -> SessionConfig:
-    """The options as a typed record; errors as for `check_session_options`."""
     for key, value in options.items():
         _check_option(key, value)
     entries = options.get("config", {})
@@ -165,10 +158,8 @@ def session_config(options: JsonObject, execution_provider: str) -> SessionConfi
         config = from_json(SessionConfig, options)
     except JsonTypeError as error:
         raise InputError(f"session option {error}") from None
-    if config.execution_mode is not None:
-        _check_name("execution mode", config.execution_mode, EXECUTION_MODES)
-    if config.graph_optimization_level is not None:
-        _check_name("optimization level", config.graph_optimization_level, OPTIMIZATION_LEVELS)
+    _check_name("execution mode", config.execution_mode, EXECUTION_MODES)
+    _check_name("optimization level", config.graph_optimization_level, OPTIMIZATION_LEVELS)
     for name in config.disabled_optimizers:
         _check_name("optimizer", name, OPTIMIZERS)
     check_provider_options(execution_provider, config.provider_options)
@@ -185,8 +176,8 @@ def check_entries(entries: JsonObject) -> None:
         _check_entry(key, value)
 
 
-def check_provider_options(execution_provider: str, options: Collection[str]) -> None:
-    """Check that the names of an EP's options are known: some would load libraries.
+def check_provider_options(execution_provider: str, options: Mapping[str, str]) -> None:
+    """Check that an EP's options are known: some would load libraries or read files.
 
     Raises:
         InputError: an unknown option.
@@ -194,6 +185,8 @@ def check_provider_options(execution_provider: str, options: Collection[str]) ->
     known = PROVIDER_OPTIONS.get(execution_provider, frozenset())
     for name in options:
         _check_name(f"option of {execution_provider}", name, known)
+    if not options.get("load_config", "{").startswith("{"):
+        raise InputError(f"option 'load_config' must be JSON, not {options['load_config']!r}")
 
 
 def _check_option(key: str, value: JsonValue) -> None:

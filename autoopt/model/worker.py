@@ -1,4 +1,4 @@
-"""Worker functions for models, JSON in and JSON out: `locate`, `admit`, `inspect`, `providers` and `runtime`."""
+"""Worker functions for models, JSON in and JSON out: `locate`, `admit`, `inspect` and `runtime`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import cast
 
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model.files import bytes_in, digest_folder, files_in
+from autoopt.model.runtimes import first_use, runtime_distribution
 from autoopt.working_folder import working_folder
 
 
@@ -133,23 +134,24 @@ def layer_work(payload: JsonObject) -> dict[str, JsonValue]:
 
 
 def runtime(payload: JsonObject) -> dict[str, JsonValue]:
-    """Describe this interpreter: `{"python", "onnxruntime", "providers", "numpy"}`.
+    """Describe this interpreter: the versions of Python, numpy and onnxruntime, its distribution and its providers.
 
-    Versions are empty for packages that are not installed.
+    Versions are empty for packages that are not installed. `unusable` has the reason why a provider cannot be used.
     """
-    description: dict[str, JsonValue] = {
-        "python": platform.python_version(),
-        "onnxruntime": "",
-        "providers": [],
-        "numpy": "",
-    }
-    with suppress(ImportError):
-        import onnxruntime
-
-        description["onnxruntime"] = onnxruntime.__version__
-        description["providers"] = list(onnxruntime.get_available_providers())
+    description: dict[str, JsonValue] = {"python": platform.python_version(), "onnxruntime": "", "numpy": ""}
     with suppress(ImportError):
         import numpy
 
         description["numpy"] = numpy.__version__
+    with suppress(ImportError):
+        import onnxruntime
+
+        providers = onnxruntime.get_available_providers()
+        reasons = {name: first_use(name) for name in providers}
+        description |= {
+            "onnxruntime": onnxruntime.__version__,
+            "distribution": runtime_distribution(),
+            "providers": list(providers),
+            "unusable": {name: reason for name, reason in reasons.items() if reason},
+        }
     return description

@@ -7,10 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
+from autoopt.errors import InputError
 from autoopt.problem.described_data import DataFacts
 from autoopt.problem.probe import Probe
 from autoopt.problem.proposal_facts import machine_options, proposal_inputs
 from autoopt.problem.run_request import RunRequest
+from autoopt.problem.runtimes import machine_targets
 from autoopt.registry import DescribeReply
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
@@ -82,3 +84,22 @@ def compile_request(
     proposal = propose(options, inputs, infos, facts)
     plan = proposal.plan(infos, anywhere=anywhere)
     return Compiled(proposal.spec, plan, proposal, inputs.generates_text)
+
+
+def with_machine_targets(request: RunRequest, spec: DagSpec, probe: Probe) -> tuple[DagSpec, list[str]]:
+    """The placeholder of a bare model's DAG with a target for each provider of this machine.
+
+    Returns:
+        It, and a sentence on each runtime.
+
+    Raises:
+        InputError: A runtime cannot be used, or the models are several.
+    """
+    if request.parts:
+        raise InputError("several models run on one provider", where="ep", remedy="name it")
+    options = machine_options(request.proposal_options)
+    runtimes = [probe.installed_runtime(python) for python in ("", *dict.fromkeys(options.runtimes))]
+    targets = machine_targets(options, runtimes)
+    spec = spec.model_copy(update={"target": None, "targets": targets})
+    spec.__dict__.pop("all_targets", None)  # model_copy copies cached properties too
+    return spec, [runtime.words for runtime in runtimes]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from autoopt.json_codec import JsonValue
+from autoopt.model.runtimes import DISTRIBUTIONS
 from autoopt.target import Accelerator
 
 LIBRARIES = (
@@ -21,7 +22,7 @@ LIBRARIES = (
     "onnx-ir",
     "onnxconverter-common",
     "onnxoptimizer",
-    "onnxruntime",
+    *DISTRIBUTIONS,
     "onnxscript",
     "onnxsim",
     "onnxslim",

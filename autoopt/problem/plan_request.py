@@ -14,7 +14,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.metrics import Constraint, Objective, default_objective, known_metric
 from autoopt.model.fetch import localized
 from autoopt.model.inspection import Inspection
-from autoopt.problem.compile import Probed, compile_request
+from autoopt.problem.compile import Probed, compile_request, with_machine_targets
 from autoopt.problem.described_data import DescribedData, data_source
 from autoopt.problem.environment import cpu
 from autoopt.problem.goal import GoalOptions, GoalRequest, make_goal
@@ -75,6 +75,8 @@ def make_plans(request: RunRequest) -> Plans:
 def _plans(request: RunRequest, *, most_targets: int | None = None) -> Plans:
     has_model = request.model is not None
     if names_model(request.dag):
+        if request.proposal_options.takes_all_providers:
+            return _machine_plans(request, most_targets)
         if not request.parts:
             return Plans("", {"": make_proposal(request).plan})
         has_data = request.data is not None
@@ -99,6 +101,19 @@ def _plans(request: RunRequest, *, most_targets: int | None = None) -> Plans:
     if len(plans) == 1:
         return Plans("", plans)
     return Plans("target", plans)
+
+
+def _machine_plans(request: RunRequest, most_targets: int | None) -> Plans:
+    """A proposed plan for each provider of this machine."""
+    _, spec = load(request)
+    with Probe() as probe:
+        spec, runtimes = with_machine_targets(request, spec, probe)
+    plans = {}
+    for target in spec.all_targets[:most_targets]:
+        options = request.proposal_options.of_provider(target.execution_provider, target.python, target.name)
+        plan = make_proposal(replace(request, proposal_options=options)).plan
+        plans[f"{target.name}: {target.words}"] = plan
+    return Plans("target", plans, tuple(runtimes))
 
 
 def _plan(request: RunRequest, spec: DagSpec, model: str | None) -> Plan:
@@ -156,6 +171,8 @@ class Plans:
     """The reason for several plans: one for each target, or for each model of a set. Empty for a single plan."""
     by_name: Mapping[str, Plan]
     """By name and description of the target, such as `one: CPUExecutionProvider, 1 thread`, or by name of the model."""
+    runtimes: tuple[str, ...] = ()
+    """A sentence on each runtime of this machine, for a plan over all of them."""
 
     def to_json(self, limit: int | None) -> Mapping[str, object]:
         """The JSON document; `limit` is the maximum number of chains to list for each plan."""

@@ -19,6 +19,7 @@ from autoopt.problem.environment import library_version, versions
 from autoopt.problem.problem import DataSets, DataSource
 from autoopt.problem.reading import DESCRIBE_DATA, INSPECT, LAYER_WORK, RUNTIME, ask_worker
 from autoopt.problem.readings import is_read_from_files, read_once
+from autoopt.problem.runtimes import InstalledRuntime
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec, TargetSpec
@@ -94,6 +95,18 @@ class Probe:
         if target.where.type == "local":
             return tuple(self.ask(RUNTIME, {}, provider)["providers"])
         return tuple(self.hosts.runtime_of(target.where)["providers"])
+
+    def installed_runtime(self, python: str) -> InstalledRuntime:
+        """The runtime of an interpreter, by default this one.
+
+        Raises:
+            InputError: It cannot be used, or has no onnxruntime.
+        """
+        if python:
+            told = self.hosts.runtime_of(HostSpec(type="isolated_ort", python=python))
+        else:
+            told = self.ask(RUNTIME, {}, "onnxruntime")
+        return from_json(InstalledRuntime, {**told, "interpreter": python})
 
     def inspect(self, model: Path) -> Inspection:
         """Inspect a model file.

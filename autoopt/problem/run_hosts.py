@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, SystemFailure
 from autoopt.registry import DescribeReply, PassInfo
 from autoopt.script import check_allowed
 from autoopt.spec import DagSpec
@@ -62,10 +62,16 @@ class Hosts:
         opened = self.of(host)
         with self._asking_lock:
             if host not in self._runtimes:
-                result = opened.runtime()
+                try:
+                    result = opened.runtime()
+                except SystemFailure as error:
+                    what = f"is no Python that autoopt can use ({error.what})"
+                    raise InputError(what, where=host.python) from None
                 if result.value is None:
                     reason = f"its runtime does not work ({result.message or result.outcome})"
                     raise InputError(reason, where=opened.name)
+                if not result.value["onnxruntime"]:
+                    raise InputError("has no onnxruntime", where=host.python, remedy="install one there with pip")
                 self._runtimes[host] = result.value
             return self._runtimes[host]
 

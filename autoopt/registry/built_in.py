@@ -97,6 +97,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "layer_precision_compare": "autoopt.passes.check.layer_precision:LayerPrecisionCompare",
     "layer_sensitivity": "autoopt.passes.quantize.sensitivity:LayerSensitivity",
     "session_tuning": "autoopt.passes.runtime.session_tuning:SessionTuning",
+    "provider_precision": "autoopt.passes.runtime.provider_precision:ProviderPrecision",
 }
 """Name -> `module:attribute` of the class or function."""
 _Meaning: TypeAlias = tuple[str, JsonObject]

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from autoopt.errors import one_line
-from autoopt.metrics import is_ratio_metric, known_metric
+from autoopt.metrics import MEDIAN_LATENCY, is_ratio_metric, known_metric
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Column, Table, table_of
 from autoopt.report.words.change import ratio_change
@@ -19,7 +20,6 @@ from autoopt.report.words.figures import shared_flags
 from autoopt.report.words.formatting import (
     ALL_MEASUREMENTS,
     counts_text,
-    metric_text,
     percent,
     plural,
     seconds_text,
@@ -28,7 +28,7 @@ from autoopt.report.words.formatting import (
 from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import gains, headlines, verdict, verdict_lines
-from autoopt.results import SOURCE, ModelResult, RunResult, TargetResult
+from autoopt.results import SOURCE, ChosenTarget, ModelResult, RunResult, TargetResult
 from autoopt.results.figures import first_objective, is_better, is_quality, kind, metrics_of
 
 WIDTH = 100
@@ -64,38 +64,29 @@ class RunView:
 
     @cached_property
     def answers(self) -> list[str]:
-        """The answer, a sentence on each line; over several targets, an answer for each and one for all."""
+        """The answer, a sentence on each line; over several targets, also those of targets that were not compared."""
         if not self.result.targets:
             return verdict_lines(self.result)
-        lines = []
-        for target in self.result.targets:
-            origin = ""
-            if target.result.better_model is not None and target.made_on != target.name:
-                origin = f" (found by the search for {target.made_on})"
-            lines.append(f"target {target.name}: {verdict(target.result)}{origin}")
-        return [*lines, self.headline]
+        chosen = self.result.choice
+        known = (chosen.name, *chosen.models) if chosen else ()
+        others = [target for target in self.result.targets if target.name not in known]
+        return [*(f"target {target.name}: {verdict(target.result)}" for target in others), self.headline]
 
     @cached_property
     def headline(self) -> str:
-        """The answer for all targets in one sentence; without several, the first sentence of the answer."""
+        """The answer for all targets; without several, the first sentence of the answer."""
         if not self.result.targets:
             return verdict_lines(self.result)[0]
-        single = self.result.best_single
-        if single is None:
-            return "Best single model: none meets the constraints on all targets."
-        if single.first.is_source:
-            return "Best single model: the source; no candidate was measurably better over all targets."
-        value = f"{single.metric} {metric_text(single.metric, single.value.value)}"
-        if "ratios" in single.how:
-            value = ratio_change(single.metric, single.value)
-        text = f"Best single model for all targets: {single.first.short_chain}, {value} ({single.how})"
-        parts = []
-        for name, model in single.targets.items():
-            if single.metric in model.ratios:
-                parts.append(f"{name} {ratio_change(single.metric, model.ratios[single.metric])}")
-        if parts:
-            text += f": {', '.join(parts)}"
-        return f"{text}."
+        chosen = self.result.choice
+        target = next((each for each in self.result.targets if chosen and each.name == chosen.name), None)
+        if chosen is None or target is None:
+            return verdict(self.result.targets[0].result)
+        title = f"Best on this machine: {target.name} ({target_text(target)})."
+        if self.result.best is None or chosen.name not in chosen.models:
+            return f"{title} {verdict(target.result)}"
+        if first_objective(self.result).metric != MEDIAN_LATENCY:
+            return f"{title} Beside your model on that target: {verdict(self.result)}"
+        return f"{title} Beside your model on {self.result.targets[0].name}: {verdict(self.result)}"
 
     @cached_property
     def lead(self) -> str:
@@ -176,22 +167,37 @@ class RunView:
             return tables
         if not result.targets:
             return [short_table(result), *measured_tables(result.best)]
-        tables = []
+        tables = [chosen_table(result, result.choice)] if result.choice and result.choice.models else []
         for target in result.targets:
-            own_result, single = of_target(result, target)
-            title = f"target {target.name}: {target_text(target)}"
-            # Trials are numbered for each target, and the best model may be another target's.
-            tables += [short_table(own_result, single, title, numbered=False), *measured_tables(target.result.best)]
+            if result.choice is None or target.name not in result.choice.models:
+                # Trials are numbered for each target.
+                tables.append(short_table(of_target(result, target), title=target_title(target), numbered=False))
+            tables += measured_tables(target.result.best)
         return tables
 
 
-def of_target(result: RunResult, target: TargetResult) -> tuple[RunResult, list[LabelledModel]]:
-    """The result of one of several targets, and the best single model as measured there, unless it is the source."""
-    own_result = replace(target.result, objectives=result.objectives, constraints=result.constraints)
-    single = result.best_single and result.best_single.targets.get(target.name)
-    if not single or single.is_source:
-        return own_result, []
-    return own_result, [LabelledModel("single", single)]
+def chosen_table(result: RunResult, chosen: ChosenTarget) -> Table:
+    """The source model on the first target, and the best model of each target."""
+    rows = [LabelledModel("source", result.baseline.model), *itertools.starmap(LabelledModel, chosen.models.items())]
+    models = [row.model for row in rows]
+    columns = [
+        Column("target", [row.label for row in rows]),
+        *_figure_columns(result, models, headlines(result), 1),
+    ]
+    room = WIDTH - sum(column.width + 2 for column in columns)
+    columns.append(Column("passes", [_passes(model, room) for model in models]))
+    best = [row.label for row in rows].index(chosen.name) if chosen.name in chosen.models else None
+    return table_of(columns, f"the best of each target beside your model on {result.targets[0].name}", best)
+
+
+def of_target(result: RunResult, target: TargetResult) -> RunResult:
+    """The result of one of several targets, with the goal of the run."""
+    return replace(target.result, objectives=result.objectives, constraints=result.constraints)
+
+
+def target_title(target: TargetResult) -> str:
+    """The title of a table of one of several targets."""
+    return f"target {target.name}: {target_text(target)}"
 
 
 def target_text(target: TargetResult) -> str:
@@ -207,9 +213,8 @@ def target_text(target: TargetResult) -> str:
 
 
 def target_table(result: RunResult, target: TargetResult) -> Table:
-    """The table of one of several targets: its own models, then the best single model if it is another one."""
-    own_result, single = of_target(result, target)
-    return model_table(own_result, single, title=f"target {target.name}: {target_text(target)}")
+    """The table of one of several targets."""
+    return model_table(of_target(result, target), title=target_title(target))
 
 
 def labelled_models(result: RunResult) -> list[LabelledModel]:
@@ -227,12 +232,9 @@ def labelled_models(result: RunResult) -> list[LabelledModel]:
     return labelled
 
 
-def model_table(result: RunResult, extra: Sequence[LabelledModel] = (), title: str = "") -> Table:
-    """One row each for the source, the best model and the rest of the front: every metric, and the change of the first.
-
-    `extra` are further models with their labels, shown unless they are among those of the run.
-    """
-    rows = _with(labelled_models(result), extra)
+def model_table(result: RunResult, title: str = "") -> Table:
+    """One row each for the source, the best model and the rest of the front: all metrics, the change of the first."""
+    rows = labelled_models(result)
     shared = shared_flags(result)
     columns = [
         Column("model", [row.name for row in rows]),
@@ -242,14 +244,12 @@ def model_table(result: RunResult, extra: Sequence[LabelledModel] = (), title: s
     return table_of(columns, title or f"run {short(result.run)}: {result.status}", _best_row(result))
 
 
-def short_table(
-    result: RunResult, extra: Sequence[LabelledModel] = (), title: str = "", *, numbered: bool = True
-) -> Table:
+def short_table(result: RunResult, title: str = "", *, numbered: bool = True) -> Table:
     """The source, the best model, and the models that are smaller or of higher quality.
 
     `numbered`: with the numbers of their trials, which `autoopt export` takes.
     """
-    rows = _with(chosen_models(result), extra)
+    rows = chosen_models(result)
     models = [row.model for row in rows]
     columns = [Column("model", [row.label for row in rows])]
     numbers = ["" if model.trial is None else str(model.trial) for model in models]
@@ -264,11 +264,6 @@ def short_table(
         room = WIDTH - sum(column.width + 2 for column in columns)
         columns.append(Column("passes", [_passes(model, room) for model in models]))
     return table_of(columns, title, _best_row(result))
-
-
-def _with(rows: list[LabelledModel], extra: Sequence[LabelledModel]) -> list[LabelledModel]:
-    keys = {row.model.candidate.key for row in rows}
-    return [*rows, *(row for row in extra if row.model.candidate.key not in keys)]
 
 
 def _best_row(result: RunResult) -> int | None:

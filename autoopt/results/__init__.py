@@ -5,7 +5,7 @@ Start with `run.py`: `RunResult` is the document that `autoopt run --json` print
 
 from autoopt.results.measurement import MeasurementSummary, ProfileResult, ThroughputResult
 from autoopt.results.model import NO_DATA, SOURCE, Baseline, ModelResult, values_of
-from autoopt.results.run import BestSingleModel, PartResult, RunResult, TargetResult, WorkCounts
+from autoopt.results.run import ChosenTarget, PartResult, RunResult, TargetResult, WorkCounts
 from autoopt.results.sweep import EntryComparison, MetricChange, SweepEntry, SweepResult
 from autoopt.results.trial import IntermediateResult, Trial
 
@@ -13,7 +13,7 @@ __all__ = [
     "NO_DATA",
     "SOURCE",
     "Baseline",
-    "BestSingleModel",
+    "ChosenTarget",
     "EntryComparison",
     "IntermediateResult",
     "MeasurementSummary",

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from autoopt import json_codec
-from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.metrics import Constraint, Objective
 from autoopt.results.model import SCHEMA, Baseline, Json, ModelResult
 
 INTERIM: Final = ("running", "interrupted", "cancelled", "failed")
@@ -91,9 +91,10 @@ class RunResult:
     objectives: tuple[Objective, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     targets: tuple[TargetResult, ...] = ()
-    """For a run over several targets, the result for each. The other fields then refer to the first target, the
-    counts cover all targets, and `best` is the best single model as measured on the first target."""
-    best_single: BestSingleModel | None = None
+    """For a run over several targets, the result for each. `baseline` is then the source model on the first target, and
+    the counts cover all targets."""
+    choice: ChosenTarget | None = None
+    """For a run over several targets, the one with the model `best`."""
     parts: tuple[PartResult, ...] = ()
     """For a run over several models that belong together, the result for each, in the order in which they run. `best`
     and `baseline` are then the whole set; the counts cover all parts."""
@@ -169,7 +170,7 @@ class RunResult:
         }
         if self.targets:
             document["targets"] = [target.to_json() for target in self.targets]
-            document["best_single"] = _optional_json(self.best_single)
+            document["choice"] = json_codec.to_json(self.choice)
         if self.parts:
             document["parts"] = [part.to_json() for part in self.parts]
         return document
@@ -184,8 +185,6 @@ class RunResult:
         document = dict(data)
         document["targets"] = list(map(TargetResult.from_json, document.get("targets", ())))
         document["parts"] = list(map(PartResult.from_json, document.get("parts", ())))
-        if document.get("best_single"):
-            document["best_single"] = BestSingleModel.from_json(document["best_single"])
         return json_codec.from_json(RunResult, document)
 
     def as_reused(self, seconds: float) -> RunResult:
@@ -201,7 +200,7 @@ class RunResult:
         )
 
 
-def _optional_json(model: ModelResult | BestSingleModel | None) -> object:
+def _optional_json(model: ModelResult | None) -> object:
     if model is None:
         return None
     return model.to_json()
@@ -215,18 +214,15 @@ class TargetResult:
     target: Mapping[str, object]
     """Device, execution provider, threads, memory, interpreter."""
     result: RunResult
-    """The target's own search, `run` being its id; but `best` is the best of everything measured there."""
-    made_on: str = ""
-    """The target whose search found `best`."""
+    """The target's own search, `run` being its id."""
 
     def to_json(self) -> dict[str, object]:
-        fields = {"name": self.name, "target": dict(self.target), "best_made_on": self.made_on}
-        return {**fields, **self.result.to_json()}
+        return {"name": self.name, "target": dict(self.target), **self.result.to_json()}
 
     @staticmethod
     def from_json(data: Json) -> TargetResult:
         target = data.get("target") or {}
-        return TargetResult(data["name"], target, RunResult.from_json(data), data.get("best_made_on", ""))
+        return TargetResult(data["name"], target, RunResult.from_json(data))
 
 
 @dataclass(frozen=True)
@@ -252,35 +248,10 @@ class PartResult:
 
 
 @dataclass(frozen=True)
-class BestSingleModel:
-    """The best single model for all targets: it meets the constraints on each, and its `value` is the best."""
+class ChosenTarget:
+    """The target of this machine whose best model is the answer of a run over several."""
 
-    metric: str
-    """The first objective."""
-    how: str
-    """The way in which `value` combines the targets."""
-    value: Estimate
-    targets: Mapping[str, ModelResult]
-    """The model as measured on each target."""
-    made_on: str
-    """The target whose search found it."""
-
-    @property
-    def first(self) -> ModelResult:
-        """The model on the first target."""
-        return next(iter(self.targets.values()))
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "metric": self.metric,
-            "how": self.how,
-            **asdict(self.value),
-            "made_on": self.made_on,
-            "chain": self.first.chain,
-            "artifact": self.first.artifact,
-            "targets": {name: model.to_json() for name, model in self.targets.items()},
-        }
-
-    @staticmethod
-    def from_json(data: Json) -> BestSingleModel:
-        return json_codec.from_json(BestSingleModel, {**data, "value": json_codec.from_json(Estimate, data)})
+    name: str
+    models: Mapping[str, ModelResult]
+    """By target: its best model. If they were timed in turns, its latency and the ratio of that to the source model on
+    the first target, as it runs now. The source model itself is left out there."""

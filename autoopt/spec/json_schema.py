@@ -17,7 +17,7 @@ from autoopt.metrics import METRICS
 from autoopt.registry.pass_info import PassInfo
 from autoopt.spec.dag import GRAPHS, DagSpec
 from autoopt.spec.strict_model import StrictModel
-from autoopt.spec.targets import EXECUTION_PROVIDERS
+from autoopt.target import EXECUTION_PROVIDERS
 
 _Form: TypeAlias = dict[str, JsonValue]
 _PATH: Final[_Form] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}

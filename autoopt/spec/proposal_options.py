@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -13,12 +13,14 @@ from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue, from_json
 from autoopt.model.files import split_source
 from autoopt.spec.source import dotted
-from autoopt.spec.targets import EXECUTION_PROVIDERS, TargetSpec
+from autoopt.spec.targets import TargetSpec
 from autoopt.spec.validation import problems_of
+from autoopt.target import EXECUTION_PROVIDERS
 
 Precision: TypeAlias = Literal["fp32", "fp16", "mixed", "int8", "int4"]
 PRECISIONS: Final[tuple[str, ...]] = get_args(Precision)
 HIGHEST: Final = 3
+ALL: Final = "all"
 MODEL_SUFFIXES: Final = (".onnx", ".pt2", ".py")
 EP_NAMES: Final = {
     **{name.removesuffix("ExecutionProvider").lower(): name for name in EXECUTION_PROVIDERS},
@@ -53,6 +55,7 @@ class ProposalOptions:
 
     device: str | None = None
     execution_provider: str | None = None
+    """`all`: every one of the installed runtime and of `runtimes`."""
     precision: str | None = None
     level: int = HIGHEST
     """0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything."""
@@ -66,6 +69,10 @@ class ProposalOptions:
 
     keep_signature: bool = False
     """Keep inputs and open dimensions that never change in the data as they are."""
+    runtimes: tuple[str, ...] = ()
+    """Interpreters whose runtimes are tried too; that of the only target, if it has one."""
+    target_name: str = ""
+    """Name of one of the targets of this machine; empty before they are known."""
 
     def __post_init__(self) -> None:
         problems = {str(problem): problem for problem in (*self._own_problems(), *self._target_problems())}
@@ -78,6 +85,8 @@ class ProposalOptions:
         if self.precision is not None and self.precision not in PRECISIONS:
             hint = did_you_mean(self.precision, PRECISIONS) or f"one of {', '.join(PRECISIONS)}"
             yield InputError(f"unknown precision {self.precision!r}", where="precision", remedy=hint)
+        if self.runtimes and not self.target_name and self.execution_provider not in (None, ALL):
+            yield InputError("names one provider, and --runtime further ones", where="ep", remedy="write --ep all")
         if isinstance(self.level, bool) or self.level not in range(HIGHEST + 1):
             yield InputError(f"must be 0 to {HIGHEST}, not {self.level!r}", where="level")
         for name in ("fidelity", "keep_signature"):
@@ -94,6 +103,16 @@ class ProposalOptions:
                 yield InputError(problem.reason, where=field, remedy=problem.remedy)
 
     @property
+    def takes_all_providers(self) -> bool:
+        """True if the targets are all providers of this machine, which are not known yet."""
+        return self.execution_provider == ALL or bool(self.runtimes and not self.target_name)
+
+    def of_provider(self, provider: str, python: str, name: str) -> ProposalOptions:
+        """The options for one of the targets of this machine."""
+        runtimes = (python,) if python else ()
+        return replace(self, device=None, execution_provider=provider, runtimes=runtimes, target_name=name)
+
+    @property
     def accepts_unverified(self) -> bool:
         """True if a lossy model that only generated inputs judge may be the best: the user asked for one."""
         return bool(self.fidelity) or self.precision not in (None, "fp32")
@@ -105,7 +124,10 @@ class ProposalOptions:
             fields["device"] = self.device
         if self.memory is not None:
             fields["memory"] = self.memory
-        if self.execution_provider is not None:
+        if self.target_name:
+            fields |= {"name": self.target_name, "python": "".join(self.runtimes)}
+        if self.execution_provider not in (None, ALL):
+            assert self.execution_provider is not None
             fields["execution_provider"] = EP_NAMES.get(self.execution_provider.lower(), self.execution_provider)
         if self.threads is not None:
             counts = [int(count) if count.isdecimal() else count for count in str(self.threads).split(",")]
@@ -130,5 +152,7 @@ def refuse_proposal_options(options: ProposalOptions | None) -> None:
         InputError: an option is set.
     """
     if options is not None and options != ProposalOptions():
-        names = ", ".join("ep" if name == "execution_provider" else name for name in options.to_json())
+        names = ", ".join(
+            {"execution_provider": "ep", "runtimes": "runtime"}.get(name, name) for name in options.to_json()
+        )
         raise InputError("applies to a bare model, not to a DAG", where=names, remedy="write it in the DAG")

@@ -10,17 +10,9 @@ from pydantic import Field, field_validator, model_validator
 from autoopt.errors import did_you_mean
 from autoopt.spec.source import FieldError, below
 from autoopt.spec.strict_model import Name, StrictModel
-from autoopt.target import ALL_THREADS, DEFAULT_EP, Accelerator, Target
+from autoopt.target import ALL_THREADS, DEFAULT_EP, DEVICE_OF, EXECUTION_PROVIDERS, Accelerator, Target
 
 HostType: TypeAlias = Literal["local", "python_env", "isolated_ort"]
-
-_DEVICES: Final = {
-    "cpu": ("CPU", "OpenVINO", "Dnnl", "Xnnpack", "ArmNN", "ACL", "Azure"),
-    "gpu": ("CUDA", "Tensorrt", "NvTensorRTRTX", "Dml", "ROCM", "MIGraphX", "Js", "WebNN", "WebGpu"),
-    "npu": ("QNN", "VitisAI", "Nnapi", "VSINPU", "CoreML", "Rknpu", "CANN"),
-}
-_DEVICE_OF: Final = {f"{name}ExecutionProvider": device for device, names in _DEVICES.items() for name in names}
-EXECUTION_PROVIDERS: Final = tuple(_DEVICE_OF)
 
 MAX_THREADS: Final = 4096
 
@@ -121,7 +113,7 @@ class TargetSpec(StrictModel):
         if isinstance(device, str) and device in DEFAULT_EP and "execution_provider" not in value:
             return {**value, "execution_provider": DEFAULT_EP[device]}
         if isinstance(provider, str) and "device" not in value:
-            return {**value, "device": _DEVICE_OF.get(provider, "cpu")}
+            return {**value, "device": DEVICE_OF.get(provider, "cpu")}
         return value
 
     @field_validator("threads", mode="before")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 LENT_MODULES = "AUTOOPT_LENT_MODULES"
@@ -52,7 +53,9 @@ def startup_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def use_lent_modules() -> None:
-    """In a worker: make lent modules importable, after all of the interpreter's own."""
+    """In a worker: make lent modules importable, after all of the interpreter's own; its runtime must be its own."""
     version, *folders = os.environ.get(LENT_MODULES, "").split(os.pathsep)
     if version == _VERSION:
+        if find_spec("onnxruntime") is None:
+            sys.modules["onnxruntime"] = None  # type: ignore[assignment]  # importing it fails
         sys.path += folders

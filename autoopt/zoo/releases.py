@@ -282,7 +282,7 @@ def _with_model(entry: SweepEntry, package: Package, promotion: Promotion) -> Sw
         entry = replace(entry, name=promotion.name)
     if entry.best is not None and entry.best.candidate.key == package.model.candidate.key:
         return replace(entry, last_best=None)
-    result = replace(package.result, best=package.model, front=(), targets=(), best_single=None)
+    result = replace(package.result, best=package.model, front=(), targets=(), choice=None)
     return replace(entry, status=OK, reason="", result=result, last_best=None)
 
 

@@ -23,7 +23,7 @@ from autoopt.engine.tools.doctor import Finding
 def test_only_a_problem_has_exit_code_3(
     call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, findings: list[Finding], code: int
 ) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda settings: findings)
+    monkeypatch.setattr(doctor, "examine", lambda settings, runtimes: findings)
     result = call("doctor")
     assert (result.code, result.err) == (code, "")
     last = findings[-1]

@@ -13,7 +13,7 @@ from children import HANG_SECONDS
 
 from autoopt.cli.app import main
 from autoopt.cli.run import chosen_engine
-from autoopt.model.session_file import session_document
+from autoopt.model.session import session_document
 from autoopt.settings import settings
 
 DIGITS = Path(__file__).parents[2] / "dags" / "digits"

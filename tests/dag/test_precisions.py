@@ -8,7 +8,7 @@ from autoopt.dag.proposal.precisions import OTHER, PROVIDERS, provider_profile
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.registry import registry
 from autoopt.spec.proposal_options import PRECISIONS
-from autoopt.spec.targets import EXECUTION_PROVIDERS
+from autoopt.target import EXECUTION_PROVIDERS
 
 PROFILES = {**PROVIDERS, "other": OTHER}
 

@@ -26,7 +26,7 @@ ORDER = (
     *("name_fix", "ir_upgrade", "opset_conversion", "inline_functions", "specialize_inputs", "fix_input_shape"),
     "remove_unused",
     *("common_subexpression_elimination", "simplify", "constant_folding", "batchnorm_folding", "pad_folding"),
-    *("transformer_fusion", "merge_reshapes", "float16", "mixed_float16"),
+    *("transformer_fusion", "merge_reshapes", "float16", "mixed_float16", "provider_precision"),
     *("dynamic_quantization", "static_quantization"),
     *(
         "selective_quantization",

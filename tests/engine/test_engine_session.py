@@ -13,7 +13,7 @@ from builders import endless_loop, split_abort, write
 from onnx import TensorProto, helper
 
 from autoopt.errors import InputError
-from autoopt.model.session_file import session_document
+from autoopt.model.session import session_document
 from autoopt.results import RunResult
 from autoopt.store import open_store
 

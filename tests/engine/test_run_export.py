@@ -97,7 +97,7 @@ def package(store: MemoryStore, source: Path, tmp_path: Path) -> Package:
     }
     run = store.runs.create(RunRecord(id="", name="net", identity="i", model=digest, settings=settings))
     result = RunResult(run.id, "finished", Baseline(digest, metrics={"latency_p50": 1.0, "size": 10.0}), best=model)
-    return Package.of(run, result, model)
+    return Package(run, result, model)
 
 
 def with_settings(package: Package, **settings: Any) -> Package:

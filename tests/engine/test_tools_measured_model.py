@@ -11,8 +11,7 @@ from simulation import Simulation, failing, faster
 from autoopt.engine.run.session import search_inline
 from autoopt.engine.tools.measured_model import package_of, target_of
 from autoopt.errors import InputError
-from autoopt.metrics import Estimate
-from autoopt.results import BestSingleModel, ModelResult, RunResult, TargetResult
+from autoopt.results import ChosenTarget, ModelResult, RunResult, TargetResult
 from autoopt.store import RunRecord, Store
 
 DAG = {
@@ -92,25 +91,25 @@ def finished(store: Store, source: str, result: RunResult, name: str, **fields: 
 
 @pytest.fixture
 def targets(run: tuple[Store, RunRecord]) -> tuple[Store, dict[str, RunRecord]]:
-    """A run over two targets: the best model of both was made by the search on `two`."""
+    """A run over two targets: the best model is that of `two`."""
     store, record = run
     one = finished(store, record.model, RunResult("", "finished", best=ModelResult("1" * 64, chain="clean")), "one")
     best = ModelResult("2" * 64, chain="fold")
     two = finished(store, record.model, RunResult("", "finished", best=best), "two")
     entries = []
     for name, part in (("one", one), ("two", two)):
-        entries.append(TargetResult(name, {}, RunResult.from_json(part.result or {}), made_on="two"))
-    single = BestSingleModel("latency_p50", "geometric mean", Estimate.exact(0.5), {"one": best, "two": best}, "two")
-    whole = RunResult("", "finished", best=best, targets=tuple(entries), best_single=single)
+        entries.append(TargetResult(name, {}, RunResult.from_json(part.result or {})))
+    chosen = ChosenTarget("two", {"two": best})
+    whole = RunResult("", "finished", best=best, targets=tuple(entries), choice=chosen)
     return store, {"one": one, "two": two, "whole": finished(store, record.model, whole, "whole")}
 
 
-def test_the_best_single_model_has_the_figures_of_the_first_target(
+def test_the_best_model_is_measured_on_the_chosen_target(
     targets: tuple[Store, dict[str, RunRecord]],
 ) -> None:
     store, runs = targets
     package = package_of(store, runs["whole"])
-    assert package.run == runs["one"]
+    assert package.run == runs["two"]
     assert package.model.chain == "fold"
 
 

@@ -28,7 +28,7 @@ from autoopt.model.run_package import (
     sha256,
     time_alone,
 )
-from autoopt.model.session_file import session_document
+from autoopt.model.session import session_document
 
 RATIO = {"value": 0.5, "low": 0.48, "high": 0.52}
 ROUNDS = {"ratios": {"latency_p50": RATIO}, "round_ratios": {"latency_p50": [0.4, 0.51]}}
@@ -213,7 +213,7 @@ def test_threads_decide_on_the_clock() -> None:
 
 
 def test_another_version_of_the_runtime_is_remarked() -> None:
-    assert run_package.other_version({"runtime": {"onnxruntime": "0.1"}}) == " (measured with 0.1)"
+    assert run_package.other_version({"runtime": {"onnxruntime-gpu": "0.1"}}) == " (measured with onnxruntime-gpu 0.1)"
     assert run_package.other_version({"runtime": {"onnxruntime": onnxruntime.__version__}}) == ""
     assert run_package.other_version({}) == ""
 

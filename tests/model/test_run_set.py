@@ -14,7 +14,7 @@ import pytest
 from autoopt.model import run_set
 from autoopt.model.model_set import MODEL_SET, ModelSet, Part, Pipeline
 from autoopt.model.run_package import sha256
-from autoopt.model.session_file import session_document
+from autoopt.model.session import session_document
 
 X = np.random.default_rng(0).normal(size=(2, 8)).astype(np.float32)
 RATIO = {"value": 0.01, "low": 0.009, "high": 0.011}

@@ -14,8 +14,7 @@ import pytest
 
 import autoopt
 from autoopt.errors import InputError
-from autoopt.model.session import make_session
-from autoopt.model.session_file import session_document
+from autoopt.model.session import make_session, session_document
 
 PAGE = Path(__file__).parents[2] / "docs" / "deploying.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

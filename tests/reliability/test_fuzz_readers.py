@@ -23,7 +23,8 @@ from autoopt.data.worker import describe
 from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.engine.tools.recipe import read_recipe
 from autoopt.errors import AutooptError
-from autoopt.model.session_file import read_session, session_document
+from autoopt.model.session import session_document
+from autoopt.model.session_file import read_session
 from autoopt.problem.plan_request import make_plans
 from autoopt.problem.run_request import RunRequest
 from autoopt.problem.spec_checks import check_supported

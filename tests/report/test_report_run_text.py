@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_report_run_view import single_of, targets_of
+from test_report_run_view import chosen_of, targets_of
 
 from autoopt.metrics import Estimate, Objective
 from autoopt.report.run_page import html_report
@@ -171,13 +171,10 @@ def test_an_undecided_answer_says_what_would_decide(result: RunResult) -> None:
     ]
 
 
-def test_several_targets_have_a_table_and_an_answer_each(data: dict[str, Any]) -> None:
-    other = {**data["best"], "artifact": "c" * 64}
-    text = "\n".join(shown(RunResult.from_json(targets_of(data, best_single=single_of(other)))))
-    assert "target one: CPUExecutionProvider, 1 thread\nmodel " in text
-    assert "\nsingle " in text
-    assert "target two: 3.3x faster (3.2 to 3.4)" in text
-    assert "Best single model for all targets: fold -> static" in text
+def test_several_targets_have_one_table_and_one_answer(data: dict[str, Any]) -> None:
+    text = "\n".join(shown(RunResult.from_json(targets_of(data, choice=chosen_of(data["best"])))))
+    assert "the best of each target beside your model on one\n" in text
+    assert "Best on this machine: two (CPUExecutionProvider, 2 threads). Beside your model on one: 3.3x faster" in text
 
 
 def test_an_undecided_change_is_called_so(data: dict[str, Any]) -> None:

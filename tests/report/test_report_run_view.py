@@ -8,9 +8,9 @@ from typing import Any
 
 from autoopt.report.run_text import write_run
 from autoopt.report.run_view import (
+    RunView,
     labelled_models,
     model_table,
-    target_table,
     target_text,
 )
 from autoopt.results import PartResult, RunResult, TargetResult
@@ -21,13 +21,12 @@ def targets_of(data: dict[str, Any], **changes: Any) -> dict[str, Any]:
     parts = []
     for name, threads in (("one", 1), ("two", 2)):
         target = {"execution_provider": "CPUExecutionProvider", "threads": threads}
-        parts.append({**data, "name": name, "target": target, "best_made_on": "one"})
+        parts.append({**data, "name": name, "target": target})
     return {**data, "targets": parts, **changes}
 
 
-def single_of(model: dict[str, Any], how: str = "geometric mean of the ratios") -> dict[str, Any]:
-    value = {"value": 0.3, "low": 0.29, "high": 0.31}
-    return {"metric": "latency_p50", "how": how, **value, "made_on": "one", "targets": {"one": model, "two": model}}
+def chosen_of(model: dict[str, Any], name: str = "two") -> dict[str, Any]:
+    return {"name": name, "models": {"one": model, "two": model}}
 
 
 def lines_of(result: RunResult) -> list[str]:
@@ -105,33 +104,26 @@ def test_a_target_is_described_in_words() -> None:
     assert target_text(free) == "CPUExecutionProvider, threads chosen by the runtime"
 
 
-def test_several_targets_have_a_table_and_a_verdict_each(data: dict[str, Any]) -> None:
-    result = RunResult.from_json(targets_of(data, best_single=single_of(data["best"])))
+def test_several_targets_have_a_table_each_and_one_answer(data: dict[str, Any]) -> None:
+    result = RunResult.from_json(targets_of(data, choice=chosen_of(data["best"])))
     stream = io.StringIO()
     write_run(result, stream)
     text = stream.getvalue()
     assert "target one: CPUExecutionProvider, 1 thread\n" in text
-    assert "target two: 3.3x faster (3.2 to 3.4)" in text
-    assert "(found by the search for one)" in text
-    assert (
-        "Best single model for all targets: fold -> static, 3.3x faster (3.2 to 3.4) (geometric mean of the ratios):"
-        " one 3.3x faster (3.2 to 3.4), two 3.3x faster (3.2 to 3.4)." in text
-    )
+    start = "Best on this machine: two (CPUExecutionProvider, 2 threads). Beside your model on one: 3.3x faster"
+    assert lines_of(result)[-1].startswith(start)
 
 
-def test_the_best_single_model_is_a_row_of_each_target(data: dict[str, Any]) -> None:
-    other = {**data["best"], "artifact": "c" * 64}
-    result = RunResult.from_json(targets_of(data, best_single=single_of(other)))
-    labels = [row[0] for row in target_table(result, result.targets[0]).rows]
-    assert labels == ["source", "best aaaaaaaa", "front bbbbbbbb", "single cccccccc"]
+def test_the_best_models_of_all_targets_are_the_rows_of_one_table(data: dict[str, Any]) -> None:
+    result = RunResult.from_json(targets_of(data, choice=chosen_of(data["best"])))
+    (table,) = RunView(result).short_tables
+    assert [row[0] for row in table.rows] == ["source", "one", "two"]
+    assert table.title == "the best of each target beside your model on one"
 
 
-def test_the_verdict_says_if_no_single_model_fits_all_targets(data: dict[str, Any]) -> None:
-    result = RunResult.from_json(targets_of(data))
-    assert lines_of(result)[-1] == "Best single model: none meets the constraints on all targets."
-    source = single_of({**data["best"], "chain": "source"})
-    result = RunResult.from_json(targets_of(data, best_single=source))
-    assert lines_of(result)[-1].startswith("Best single model: the source; no candidate was measurably better")
+def test_the_answer_of_the_first_target_stands_if_no_other_is_faster(data: dict[str, Any]) -> None:
+    result = RunResult.from_json(targets_of(data, choice={"name": "one", "models": {}}))
+    assert lines_of(result)[-1].startswith("Best on this machine: one (CPUExecutionProvider, 1 thread). 3.3x faster")
 
 
 def test_the_best_lossy_model_of_a_run_without_data_is_shown_as_unverified(data: dict[str, Any]) -> None:

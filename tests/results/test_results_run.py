@@ -12,7 +12,7 @@ from autoopt.json_codec import JsonTypeError
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.results import (
     Baseline,
-    BestSingleModel,
+    ChosenTarget,
     MeasurementSummary,
     ModelResult,
     RunResult,
@@ -49,11 +49,10 @@ RUN = RunResult(
     objectives=(Objective("latency_p50", "minimize"),),
     constraints=(Constraint("accuracy", max_drop=0.01),),
 )
-SINGLE = BestSingleModel("latency_p50", "geometric mean", Estimate(0.5, 0.4, 0.6), {"one": BEST, "two": BEST}, "one")
 TARGETS = replace(
     RUN,
-    targets=tuple(TargetResult(name, {"threads": threads}, RUN, "one") for name, threads in (("one", 1), ("two", 2))),
-    best_single=SINGLE,
+    targets=tuple(TargetResult(name, {"threads": threads}, RUN) for name, threads in (("one", 1), ("two", 2))),
+    choice=ChosenTarget("two", {"one": BEST, "two": BEST}),
 )
 
 
@@ -62,7 +61,7 @@ def through_json(result: RunResult) -> RunResult:
 
 
 @pytest.mark.parametrize(
-    "result", [RUN, TARGETS, replace(RUN, best=None), replace(RUN, best_lossy=BEST), replace(TARGETS, best_single=None)]
+    "result", [RUN, TARGETS, replace(RUN, best=None), replace(RUN, best_lossy=BEST), replace(TARGETS, choice=None)]
 )
 def test_a_result_is_read_back_as_it_was_written(result: RunResult) -> None:
     assert through_json(result) == result
@@ -83,10 +82,9 @@ def test_the_document_has_the_keys_that_users_know() -> None:
 def test_a_run_over_several_targets_has_a_document_for_each() -> None:
     document: dict[str, Any] = TARGETS.to_json()
     assert [target["name"] for target in document["targets"]] == ["one", "two"]
-    assert document["targets"][1]["best_made_on"] == "one"
     assert document["targets"][1]["run"] == RUN.run
-    single = document["best_single"]
-    assert (single["value"], single["chain"], single["artifact"]) == (0.5, BEST.chain, BEST.artifact)
+    assert document["choice"]["name"] == "two"
+    assert document["choice"]["models"]["one"]["artifact"] == BEST.artifact
 
 
 def test_every_interval_has_the_same_form() -> None:

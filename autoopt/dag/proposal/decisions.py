@@ -42,7 +42,7 @@ def decisions(
     reasons: Mapping[str, Reason],
 ) -> Iterator[Decision]:
     """The decisions of a proposal among some precisions; `reasons`: node id -> the reason why it is ruled out."""
-    is_default = options.device is None and options.execution_provider is None
+    is_default = bool(options.target_name) or (options.device is None and options.execution_provider is None)
     origin = "default" if is_default else "as requested"
     yield Decision(f"target {target.device}, {target.execution_provider}", origin, is_detail=is_default)
     if target.thread_choices:

@@ -34,6 +34,7 @@ FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
         {**_INT8, **_COUNTED, "exclude_worst": 4, "op_types": HEAVY, "dynamic_ops": ["LSTM"]},
     ),
     "half": ({"keep_io_types": True, "op_block_list": []},),
+    "arithmetic": ({"precision": "bf16"},),
 }
 """Lossy node -> the values to begin with; a name that the node does not search is left out."""
 _BLOCKS: Final[Mapping[str, Value]] = {"block_size": 32, "embedding_bits": 0, "head_bits": 0}

@@ -108,7 +108,7 @@ PROVIDERS: Final[Mapping[str, ProviderProfile]] = {
         {
             "fp32": _FLOAT,
             "fp16": Method(("half",), "half precision: half the size; the provider picks the arithmetic", auto=False),
-            "mixed": _MIXED,
+            "mixed": Method(("arithmetic",), "bfloat16 arithmetic where the provider has kernels for it"),
             "int8": Method(("static",), "{nodes} quantization (QDQ), which the provider turns into integer kernels"),
             "int4": Method((), "the provider compresses weights itself when it loads a model"),
         },

@@ -317,7 +317,8 @@ def target_fields(target: TargetSpec) -> dict[str, JsonValue]:
         fields["threads"] = [threads or "all" for threads in target.thread_choices]
     elif target.threads != 1:
         fields["threads"] = target.threads or "all"
-    return fields
+    given = target.model_dump(include={"name", "python"}, exclude_defaults=True)
+    return {**fields, **given}
 
 
 def _without_values(node: str, template: Template, cuts: Sequence[Prior]) -> Reason | None:

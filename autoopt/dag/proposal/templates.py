@@ -156,6 +156,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         size=0.12,
         lossy=True,
     ),
+    "arithmetic": Template("provider_precision", "bfloat16 arithmetic", {"precision": (("bf16", 2),)}, lossy=True),
     "graph": Template(
         "ort_graph_optimization",
         "store the graph as onnxruntime fuses it at load time",

@@ -36,12 +36,12 @@ def interim_package(
         else:
             record = store.runs.get(so_far.result.run)
         results[part.name], models[part.name] = so_far, so_far.model
-        package = Package.of(record, so_far.result, so_far.model)
+        package = Package(record, so_far.result, so_far.model)
         packages[part.name] = replace(package, scripts_may_run=True)
     candidates = {name: model.candidate for name, model in models.items()}
     chosen = ModelResult(chain=chains_text(models))
     whole = replace(result, best=chosen, parts=tuple(results[part.name] for part in parts))
-    package = replace(Package.of(run, whole, chosen), scripts_may_run=True)
+    package = replace(Package(run, whole, chosen), scripts_may_run=True)
     return SetPackage(package, with_candidates(description, candidates, store.artifacts), packages)
 
 

@@ -29,21 +29,19 @@ from autoopt.engine.run.recipe_file import figures_of, narrowed_inputs, recipe_o
 from autoopt.errors import InputError, writing
 from autoopt.model.files import digest_file, files_in
 from autoopt.model.model_set import MODEL_SET
+from autoopt.model.runtimes import DISTRIBUTIONS
 from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS
 from autoopt.observer import Observer
 from autoopt.problem.environment import environment
 from autoopt.report.model_card import Card, SetCard, model_card, set_card
 from autoopt.results import RunResult
 from autoopt.store import RunRecord, Store
-from autoopt.target import Target
 from autoopt.workers import Gate, WorkerPool
 from autoopt.workers.gate import report_waiting
 from autoopt.working_folder import replacing, working_folder
 
 PATIENCE: Final = 3.0
 """Seconds for which a run whose time is up waits for other runs' measurements before it writes its result."""
-GPU_PROVIDERS: Final = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
-"""Execution providers that the distribution onnxruntime-gpu has."""
 
 
 def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = None) -> Path:
@@ -70,13 +68,13 @@ def _write_package(store: Store, package: Package, out: Path, pool: WorkerPool |
         model = store.artifacts.write_files(package.model.artifact, out)
     model_files = [name for name in files_in(out) if name != INPUTS]
     measured_in = _measuring_environment(store, package)
-    runtime = _runtime(measured_in)
+    runtime = _runtime(package, measured_in)
     session = package.session(package.model.session_options)
     _write_json(out / SESSION_FILE, {**session, **narrowed_inputs(steps)})
     recipe = {**recipe_of(store, package, steps, runtime), MODEL_FILES: model_files, MODEL_DIGEST: digest_file(model)}
     _write_json(out / RECIPE_FILE, with_digest(recipe))
     _write_text(out / "run.py", RUN_SCRIPT.read_text(encoding="utf-8"))
-    _write_text(out / "requirements.txt", _requirements(package.target, runtime))
+    _write_text(out / "requirements.txt", _requirements(runtime))
     card = Card(
         result=package.result,
         model=package.model,
@@ -114,8 +112,8 @@ def export_set(store: Store, package: SetPackage, out: Path, pool: WorkerPool | 
         _write_json(folder / MODEL_SET, package.description.to_json())
         recorded = {"run": whole.run.id, "chain": model.chain, **figures_of(model)}
         _write_json(folder / SET_RECORD, recorded)
-        runtime = _runtime(_measuring_environment(store, whole))
-        _write_text(folder / "requirements.txt", _requirements(whole.target, runtime))
+        runtime = _runtime(whole, _measuring_environment(store, whole))
+        _write_text(folder / "requirements.txt", _requirements(runtime))
         has_inputs, generates = (folder / INPUTS).is_file(), package.description.generation is not None
         card = SetCard(whole.result, model, has_inputs, has_generated_inputs(whole), generates)
         _write_text(folder / "README.md", set_card(card))
@@ -140,7 +138,7 @@ def export_best(
     note = replaced_note(out, run.id) if result.best.is_source else ""
     if note:
         observer.on_note(note)
-    package = replace(Package.of(run, result, result.best), scripts_may_run=True, patience=PATIENCE)
+    package = replace(Package(run, result, result.best), scripts_may_run=True, patience=PATIENCE)
     try:
         path = export(store, package, out, pool)
     except InputError as error:
@@ -194,24 +192,23 @@ def _measuring_environment(store: Store, package: Package) -> Mapping[str, Any]:
     return environment()
 
 
-def _runtime(measured_in: Mapping[str, Any]) -> dict[str, str]:
-    """Versions of onnxruntime and numpy; empty for one that is not known."""
-    libraries, other_host = measured_in.get("libraries") or {}, measured_in.get("measured by") or {}
-    versions = {}
-    for name in ("onnxruntime", "numpy"):
-        versions[name] = str(other_host.get(name) or libraries.get(name) or "")
-    return versions
+def _runtime(package: Package, measured_in: Mapping[str, Any]) -> dict[str, str]:
+    """The distributions of onnxruntime and numpy that measured, with their versions; empty for one that is not known.
+
+    Another interpreter says so in the record of the run.
+    """
+    libraries = measured_in.get("libraries") or {}
+    distribution = next(filter(libraries.__contains__, DISTRIBUTIONS), DISTRIBUTIONS[0])
+    other = package.settings.get("runtime") or {}
+    if other:
+        libraries = {**other, other["distribution"]: other["onnxruntime"]}
+        distribution = other["distribution"]
+    return {name: str(libraries.get(name) or "") for name in (distribution, "numpy")}
 
 
-def _requirements(target: Target, runtime: Mapping[str, str]) -> str:
+def _requirements(runtime: Mapping[str, str]) -> str:
     """The two distributions that the package needs, pinned to the versions that it was measured with."""
-    lines = []
-    for name, version in runtime.items():
-        distribution = name
-        if name == "onnxruntime" and target.execution_provider in GPU_PROVIDERS:
-            distribution = "onnxruntime-gpu"
-        lines.append(f"{distribution}=={version}" if version else distribution)
-    return "\n".join(lines) + "\n"
+    return "".join(f"{name}=={version}\n" if version else f"{name}\n" for name, version in runtime.items())
 
 
 def _write_json(target: Path, value: Mapping[str, object]) -> None:

@@ -26,7 +26,7 @@ Writer: TypeAlias = Callable[[RunContext, RunResult, ModelResult, Path], None]
 
 def write_model(ctx: RunContext, result: RunResult, model: ModelResult, out: Path) -> None:
     """Write the package of one model of an interim result."""
-    package = replace(Package.of(ctx.store.runs.get(ctx.run), result, model), scripts_may_run=True)
+    package = replace(Package(ctx.store.runs.get(ctx.run), result, model), scripts_may_run=True)
     export(ctx.store, package, out, ctx.resources.pool)
 
 

@@ -256,6 +256,7 @@ def settings_of(request: RunRequest, inputs: ResolvedInputs) -> dict[str, Any]:
         "request": request.to_json(),
         "replay_environment": problem.replay_environment(),
         "target": to_json(problem.target),
+        "runtime": dict(inputs.runtimes.get(problem.host.elsewhere, {})),
         "measurement": dict(problem.measurement),
         "latency_data": without_secrets(latency_data.config, cache),
     }

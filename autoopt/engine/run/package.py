@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autoopt.json_codec import JsonObject, from_json
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.model_set import ModelSet
-from autoopt.model.session_file import session_document
+from autoopt.model.session import session_document
 from autoopt.model.split.sets import read_description
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import RunRecord, Store
@@ -25,22 +25,16 @@ class Package:
     result: RunResult
     model: ModelResult
     """One of the run's models, or a model with its figures on this run's target."""
-    replay_environment: Mapping[str, object] = field(default_factory=dict)
-    """Calibration data, user script and accelerator that the passes ran with."""
 
     scripts_may_run: bool = False
     """True if the run itself exports: the script that its data name is the one that it has just run."""
     patience: float = FOREVER
     """Maximum time in seconds to wait for measurements of other runs before writing beside them."""
 
-    @staticmethod
-    def of(run: RunRecord, result: RunResult, model: ModelResult, made_by: RunRecord | None = None) -> Package:
-        """Package a model of a run.
-
-        The figures were measured on the target of `run`. `made_by` is the run that made the model, if it is another
-        one.
-        """
-        return Package(run, result, model, (made_by or run).settings.get("replay_environment") or {})
+    @property
+    def replay_environment(self) -> Mapping[str, object]:
+        """Calibration data, user script and accelerator that the passes ran with."""
+        return self.settings.get("replay_environment") or {}
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -61,6 +55,14 @@ class Package:
     def source_path(self) -> str:
         """The source model as the user named it; empty if the record does not say."""
         return str((self.settings.get("request") or {}).get("model") or "")
+
+    @property
+    def source_session(self) -> dict[str, Any]:
+        """`session.json` of the source model that the figures compare with: of several targets, on the first one."""
+        if self.result.choice is None:
+            return self.session({})
+        first = from_json(Target, self.result.targets[0].target)
+        return session_document({}, first.execution_provider, first.threads, list(self.measurement.affinity))
 
     def session(self, options: JsonObject) -> dict[str, Any]:
         """`session.json` of a model with these session options."""
@@ -83,6 +85,6 @@ class SetPackage:
         """Package a set that is in the store."""
         parts = {}
         for part in whole.result.parts:
-            package = Package.of(store.runs.get(part.result.run), part.result, part.model)
+            package = Package(store.runs.get(part.result.run), part.result, part.model)
             parts[part.name] = replace(package, scripts_may_run=whole.scripts_may_run, patience=whole.patience)
         return SetPackage(whole, read_description(store.artifacts.readable(whole.model.artifact)), parts)

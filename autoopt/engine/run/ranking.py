@@ -188,7 +188,7 @@ class Ranking:
         """True if the source model has all objectives and meets the constraints."""
         if not self.baseline.outcome.good:
             return False  # it does not run
-        return source_meets(self.ctx.problem.goal, self.baseline.metrics)
+        return source_meets(self.ctx.problem.goal, self.baseline.metrics, self.baseline.source)
 
     def gains(self, trial: CompletedTrial) -> bool:
         """True if the trial is certainly better than the source in the first objective, or has no ratio to judge by."""
@@ -309,13 +309,19 @@ def _expected_decrease(mean: float, deviation: float) -> float:
     return deviation * normal.pdf(place) - mean * normal.cdf(place)
 
 
-def source_meets(goal: Goal, metrics: Mapping[str, Estimate]) -> bool:
-    """True if a source model with these metrics has all objectives and meets the constraints."""
+def source_meets(
+    goal: Goal, metrics: Mapping[str, Estimate], on_default_provider: Mapping[str, Estimate] | None = None
+) -> bool:
+    """True if a source model with these metrics has all objectives and meets the constraints.
+
+    Drops are those from its metrics on the default provider.
+    """
     if losses_of(values_of(metrics), goal.objectives) is None:
         return False
     for constraint in goal.constraints:
         estimate = metrics.get(constraint.metric)
         direction = goal.metric(constraint.metric).direction
-        if estimate is not None and constraint.violation(estimate.value, estimate.value, direction) > 0:
+        reference = (on_default_provider or {}).get(constraint.metric, estimate)
+        if estimate and reference and constraint.violation(estimate.value, reference.value, direction) > 0:
             return False
     return True

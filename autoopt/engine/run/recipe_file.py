@@ -72,7 +72,7 @@ def recipe_of(
         "run": package.run.id,
         "source": package.run.model,
         "source_files": source_files,
-        "source_session": package.session({}),
+        "source_session": package.source_session,
         "result": model.artifact,
         "chain": model.short_chain,
         "steps": [{name: document[name] for name in _STEP_FIELDS if name in document} for document in documents],

@@ -54,8 +54,6 @@ from autoopt.store.finished import finished_trials
 from autoopt.store.leases import finish_run, run_lease
 from autoopt.workers.gate import urgently
 
-CONTENDERS = 3
-"""Number of the best candidates of each target that are measured on the others."""
 FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 """Outcomes of the source model that end the run."""
 FAILED_REPAIRS = 8

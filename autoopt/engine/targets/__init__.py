@@ -1,4 +1,4 @@
-"""A run over several targets: one part for each, and the best single model for all.
+"""A run over several targets: one part for each, and the choice among their best models.
 
 Read `multi_target.py` first.
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autoopt.engine.run.parts import RunPart
 from autoopt.problem.run_request import RunRequest
-from autoopt.results import RunResult, WorkCounts
+from autoopt.results import RunResult
 from autoopt.spec.targets import TargetSpec
 
 
@@ -18,11 +18,6 @@ class TargetPart(RunPart):
     def target(self) -> TargetSpec:
         return self.inputs.spec.all_targets[0]
 
-    @property
-    def evaluations(self) -> WorkCounts:
-        """The evaluations of its search, and of the best models of other targets."""
-        return self.open_session.ctx.attempt.counts.of("evaluations")
-
 
 @dataclass
 class PoolPart:
@@ -33,15 +28,3 @@ class PoolPart:
     request: RunRequest
     result: RunResult | None = None
     """The result of its search, once that has ended."""
-    measured: RunResult | None = None
-    """The result of the run that measured the best models of all targets there."""
-
-    @property
-    def searched(self) -> RunResult:
-        assert self.result is not None, "the search of this part has not ended"
-        return self.result
-
-    @property
-    def evaluations(self) -> WorkCounts:
-        """The evaluations of its search, and of the best models of other targets."""
-        return self.searched.evaluations + (WorkCounts() if self.measured is None else self.measured.evaluations)

@@ -21,7 +21,7 @@ from autoopt.spec.targets import TargetSpec
 from autoopt.store import RunRecord
 
 SEARCH_SHARE = 0.85
-"""Share of the run's minutes for the searches; the rest is for measuring the best of each target on the others."""
+"""Share of the run's minutes for the searches; the rest is for timing the best of each target in turns."""
 
 
 def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, began: float) -> Targets:
@@ -78,6 +78,9 @@ def _part_request(request: RunRequest, spec: DagSpec, target: TargetSpec) -> Run
     search = request.search
     if minutes:
         search = {**search, "minutes": minutes * SEARCH_SHARE / len(spec.all_targets)}
+    if request.proposal_options.takes_all_providers:
+        options = request.proposal_options.of_provider(target.execution_provider, target.python, target.name)
+        request = replace(request, proposal_options=options)
     part = replace(request, target=target.name, search=search, resume=None, sweep=None)
     if target.is_elsewhere(request.pool):
         name = request.name or model_name(str(request.model or spec.model_path))

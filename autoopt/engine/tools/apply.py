@@ -16,7 +16,7 @@ from autoopt.model.fetch import fetch
 from autoopt.model.files import files_in, model_in
 from autoopt.model.inspection import Inspection
 from autoopt.model.model_file import ModelFile
-from autoopt.model.session_file import session_document
+from autoopt.model.session import session_document
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
 from autoopt.passes.base.config import full_config

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import metadata
@@ -18,12 +18,11 @@ from typing import Final, Literal
 from autoopt.errors import AutooptError, one_line
 from autoopt.measure.latency.precedence import can_have_precedence
 from autoopt.problem.environment import cpu
-from autoopt.problem.reading import RUNTIME
+from autoopt.problem.probe import Probe
 from autoopt.report.words.formatting import plural
 from autoopt.settings import Settings, without_password
 from autoopt.store import open_store, store_exists
 from autoopt.store.files.remote import RemoteArtifacts
-from autoopt.workers import call_once
 from autoopt.working_folder import working_folder
 
 Status = Literal["ok", "warning", "problem"]
@@ -50,15 +49,18 @@ class Finding:
         return {"check": self.check, "status": self.status, "said": self.message, "remedy": self.remedy}
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Run all checks, in order; a check that fails to run is a problem itself."""
+def examine(settings: Settings, runtimes: Sequence[str] = ()) -> list[Finding]:
+    """Run all checks, in order; a check that fails to run is a problem itself.
+
+    `runtimes` are further interpreters whose runtimes are checked.
+    """
     checks: dict[str, Callable[[Settings], Iterator[Finding]]] = {
         "versions": _versions,
         "processor": _processor,
         "disk": _disk,
         "database": _database,
         "artifacts": _artifacts,
-        "runtime": _runtime,
+        "runtime": lambda _: _runtimes(("", *runtimes)),
         "prefect": _prefect,
     }
     findings: list[Finding] = []
@@ -161,14 +163,14 @@ def _artifacts(settings: Settings) -> Iterator[Finding]:
         yield Finding("artifacts", "problem", f"{remote.safe_url}: a file written there cannot be read back", remedy)
 
 
-def _runtime(settings: Settings) -> Iterator[Finding]:
-    reply = call_once(RUNTIME, {})
-    if reply.value is None:
-        remedy = "reinstall onnx and onnxruntime with the constraints file"
-        yield Finding("runtime", "problem", f"a worker cannot use it ({reply.message})", remedy)
-        return
-    providers = ", ".join(name.removesuffix("ExecutionProvider") for name in reply.value["providers"])
-    yield Finding("runtime", "ok", f"onnxruntime {reply.value['onnxruntime']} with {providers}")
+def _runtimes(pythons: Sequence[str]) -> Iterator[Finding]:
+    """Check the runtimes of these interpreters; an empty text is this one."""
+    with Probe() as probe:
+        for python in pythons:
+            try:
+                yield Finding("runtime", "ok", probe.installed_runtime(python).words)
+            except AutooptError as error:
+                yield Finding("runtime", "problem", f"{error.where}: {error.what}", error.remedy)
 
 
 def _prefect(settings: Settings) -> Iterator[Finding]:

@@ -13,15 +13,18 @@ from autoopt.store.finished import result_of
 def package_of(store: Store, run: RunRecord, trial: int | None = None, target: str | None = None) -> Package:
     """Describe the package of a run's best model, or of a trial's model.
 
-    The run may still be under way, or have been cancelled. Without a `target`, a run over several has its best single
-    model.
+    The run may still be under way, or have been cancelled. Without a `target`, a run over several has the best of all.
 
     Raises:
         InputError: there is no such target, trial or model.
     """
-    record, result, made_by = _measured(store, run, target)
-    model = _model(store, record, result, trial)
-    return Package.of(record, result, model, made_by)
+    result, record = result_of(run), run
+    name = target or (result.choice and result.choice.name)
+    if name:
+        part = target_of(result, name).result
+        record = store.runs.get(part.run)
+        result = part if target else result
+    return Package(record, result, _model(store, record, result, trial))
 
 
 def target_of(result: RunResult, name: str) -> TargetResult:
@@ -37,23 +40,6 @@ def target_of(result: RunResult, name: str) -> TargetResult:
     if result.targets:
         remedy = f"it has: {', '.join(target.name for target in result.targets)}"
     raise InputError(f"run {result.run} has no target {name!r}", remedy=remedy)
-
-
-def _measured(store: Store, run: RunRecord, target: str | None) -> tuple[RunRecord, RunResult, RunRecord | None]:
-    """The run whose target the figures were measured on, its result, and the run that made its best model if another.
-
-    Raises:
-        InputError: the run has no such target, or no model yet.
-    """
-    result = result_of(run)
-    if not result.targets and target is None:
-        return run, result, None
-    parts = {part.name: store.runs.get(part.result.run) for part in result.targets}
-    if target is not None:
-        of_target = target_of(result, target)
-        return parts[target], of_target.result, parts.get(of_target.made_on)
-    made_on = "" if result.best_single is None else result.best_single.made_on
-    return parts[result.targets[0].name], result, parts.get(made_on)
 
 
 def _model(store: Store, run: RunRecord, result: RunResult, trial: int | None) -> ModelResult:

@@ -14,7 +14,7 @@ from autoopt.data import DataConfig
 from autoopt.engine.run.recipe_file import RECIPE, with_digest
 from autoopt.errors import AutooptError, InputError, one_line
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
-from autoopt.model.session_file import session_document
+from autoopt.model.session import session_document
 from autoopt.passes.request import PassStep
 from autoopt.problem.content_keys import Implementation
 from autoopt.spec.json_reader import read_json

@@ -35,6 +35,7 @@ from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import TOKEN_RATE, Estimate
 from autoopt.model.model_file import ModelFile
 from autoopt.model.session import caller
+from autoopt.target import DEVICE_OF
 
 Table: TypeAlias = dict[ThroughputCase, Throughput | str]
 """Throughput by case, or the reason why a model does not run in it."""
@@ -191,7 +192,7 @@ def subject_of(
     """Make the subject of a model; each of its sessions runs a batch of its own."""
     opened = runners or SharedRunners(request)
     options = dict(model.session_options)
-    if request.target.execution_provider != "CPUExecutionProvider":
+    if DEVICE_OF.get(request.target.execution_provider) != "cpu":
         # Without binding, every inference would also copy its inputs to the device.
         options.setdefault("io_binding", True)
 

@@ -77,7 +77,7 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.
         return MeasureReply(metrics, details={**details, "source_refused": f"{type(error).__name__}: {error}"})
     source_metrics = {name: _task_metric(name, source_outputs, labels) for name in request.metrics}
     drops = dict.fromkeys(request.metrics, Estimate.exact(0.0))
-    if not request.is_source:
+    if not request.is_reference:
         for name in request.metrics:
             drop = _finite(task_metrics.drop(name, outputs, source_outputs, labels), "minimize")
             drops[name] = Estimate.exact(drop.value) if are_same else drop
@@ -99,13 +99,13 @@ def _source_predictions(
     request: MeasureRequest, source: ModelFile, data: DataSet, items: Sequence[Item]
 ) -> tuple[list[object], bool]:
     """The predictions of the source, and True if its outputs are the same as `items`, the candidate's."""
-    source_items = items if request.is_source else outputs_of(request, source, data)
+    source_items = items if request.is_reference else outputs_of(request.on_default_provider, source, data)
     return predictions_of(request, source, source_items), same_outputs(items, source_items)
 
 
 def _comparison_details(request: MeasureRequest, drops: Mapping[str, Estimate], are_same: bool) -> dict[str, JsonValue]:
     details: dict[str, JsonValue] = {"drops": to_json(drops)}
-    if are_same and not request.is_source:
+    if are_same and not request.is_reference:
         details["identical_outputs"] = True
     return details
 

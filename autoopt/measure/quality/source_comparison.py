@@ -52,11 +52,11 @@ def measure(request: MeasureRequest) -> MeasureReply:
     data = evaluation_data(request)
     items = _candidate_items(request, data)
     source_items = items
-    if not request.is_source:
-        source_items = outputs_of(request, request.source, subset(request, data, len(items)))
+    if not request.is_reference:
+        source_items = outputs_of(request.on_default_provider, request.source, subset(request, data, len(items)))
     if len(items[0]) != len(source_items[0]):
         raise InputError(f"the candidate has {len(items[0])} outputs, the source {len(source_items[0])}")
-    signature = _signature(request, request.source)
+    signature = _signature(request.on_default_provider, request.source)
     source, candidate = _by_output(source_items), _by_output(items)
     agreements = compare_parts(signature.parts(source, subset(request, data, len(items))), candidate, source)
     are_same = same_outputs(items, source_items)
@@ -108,7 +108,7 @@ def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
         if fewer >= len(data):
             continue  # it covers the data, too, and says for how long so few items are worth it
         seconds = min(count, len(data)) * seconds_per_item
-        if not request.is_source and not has_source_outputs(request, min(count, len(data))):
+        if not request.is_reference and not has_source_outputs(request.on_default_provider, min(count, len(data))):
             seconds *= 2  # the source runs them, too
         if seconds <= most_seconds:
             return more_outputs_of(request, request.candidate, data, count, items, runner)

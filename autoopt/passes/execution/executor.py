@@ -18,7 +18,7 @@ from autoopt.memory import return_unused
 from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
 from autoopt.model.repairs import allow_constants
-from autoopt.model.session_options import check_session_options
+from autoopt.model.session_options import session_config
 from autoopt.model.storage import artifact_digest
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused
@@ -246,7 +246,7 @@ class PassExecutor:
         self._update_reply(reports=new_reports)
         outcome = Outcome.UNCHANGED
         if context.session_options != self.session_options:
-            check_session_options(context.session_options, self.accelerator.execution_provider)
+            session_config(context.session_options, self.accelerator.execution_provider)
             outcome = Outcome.OK
         replaced = False
         if run.result.model is not None and not info.analysis and not info.session_only:

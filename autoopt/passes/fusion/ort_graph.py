@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from autoopt.model.session import OPTIMIZED_WEIGHTS, write_optimized
-from autoopt.model.session_options import check_session_options
+from autoopt.model.session_options import session_config
 from autoopt.model.storage import has_external_data
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import ParameterInfo
@@ -48,9 +48,8 @@ class OrtGraphOptimization(Pass):
         provider = self.context.accelerator.execution_provider
         if provider not in ort.get_available_providers():
             raise Refused(f"{provider} is not in the installed onnxruntime")
-        options = check_session_options(
-            {"graph_optimization_level": self.level, "disabled_optimizers": self.disabled_optimizers}
-        )
+        options = {"graph_optimization_level": self.level, "disabled_optimizers": self.disabled_optimizers}
+        session_config(options)
         target = self.context.work / "model.onnx"
         entries: dict[str, str] = {}
         if has_external_data(model):

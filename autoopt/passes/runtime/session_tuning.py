@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.json_codec import without_nulls
-from autoopt.model.session_options import check_session_options, plain_options
+from autoopt.model.session_options import plain_options, session_config
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import Minimum, ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
@@ -129,7 +129,7 @@ class SessionTuning(Pass):
             changes["disabled_optimizers"] = sorted(
                 {*options.get("disabled_optimizers", []), *self.disabled_optimizers}
             )
-        check_session_options(changes, self.context.accelerator.execution_provider)
+        session_config(changes, self.context.accelerator.execution_provider)
         tuned = plain_options({**options, **changes})
         options.clear()
         options.update(tuned)

@@ -161,7 +161,7 @@ def _log_artifacts(client: MlflowClient, run: str, store: Store, part: ExportedR
     if part.result.best is None:
         return
     with working_folder() as folder:
-        export_to(store, Package.of(part.record, part.result, part.result.best), folder / "package")
+        export_to(store, Package(part.record, part.result, part.result.best), folder / "package")
         client.log_artifacts(run, str(folder / "package"), "package")
 
 

@@ -1,0 +1,180 @@
+"""Choose among the best models of several targets of this machine.
+
+If latency decides, they are timed in turns, each in a process of its own, beside the source model on the first target:
+as users run it now. Other objectives are compared by their values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from autoopt.engine.targets.part import TargetPart
+from autoopt.engine.work.meter_calls import request_to_meter
+from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs
+from autoopt.errors import InputError, TimeUp
+from autoopt.json_codec import from_json
+from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.machine import QuietWait
+from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.pairs import Pair
+from autoopt.measure.latency.precedence import LONGEST
+from autoopt.measure.latency.results import results
+from autoopt.measure.latency.subjects import Replica, Subject
+from autoopt.measure.latency.timing import Block, WarmUp
+from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.metrics import MEDIAN_LATENCY
+from autoopt.model.candidate import Candidate
+from autoopt.results import Baseline, ChosenTarget, ModelResult, values_of
+from autoopt.results.figures import kind
+from autoopt.workers.hosts import Host, open_host
+
+OPEN: Final = "autoopt.measure.latency.turns:open_session"
+TIME: Final = "autoopt.measure.latency.turns:time_block"
+SESSIONS: Final = 4
+"""Sessions of each deployment."""
+
+
+def choose_target(parts: Sequence[TargetPart], until: float) -> tuple[ChosenTarget, Baseline, list[str]]:
+    """Choose the target whose best model is the answer, and return the source model's figures beside it, and notes.
+
+    The first target, which users have now, stays unless another one is certainly faster. No timing begins after `until`
+    on `time.monotonic`.
+    """
+    first, baseline = parts[0], parts[0].searched.baseline
+    objective = first.open_session.ctx.problem.goal.objectives[0]
+    bests = {part.name: part.searched.best for part in parts if part.searched.best is not None}
+    if objective.metric != MEDIAN_LATENCY:
+        values = {
+            name: best.metrics[objective.metric] for name, best in bests.items() if objective.metric in best.metrics
+        }
+        choose = min if objective.goal == "minimize" else max
+        return ChosenTarget(choose(values, key=values.__getitem__, default=first.name), bests), baseline, []
+    contenders = [part for part in parts if part.name in bests]
+    if first.name in bests and bests[first.name].is_source:
+        contenders.remove(first)
+    if not contenders or time.monotonic() >= until:
+        return ChosenTarget(first.name, {}), baseline, []
+    first.request.observer.on_phase("timing the best model of each target in turns with your model on the first one")
+    try:
+        comparisons = _timed(first, contenders, bests, until)
+    except (InputError, TimeUp) as error:
+        return ChosenTarget(first.name, {}), baseline, [f"the targets were not timed in turns: {error}"]
+    models: dict[str, ModelResult] = {}
+    for part, comparison in zip(contenders, comparisons, strict=True):
+        request = _request(part, bests[part.name].candidate)
+        reply = results(replace(request, source=None, metrics=(MEDIAN_LATENCY,)), comparison, 1, {})
+        models[part.name] = _as_timed(part.name, bests[part.name], reply)
+    intervals = {**baseline.intervals, **reply.source_metrics}
+    baseline = replace(baseline, metrics={**baseline.metrics, **values_of(reply.source_metrics)}, intervals=intervals)
+    fastest, notes = _fastest(first.name, models, dict(zip(models, comparisons, strict=True)))
+    return ChosenTarget(fastest, models), baseline, notes
+
+
+def _timed(
+    first: TargetPart, contenders: Sequence[TargetPart], bests: Mapping[str, ModelResult], until: float
+) -> list[Comparison]:
+    """Time the models in turns, while nobody else works on this machine."""
+    ctx = first.open_session.ctx
+    deployed = [(first, ctx.problem.source), *((part, bests[part.name].candidate) for part in contenders)]
+    with ExitStack() as stack:
+        stack.enter_context(ctx.resources.gate.measuring(until))
+        settings = ctx.problem.measurement_settings
+        waited = QuietWait().wait(settings.quiet_seconds)
+        # Others would wait for too long for a long inference.
+        is_long = first.searched.baseline.metrics.get(MEDIAN_LATENCY, 0.0) > LONGEST * 1e3
+        ahead = settings.precedence and waited["quiet"] is False and not is_long
+        subjects = []
+        for part, candidate in deployed:
+            host, limits = part.inputs.problem.host, part.inputs.problem.limits
+            opened = stack.enter_context(open_host(host.type, host.python or None, limits.memory))
+            subjects.append(DeployedModel(opened, _request(part, candidate), limits.measure_seconds, ahead=ahead))
+        seconds = min(settings.seconds * len(subjects), max(1.0, until - time.monotonic()))
+        settings = replace(settings, seconds=seconds, replicas=SESSIONS, fixed=True)
+        source, *models = subjects
+        comparisons = [Comparison(model, source, seed=settings.seed) for model in models]
+        Measurement(list(comparisons), settings).run()
+    return comparisons
+
+
+def _request(part: TargetPart, candidate: Candidate) -> MeasureRequest:
+    """The request for the latency of a candidate on a target."""
+    ctx = part.open_session.ctx
+    options = EvaluationOptions(metrics=(MEDIAN_LATENCY,), judged=False)
+    return request_to_meter(ctx, next(meter_runs(ctx, candidate, options)))
+
+
+def _as_timed(name: str, best: ModelResult, reply: MeasureReply) -> ModelResult:
+    """The best model of a target with its latency and ratio beside the source model on the first target.
+
+    The other ratios of its speed and memory are to the source on its own target, and left out.
+    """
+    latency, ratio = reply.metrics[MEDIAN_LATENCY], reply.ratios[MEDIAN_LATENCY]
+    kept = {metric: value for metric, value in best.ratios.items() if kind(metric) not in ("latency", "memory")}
+    return replace(
+        best,
+        chain=f"{best.chain} on {name}" if best.is_source else best.chain,
+        metrics={**best.metrics, MEDIAN_LATENCY: latency.value},
+        intervals={**best.intervals, MEDIAN_LATENCY: latency},
+        ratios={**kept, MEDIAN_LATENCY: ratio},
+    )
+
+
+def _fastest(
+    first: str, models: Mapping[str, ModelResult], comparisons: Mapping[str, Comparison]
+) -> tuple[str, list[str]]:
+    """The target with the lowest ratio that is certainly below 1, unless the first one is as good; and notes."""
+    ratios = {name: model.ratios[MEDIAN_LATENCY] for name, model in models.items()}
+    gaining = [name for name, ratio in ratios.items() if ratio.is_gain("minimize")]
+    fastest = min(gaining, key=lambda name: ratios[name].value, default=first)
+    if fastest == first or first not in gaining:
+        return fastest, []
+    if _compared(comparisons[fastest], comparisons[first]).estimate().is_gain("minimize"):
+        return fastest, []
+    return first, [f"{fastest} is not certainly faster than {first}, which you have now"]
+
+
+def _compared(one: Comparison, other: Comparison) -> Comparison:
+    """Two candidates that were timed in the same rounds, compared with each other."""
+    pairs = []
+    for pair, beside in zip(one.pairs, other.pairs, strict=True):
+        pairs.append(pair.beside(Pair(beside.replica, beside.candidate, 1.0, beside.disturbed, beside.preempted)))
+    return Comparison(one.candidate, other.candidate, one.replicas, one.seed, pairs)
+
+
+class DeployedModel(Subject):
+    """A model whose sessions are in the process of a host."""
+
+    def __init__(self, host: Host, request: MeasureRequest, limit: float, *, ahead: bool) -> None:
+        """Open no session yet. One may take `limit` seconds to open; its threads go `ahead` of other programs."""
+        super().__init__(make=_elsewhere)
+        self._host, self._limit = host, limit
+        self._opening: dict[str, Any] = {"request": request.to_json(), "ahead": ahead}
+
+    def add_replica(self, limit_ns: float) -> Replica:
+        """Open one more session there and warm it up."""
+        told = self._call(OPEN, {**self._opening, "limit_ns": limit_ns})
+        warm = from_json(WarmUp, told["warm"])
+        self.replicas.append(Replica(_elsewhere, told["cold_start"], told["first_inference"], warm))
+        return self.replicas[-1]
+
+    def time_block(self, index: int) -> Block:
+        """Time one block there, by the clock: other threads or a device may do the work."""
+        told = self._call(TIME, {"replica": index})
+        wall = np.array(told["wall"])
+        return Block(wall, wall, told["preempted"], helper_switches=told["helper_switches"], waited=True)
+
+    def _call(self, function: str, payload: dict[str, Any]) -> dict[str, Any]:
+        result = self._host.pool.call(function, payload, self._limit)
+        if result.value is None:
+            raise InputError(f"{result.outcome}: {result.message}", where=self._host.name)
+        return result.value
+
+
+def _elsewhere(*_: int) -> NoReturn:
+    raise AssertionError("the session is in another process")

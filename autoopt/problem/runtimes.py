@@ -1,0 +1,59 @@
+"""The runtimes of this machine, and the targets that they make for `--ep all`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autoopt.spec.proposal_options import ProposalOptions
+from autoopt.spec.targets import TargetSpec
+from autoopt.target import DEFAULT_EP
+
+
+@dataclass(frozen=True)
+class InstalledRuntime:
+    """The onnxruntime of an interpreter, as its worker describes it."""
+
+    interpreter: str
+    """Its path; empty for this one."""
+    distribution: str
+    onnxruntime: str
+    """Its version."""
+    providers: tuple[str, ...]
+    unusable: Mapping[str, str]
+    """Providers that cannot be used here, with the reason."""
+
+    @property
+    def name(self) -> str:
+        """`onnxruntime-openvino 1.24.1 of /opt/ov/bin/python`."""
+        return f"{self.distribution} {self.onnxruntime}" + (f" of {self.interpreter}" if self.interpreter else "")
+
+    @property
+    def words(self) -> str:
+        """The name and the providers: `onnxruntime 1.31.1 with CPU; not Azure: it runs models in a cloud`."""
+        usable = [_short(name) for name in self.providers if name not in self.unusable]
+        reasons = [f"not {_short(name)}: {reason}" for name, reason in self.unusable.items()]
+        return "; ".join([f"{self.name} with {', '.join(usable) or 'no provider'}", *reasons])
+
+
+def machine_targets(options: ProposalOptions, runtimes: Sequence[InstalledRuntime]) -> tuple[TargetSpec, ...]:
+    """A target for each usable provider; the first is the default one of the first runtime, which users have now.
+
+    The default provider of another runtime counts if its version differs.
+    """
+    default, first = DEFAULT_EP["cpu"], runtimes[0]
+    targets: dict[str, TargetSpec] = {}
+    for runtime in runtimes:
+        for provider in sorted(runtime.providers, key=lambda name: name != default):
+            name = _short(provider).lower()
+            is_known = name in targets and runtime.onnxruntime == first.onnxruntime
+            if provider in runtime.unusable or (provider == default and is_known):
+                continue
+            while name in targets:
+                name += f"-{runtime.onnxruntime}"
+            targets[name] = options.of_provider(provider, runtime.interpreter, name).target()
+    return tuple(targets.values())
+
+
+def _short(provider: str) -> str:
+    return provider.removesuffix("ExecutionProvider")
