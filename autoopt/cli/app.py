@@ -58,9 +58,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "resume": Command("run:resume", "Resume interrupted runs.", "autoopt resume", "autoopt resume 1f2e3d4c5b6a"),
     },
     "Look at results": {
-        "runs": Command(
-            "runs:runs", "List runs, or show the result of one.", "autoopt runs --limit 5", "autoopt runs latest"
-        ),
+        "runs": Command("runs:runs", "List runs, or show the result of one.", "autoopt runs latest"),
         "report": Command("runs:report", "Write a run as an HTML page.", "autoopt report latest"),
         "ui": Command("ui:ui", "Show runs, nights and releases in a browser.", "autoopt ui --open"),
         "compare": Command(
@@ -77,7 +75,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "export": Command(
             "exports:export",
             "Write a model as a package, or a run for Optuna or MLflow.",
-            "autoopt export",
             "autoopt export latest 3 -o small.zip",
             "autoopt export latest --to optuna:study.db",
         ),
@@ -106,7 +103,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "Release a model; later sweeps compare with it.",
             "autoopt promote cnn --to /srv/models/cnn",
             "autoopt promote 1f2e3d4c5b6a 3 --to mlflow:cnn",
-            "autoopt promote --list",
             "autoopt promote --undo production/cnn",
         ),
         "serve": Command(
@@ -116,12 +112,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         ),
     },
     "Single passes and models": {
-        "data": Command(
-            "data:data",
-            "Show what a model would be fed.",
-            "autoopt data model.onnx test.npz",
-            "autoopt data model.onnx images/ --image-size 224x224 --scale 1",
-        ),
+        "data": Command("data:data", "Show what a model would be fed.", "autoopt data model.onnx test.npz"),
         "passes": Command(
             "passes:app",
             "List passes, show one, or create one from a template.",

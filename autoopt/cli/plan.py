@@ -12,9 +12,6 @@ from autoopt.cli.option_groups import Fields, GoalFlags, ProposalFlags, with_opt
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import DagOrModels
 
-COMMENT = {"text": "", "mermaid": "%% "}
-"""Start of a comment in each format."""
-
 
 @with_option_groups
 def plan(  # noqa: PLR0913  options of the command
@@ -63,13 +60,14 @@ def plan(  # noqa: PLR0913  options of the command
     if as_json:
         print_json(plans.to_json(limit))
         return
+    comment = "%% " if format == "mermaid" else ""
     for sentence in plans.runtimes:
-        sys.stdout.write(f"{COMMENT[format]}{sentence}\n")
+        sys.stdout.write(f"{comment}{sentence}\n")
     for number, (name, plan) in enumerate(plans.by_name.items()):
         if number:
             sys.stdout.write("\n")
         if plans.kind:
-            sys.stdout.write(f"{COMMENT[format]}{plans.kind} {name}\n")
+            sys.stdout.write(f"{comment}{plans.kind} {name}\n")
         if format == "mermaid":
             sys.stdout.write(mermaid(plan))
         elif plan.decisions and not is_verbose():

@@ -72,12 +72,7 @@ class ReplayResult:
 
 
 def replay(
-    recipe: Path,
-    model: str | Path,
-    out: Path,
-    calibration: Calibration | None = None,
-    *,
-    allow_script: bool = False,
+    recipe: Path, model: str | Path, out: Path, calibration: Calibration | None = None, *, allow_script: bool = False
 ) -> ReplayResult:
     """Make the model of a recipe again.
 
