@@ -50,7 +50,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "run": Command(
             "run:run",
             "Search a DAG for the best model and write it to out/.",
-            "autoopt run model.onnx",
             "autoopt run model.onnx --data test.npz",
             "autoopt run model.onnx --data images/ --image-size 224x224 --minimize size",
             "autoopt run dag.yaml --model model.onnx --minutes 5",
@@ -64,7 +63,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "compare": Command(
             "compare:compare",
             "Compare two runs, or two models layer by layer.",
-            "autoopt compare 1f2e3d4c5b6a latest",
             "autoopt compare model.onnx out/model.onnx",
         ),
         "lineage": Command(
@@ -116,7 +114,6 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "passes": Command(
             "passes:app",
             "List passes, show one, or create one from a template.",
-            "autoopt passes list",
             "autoopt passes show static_quantization",
         ),
         "apply": Command(
