@@ -34,7 +34,7 @@ BOTH = "targets: [{name: here}, {name: board, work_pool: board}]"
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """A server with the work pool `board` and a worker for it, and the pool `idle` without one."""
     folder = tmp_path_factory.mktemp("pools")
-    write(mlp(), folder / "mlp")
+    write(mlp(width=512), folder / "mlp")
     with serving(folder) as found:
         env = environment(folder, **api(found))
         for pool in ("board", "idle"):
@@ -65,13 +65,15 @@ def run(served: Serving, *arguments: str, **env: str) -> subprocess.CompletedPro
 
 
 def test_a_target_of_this_machine_and_one_of_a_pool(served: Serving) -> None:
-    dag = write_dag(served, BOTH)
+    dag = write_dag(served, f"{BOTH}\nobjectives: [{{metric: size}}]")
     document = served.autoopt("run", dag, "--engine", "prefect", "--out", "both")
     assert [target["name"] for target in document["targets"]] == ["here", "board"]
     assert document["choice"]["name"] == "here", "only targets of one machine are compared"
     with open_store(None, served.folder / "home") as store:
         parts = store.runs.all(parent=document["run"])
-        assert [part.settings["request"]["pool"] for part in parts].count("board") == 1
+        assert [part.settings["request"]["pool"] for part in parts].count("board") == 2
+        (measuring,) = [part for part in parts if part.settings["request"]["candidates"]]
+        assert len(store.trials.all(measuring.id)) == len(measuring.settings["request"]["candidates"]) > 0
     assert [row["deployment_id"] for row in served.find("flow_runs") if row["work_pool_name"] == "board"]
     assert (served.folder / "both" / "targets" / "board" / "run.py").is_file()
     assert served.autoopt("run", dag, "--engine", "prefect", "--out", "both")["reused"]

@@ -5,10 +5,12 @@ Targets follow each other, because latencies on one machine cannot be measured i
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from autoopt.engine.run.export import export_best
 from autoopt.engine.run.parts import RunOfParts, Search
@@ -18,6 +20,9 @@ from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
 from autoopt.results import Baseline, ChosenTarget, RunResult, TargetResult, WorkCounts
 from autoopt.results.run import SearchEnd
+
+CONTENDERS: Final = 3
+"""Models of each target that the machines of work pools measure as well."""
 
 
 @dataclass
@@ -43,6 +48,8 @@ class Targets(RunOfParts[TargetPart]):
         queued = sum(map(self._search_in_pool, self.pools))
         minutes = self.request.search.get("minutes", self.parts[0].inputs.spec.search.minutes)
         deadline = self.began + minutes * 60 + queued if minutes else float("inf")
+        for pool in self.pools:
+            self._measure_in_pool(pool, deadline)
         chosen, baseline, notes = choose_target(self.parts, deadline)
         return self._result(chosen, baseline, notes)
 
@@ -61,6 +68,33 @@ class Targets(RunOfParts[TargetPart]):
             return 0.0
         pool.result = ended.result
         return ended.queued
+
+    def _measure_in_pool(self, pool: PoolPart, deadline: float) -> None:
+        """Have a pool's machine measure the best models of all targets in one more run; its best is then the target's.
+
+        Only figures of that machine are compared. A run that fails, or has no time left, leaves a note.
+        """
+        remaining = deadline - time.monotonic()
+        others: list[TargetPart | PoolPart] = [*self.parts, *(each for each in self.pools if each is not pool)]
+        names = {name for part in others for name in _best_of(part.result)}
+        if pool.result is None or not names:
+            return
+        names.update(_best_of(pool.result))
+        search = pool.request.search
+        if math.isfinite(remaining):
+            search = {**search, "minutes": max(remaining, 0.0) / 60}
+        assert pool.request.in_pool is not None, "checked before the search"
+        try:
+            if remaining <= 0:
+                raise InputError("the time was up")
+            request = replace(pool.request, search=search, candidates=tuple(sorted(names)))
+            measured = pool.request.in_pool(request).result
+        except InputError as error:
+            self.left_out.append(f"target {pool.name} did not measure the best models of other targets: {error}")
+            return
+        own = pool.result.best
+        if measured.best is not None and (own is None or own.candidate.key != measured.best.candidate.key):
+            pool.result = replace(pool.result, best=replace(measured.best, trial=None))
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Write the best model to `out` and the best for each target to `out/targets/<name>`, as packages."""
@@ -116,3 +150,12 @@ class Targets(RunOfParts[TargetPart]):
             objectives=results[0].objectives,
             constraints=results[0].constraints,
         )
+
+
+def _best_of(result: RunResult | None) -> list[str]:
+    """The few best models of a search as `RUN:TRIAL`."""
+    if result is None:
+        return []
+    models = [*filter(None, [result.better_model]), *result.front]
+    names = dict.fromkeys(f"{result.run}:{model.trial}" for model in models if model.trial is not None)
+    return list(names)[:CONTENDERS]
