@@ -186,8 +186,7 @@ def _prefect(settings: Settings) -> Iterator[Finding]:
     address = os.environ.get("PREFECT_API_URL")
     if not address:
         text = f"Prefect {version}; PREFECT_API_URL is not set: runs do without it"
-        remedy = "'prefect server start' and PREFECT_API_URL show runs in Prefect's UI"
-        yield Finding("prefect", "ok", text, remedy)
+        yield Finding("prefect", "ok", text, "'autoopt serve' shows runs in Prefect's pages")
     elif _answers(address):
         yield Finding("prefect", "ok", f"Prefect {version}; the server at {without_password(address)} answers")
     else:
