@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
@@ -269,22 +269,29 @@ class StaticQuantization(Pass):
         return self.run_inner(SmoothQuant(), model)
 
     def _check_settings(self) -> None:
-        if self.activation_type == "QInt8" and self.weight_type == "QUInt8":
-            raise Refused("onnxruntime does not support activation_type QInt8 with weight_type QUInt8")
-        if self.quant_format == "QOperator" and (self._is_wide or self._is_float8):
-            raise Refused("only quant_format QDQ has types of 4 and 16 bits and float8")
-        if self._is_float8 and self.calibrate_method != "MinMax":
-            raise Refused("calibrate_method has no effect with float8; omit it")
-        if not 0 < self.percentile <= 100:
-            raise Refused(f"percentile must be above 0 and at most 100, not {self.percentile}")
-        if self.percentile != StaticQuantization.percentile and self.calibrate_method != "Percentile":
-            raise Refused(f"percentile has no effect with calibrate_method {self.calibrate_method}; omit it")
-        if self.moving_average and self.calibrate_method != "MinMax":
-            raise Refused(f"moving_average has no effect with calibrate_method {self.calibrate_method}; omit it")
+        for is_wrong, reason in self._rules():
+            if is_wrong:
+                raise Refused(reason)
+
+    def _rules(self) -> Iterator[tuple[bool, str]]:
+        """Yield what makes the settings wrong, each with the reason."""
+        types = (self.activation_type, self.weight_type)
+        yield types == ("QInt8", "QUInt8"), "onnxruntime does not support activation_type QInt8 with weight_type QUInt8"
+        is_special = self._is_wide or self._is_float8
+        no_operators = "only quant_format QDQ has types of 4 and 16 bits and float8"
+        yield self.quant_format == "QOperator" and is_special, no_operators
+        method = self.calibrate_method
+        yield self._is_float8 and method != "MinMax", "calibrate_method has no effect with float8; omit it"
+        wrong_percentile = f"percentile must be above 0 and at most 100, not {self.percentile}"
+        yield not 0 < self.percentile <= 100, wrong_percentile
+        has_percentile = self.percentile != StaticQuantization.percentile
+        useless = f"has no effect with calibrate_method {method}; omit it"
+        yield has_percentile and method != "Percentile", f"percentile {useless}"
+        yield self.moving_average and method != "MinMax", f"moving_average {useless}"
         # num_bins is still a ConditionalDefault if another pass creates this one, as layer_sensitivity does.
         fewest = FLOAT8_BINS if self._is_float8 else 1
-        if (isinstance(self.num_bins, int) and self.num_bins < fewest) or self.samples < 0:
-            raise Refused(f"num_bins must be at least {fewest}, and samples at least 0")
+        too_few = isinstance(self.num_bins, int) and self.num_bins < fewest
+        yield too_few or self.samples < 0, f"num_bins must be at least {fewest}, and samples at least 0"
 
     @property
     def _method(self) -> str:
