@@ -138,7 +138,8 @@ def runtime(payload: JsonObject) -> dict[str, JsonValue]:
 
     Versions are empty for packages that are not installed. `unusable` has the reason why a provider cannot be used.
     """
-    description: dict[str, JsonValue] = {"python": platform.python_version(), "onnxruntime": "", "numpy": ""}
+    version = platform.python_version()
+    description: dict[str, JsonValue] = {"python": version, "onnxruntime": "", "numpy": "", "providers": []}
     with suppress(ImportError):
         import numpy
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 DIGITS = Path(__file__).parents[2] / "dags/digits/model.onnx"
-PLAN = ("plan", str(DIGITS), "--data", str(DIGITS.with_name("evaluation.npz")))
+PLAN = ("--verbose", "plan", str(DIGITS), "--data", str(DIGITS.with_name("evaluation.npz")))
 ReportCpu = Callable[[str], None]
 
 
@@ -27,5 +27,5 @@ def test_they_order_the_plans_of_models_and_dags_without_a_store(call: Any, repo
     assert "knowledge: built in: " in planned
     assert "learned: " in planned
     Path("d.yaml").write_text("name: d\npasses: {q: dynamic_quantization, s: simplify}\nchains: [[q], [s]]\n")
-    assert "learned: " in call("plan", "d.yaml", "--model", str(DIGITS)).out
-    assert "learned" not in call("plan", "d.yaml").out
+    assert "learned: " in call("--verbose", "plan", "d.yaml", "--model", str(DIGITS)).out
+    assert "learned" not in call("--verbose", "plan", "d.yaml").out
