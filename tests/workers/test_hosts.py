@@ -148,6 +148,7 @@ def test_without_lending_an_isolated_interpreter_has_only_its_own(tmp_path: Path
             "python": sys.version.split()[0],
             "onnxruntime": "",
             "numpy": "",
+            "providers": [],
         }
     with WorkerPool(size=1, python=python, lend=True) as pool:
         found = pool.call("autoopt.model.worker:runtime", {}).value
