@@ -71,9 +71,10 @@ def _index(store: Store) -> Page:
     from autoopt.stored_runs import run_row
     from autoopt.zoo.release_text import releases_table
     from autoopt.zoo.releases import release_rows
+    from autoopt.zoo.stored_nights import zoos_with_sweeps
 
     rows = [run_row(store, record) for record in store.runs.newest(NEWEST_RUNS)]
-    zoos = [name for name in store.sweeps.names() if any(sweep.result for sweep in store.sweeps.all(name))]
+    zoos = zoos_with_sweeps(store)
     sections = [
         ("Runs", runs_table(rows), {short(row.run): f"/run/{row.run}" for row in rows}),
         ("Zoos", Table(("zoo",), tuple((name,) for name in zoos)), {name: f"/zoo/{quote(name)}" for name in zoos}),

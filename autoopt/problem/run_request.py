@@ -33,7 +33,7 @@ from autoopt.spec.source import FieldError, Source
 from autoopt.spec.validation import input_error
 
 Again: TypeAlias = Literal["failed", "measurements", "all"]
-"""What to repeat of earlier runs: trials that failed, measurements of candidates, or the whole search."""
+"""Work of earlier runs to repeat: trials that failed, measurements of candidates, or the whole search."""
 
 
 @dataclass(frozen=True)

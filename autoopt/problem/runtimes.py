@@ -25,7 +25,7 @@ class InstalledRuntime:
 
     @property
     def name(self) -> str:
-        """`onnxruntime-openvino 1.24.1 of /opt/ov/bin/python`."""
+        """The distribution and its version, such as `onnxruntime 1.31.1`, and the interpreter if it is another one."""
         return f"{self.distribution} {self.onnxruntime}" + (f" of {self.interpreter}" if self.interpreter else "")
 
     @property

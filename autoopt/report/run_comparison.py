@@ -63,7 +63,7 @@ def comparison_table(comparison: RunComparison) -> Table:
 
 
 def comparison_lines(comparison: RunComparison) -> list[str]:
-    """How both models were made, and if the second is worse."""
+    """Say how both models were made, and if the second one is worse."""
     lines = [] if comparison.same_source else ["note: the runs started from different source models"]
     lines.append(f"first:  {comparison.first_chain or 'no model'}")
     lines.append(f"second: {comparison.second_chain or 'no model'}")

@@ -14,13 +14,18 @@ from autoopt.zoo.night_history import StoredNight
 DEFAULT_NIGHTS = 60
 
 
+def zoos_with_sweeps(store: Store) -> list[str]:
+    """The names of the zoos of which a sweep has ended."""
+    return [name for name in store.sweeps.names() if any(one.result for one in store.sweeps.all(name))]
+
+
 def zoo_of(store: Store, name: str | None) -> str:
     """Return the name of a zoo with sweeps in the store, given its name or file; without one, of the only zoo.
 
     Raises:
         InputError: No sweep has finished, there is no zoo of that name, or there are several and none is named.
     """
-    names = [name for name in store.sweeps.names() if any(one.result for one in store.sweeps.all(name))]
+    names = zoos_with_sweeps(store)
     if not names:
         raise InputError("no sweep in this store", remedy="run 'autoopt sweep zoo.yaml'")
     listed = ", ".join(sorted(names))

@@ -16,7 +16,7 @@ from results_chart import results_chart
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:CONTRIBUTING|CHANGELOG|benchmarks)[^)]*)\)")
 """A link of the README to a file that is not part of the site."""
 CHART = "<!-- chart of results.csv -->"
-"""Where docs/results.md shows its chart, which exists only in the site."""
+"""Mark of the chart in docs/results.md, which exists only in the site."""
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
 
 

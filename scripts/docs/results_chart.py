@@ -20,7 +20,7 @@ TITLE: Final = "times as fast as the source model"
 
 
 def results_chart() -> str:
-    """How much faster each model gets, as an SVG file; models of too low a quality are left out."""
+    """Draw how much faster each model gets, as an SVG file; leave out models of too low a quality."""
     with FIGURES.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["table"] == "by hand" and row["measure"] == "time ratio"]
     kept = [row for row in rows if row["variant"] in COLOURS and row["keeps_quality"] != "no"]

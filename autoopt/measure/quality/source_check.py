@@ -244,7 +244,7 @@ def _order_remedy(predictions: Array, labels: Array, names: Array) -> tuple[str,
     """The remedy for labels that have the model's classes in another order; empty if they do not.
 
     Returns:
-        The remedy, and True if there are so many items that it is no accident.
+        The remedy, and True if there are enough items to rule out chance.
     """
     classes = {}
     for label in np.unique(labels):
