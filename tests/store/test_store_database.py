@@ -94,6 +94,8 @@ def test_readers_do_not_wait_for_a_writer(sqlite_store: SqlStore) -> None:
     with sqlite_store.database.transaction(writing=True) as connection:
         connection.execute(text("UPDATE run SET name = 'other'"))
         assert sqlite_store.runs.get(run.id).name == run.name
+        with open_store(str(sqlite_store.database.url)) as other:
+            assert other.runs.get(run.id).name == run.name
 
 
 FULL = """
@@ -223,4 +225,4 @@ def test_a_server_that_refuses_connections_is_waited_for_and_is_a_failure_of_the
     """It may be restarting: exit code 3, which CI answers by trying again, and not 2, wrong input."""
     database = open_database("postgresql://user@127.0.0.1:1/db", patience=0.1)
     with pytest.raises(SystemFailure, match=r"refused.*tried for 0 s; is it running\?"):
-        database.write_first(lambda connection: connection.execute(text("SELECT 1")))
+        database.run_first(lambda connection: connection.execute(text("SELECT 1")), writing=True)

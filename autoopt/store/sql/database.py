@@ -128,8 +128,8 @@ class Database:
         """Run `work` in a transaction that is committed as a whole or not at all."""
         return self._repeat(work, writing=True)
 
-    def write_first(self, work: Callable[[Connection], Result]) -> Result:
-        """Like `write`, for the first transaction: if connecting keeps failing, the address counts as wrong.
+    def run_first(self, work: Callable[[Connection], Result], *, writing: bool) -> Result:
+        """Like `read` or `write`, for the first transaction: if connecting keeps failing, the address counts as wrong.
 
         A server that does not answer may be restarting: it gets the usual time.
 
@@ -138,7 +138,7 @@ class Database:
         """
         for attempt in range(1, CONNECT_ATTEMPTS + 1):
             try:
-                with self.transaction(writing=True) as connection:
+                with self.transaction(writing=writing) as connection:
                     return work(connection)
             except DBAPIError as error:
                 remedy = _remedy(error)
@@ -151,7 +151,7 @@ class Database:
                 if attempt == CONNECT_ATTEMPTS or not self._is_transient(error):
                     raise InputError(self._message(error), where=self.safe_url, remedy=self._address_remedy) from None
             time.sleep(0.1 * random.random())
-        return self.write(work)
+        return self._repeat(work, writing=writing)
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:

@@ -18,14 +18,15 @@ _LOCK: Final = 0x6175746F
 def prepare(database: Database, before_creation: Callable[[], None] = lambda: None) -> None:
     """Create the tables in an empty database; in one that has them, this is one query.
 
-    `before_creation` is called before tables are created; it may raise to prevent it.
+    The query does not wait for a process that writes. `before_creation` is called before tables are created; it may
+    raise to prevent it.
 
     Raises:
         InputError: The database has another schema, or holds tables of something else.
     """
-    if database.write_first(_is_prepared):
+    if database.run_first(_is_prepared, writing=False):
         return
-    database.write_first(lambda connection: _create(connection, before_creation))
+    database.run_first(lambda connection: _create(connection, before_creation), writing=True)
     database.make_durable()
 
 
@@ -42,7 +43,7 @@ def check_tables(database: Database) -> None:
     Raises:
         InputError: It lacks one.
     """
-    missing = database.write_first(missing_tables)
+    missing = database.run_first(missing_tables, writing=False)
     if missing:
         remedy = DAMAGED
         if not database.sqlite:
