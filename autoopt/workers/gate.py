@@ -2,10 +2,11 @@
 
 A reader-writer lock made of two files at one path per machine, whatever AUTOOPT_HOME or the user is. Workers hold the
 gate shared, a measurer holds it alone. Everybody passes the turnstile first, and a waiting measurer stays in it, so
-that new work cannot starve it. Who comes urgently (`urgently`) passes before all who wait there. The kernel releases
-the locks of a process that ends in any way. Suspended holders (Ctrl-Z) are passed over: who waits replaces the lock
-file, or where that belongs to another user, begins the next generation of it (`autoopt-gate.1.lock`, ...). A holder
-finds that out when it leaves (`Passage.passed_over`).
+that new work cannot starve it. Whose run has measured for less time lately passes the turnstile first, so a run that
+has not measured its source yet waits for one measurement at most. The kernel releases the locks of a process that ends
+in any way. Suspended holders (Ctrl-Z) are passed over: who waits replaces the lock file, or where that belongs to
+another user, begins the next generation of it (`autoopt-gate.1.lock`, ...). A holder finds that out when it leaves
+(`Passage.passed_over`).
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from autoopt.settings import settings
 from autoopt.workers.lock_files import (
     LOCK_FLAGS,
     describe_processes,
+    is_anybody_before,
     is_replaced,
     is_suspended,
     lock_holders,
     newest_generation,
     open_lock_file,
+    place_in_line,
     replace_lock_file,
 )
 
@@ -43,8 +46,11 @@ SUSPENDED_SECONDS = 5.0
 """Holders that are suspended are passed over after this time."""
 CHECK_SECONDS = 1.0
 """Interval of the checks for suspended holders."""
+HALF_LIFE = 60.0
+"""Seconds after which a measurement counts half for its run's place in the line: a long run must not starve later."""
+STEP_ASIDE_SECONDS, LOOK_SECONDS = 1.0, 0.01
+"""Shortest time for which the turnstile is left to those who go first, and the interval of looks whether they came."""
 GATE_FILE = "autoopt-gate.lock"
-_is_urgent: ContextVar[bool] = ContextVar("is_urgent", default=False)
 _deadline: ContextVar[float] = ContextVar("deadline", default=FOREVER)
 
 
@@ -152,16 +158,6 @@ def deadline(until: float) -> Iterator[None]:
 
 
 @contextmanager
-def urgently() -> Iterator[None]:
-    """Enter any gate within the context, in this thread, before all others that wait: after one measurement at most."""
-    token = _is_urgent.set(True)
-    try:
-        yield
-    finally:
-        _is_urgent.reset(token)
-
-
-@contextmanager
 def _after_notice_time(report: Callable[[], bool]) -> Iterator[None]:
     """Call `report` every NOTICE_SECONDS within the context, until it returns True."""
     over = threading.Event()
@@ -192,7 +188,7 @@ class Passage:
 
 
 class Gate:
-    """The gate, usable from many threads and processes. A thread inside may not enter again, through any object.
+    """The gate of one run, usable from many threads and processes. A thread inside may not enter again.
 
     Args:
         folder: folder of the lock files, by default that of the machine.
@@ -208,9 +204,9 @@ class Gate:
     ) -> None:
         folder = folder or machine_folder()
         self._turnstile = folder / "autoopt-turnstile.lock"
-        self._urgent = folder / "autoopt-urgent.lock"
         self._gate = folder / GATE_FILE
         self._waiting = waiting
+        self._measured, self._measured_until = 0.0, 0.0
 
     @contextmanager
     def working(self, until: float = FOREVER) -> Iterator[Passage]:
@@ -249,9 +245,22 @@ class Gate:
         with (
             self._once(),
             self._turn(patience),
+            self._own_work_paused(),
             self._within(self._lock(self._gate, fcntl.LOCK_EX, patience)) as passage,
         ):
-            yield passage
+            began = time.monotonic()
+            try:
+                yield passage
+            finally:
+                now = time.monotonic()
+                self._measured, self._measured_until = self._measured_lately(now) + now - began, now
+
+    def _measured_lately(self, now: float) -> float:
+        """The seconds for which this run has measured, of which those before the last HALF_LIFE count less."""
+        return self._measured * 0.5 ** ((now - self._measured_until) / HALF_LIFE)
+
+    def _own_work_paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def _patience(self, until: float) -> Patience:
         return Patience(min(until, _deadline.get()))
@@ -278,39 +287,23 @@ class Gate:
 
     @contextmanager
     def _turn(self, patience: Patience) -> Iterator[None]:
-        """Be in the turnstile. Who has it while somebody comes urgently lets them pass."""
-        if _is_urgent.get():
-            with self._locked(self._urgent, fcntl.LOCK_SH, patience):
-                turn = self._lock(self._turnstile, fcntl.LOCK_EX, patience)
-        else:
+        """Be in the turnstile, after those who wait there and whose runs have measured for less time lately.
+
+        Who is suspended keeps a place in the line, so it lets others pass for STEP_ASIDE_SECONDS and for as long as its
+        own run has measured at most.
+        """
+        measured = self._measured_lately(time.monotonic())
+        with place_in_line(self._turnstile, measured):
             turn = self._lock(self._turnstile, fcntl.LOCK_EX, patience)
-            while self._is_anybody_urgent():
+            until = min(patience.until, time.monotonic() + STEP_ASIDE_SECONDS + measured)
+            while is_anybody_before(turn, measured) and time.monotonic() < until:
                 os.close(turn)
-                with self._locked(self._urgent, fcntl.LOCK_EX, patience):
-                    pass  # they have the turnstile
+                time.sleep(LOOK_SECONDS)
                 turn = self._lock(self._turnstile, fcntl.LOCK_EX, patience)
         try:
             yield
         finally:
             os.close(turn)
-
-    def _is_anybody_urgent(self) -> bool:
-        fd = open_lock_file(newest_generation(self._urgent))
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
-
-    @contextmanager
-    def _locked(self, path: Path, kind: int, patience: Patience) -> Iterator[None]:
-        fd = self._lock(path, kind, patience)
-        try:
-            yield
-        finally:
-            os.close(fd)
 
     def _lock(self, path: Path, kind: int, patience: Patience) -> int:
         """Open and lock the file; once more if it was replaced while waiting."""

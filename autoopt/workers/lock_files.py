@@ -11,8 +11,9 @@ import fcntl
 import os
 import pwd
 import stat
-from collections.abc import Sequence
-from contextlib import suppress
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,8 @@ from autoopt.errors import SystemFailure
 LOCK_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags to open a lock file: reading is all that flock needs."""
 _LOCKS = Path("/proc/locks")
+_FLOCK: Final = "hhlli"
+"""Fields of `struct flock`: kind, whence, start, length, process."""
 
 
 def newest_generation(path: Path) -> Path:
@@ -95,6 +98,40 @@ def open_lock_file(path: Path) -> int:
         os.close(fd)
         reason = "not a regular file with one name"
         raise SystemFailure(f"unusable lock file: {reason}", where=str(path), remedy="remove it")
+
+
+@contextmanager
+def place_in_line(path: Path, place: float) -> Iterator[None]:
+    """Have a place in the line at a lock file, which others see: the smaller, the earlier.
+
+    It is a lock on one byte, which the kernel releases when the process ends. Where it is not to be had, there is no
+    place.
+    """
+    fd = open_lock_file(newest_generation(path))
+    try:
+        with suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _byte_range(fcntl.F_RDLCK, _byte(place), 1))
+        yield
+    finally:
+        os.close(fd)
+
+
+def is_anybody_before(fd: int, place: float) -> bool:
+    """True if somebody has a smaller place in the line at this lock file."""
+    if _byte(place) == 0:
+        return False
+    with suppress(OSError):
+        found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _byte_range(fcntl.F_WRLCK, 0, _byte(place)))
+        return struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK
+    return False
+
+
+def _byte(place: float) -> int:
+    return int(place * 1000)
+
+
+def _byte_range(kind: int, start: int, length: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
 
 
 def lock_holders(fd: int) -> list[int]:

@@ -49,16 +49,13 @@ class PausingGate(Gate):
                     del self._work[thread]
 
     @contextmanager
-    def measuring(self, until: float = FOREVER) -> Iterator[Passage]:
-        patience = self._patience(until)
-        with self._once(), self._turn(patience):
-            paused: set[int] = set()
-            try:
-                self._pause_work(paused)
-                with self._within(self._lock(self._gate, fcntl.LOCK_EX, patience)) as passage:
-                    yield passage
-            finally:
-                self._resume_work(paused)
+    def _own_work_paused(self) -> Iterator[None]:
+        paused: set[int] = set()
+        try:
+            self._pause_work(paused)
+            yield
+        finally:
+            self._resume_work(paused)
 
     def _pause_work(self, paused: set[int]) -> None:
         """Pause all work under way that can be paused, and add its threads to `paused`."""

@@ -20,17 +20,24 @@ from autoopt.errors import InputError, SystemFailure, TimeUp
 from autoopt.settings import settings
 from autoopt.workers import Gate, gate
 from autoopt.workers.gate import FOREVER, Patience, deadline, machine_folder
-from autoopt.workers.lock_files import is_suspended
+from autoopt.workers.lock_files import is_suspended, place_in_line
 
 PERSON = """
-import os, sys
-from contextlib import nullcontext
+import os, sys, time
 from pathlib import Path
-from autoopt.workers.gate import Gate, urgently
+from autoopt.workers.gate import Gate
 name, kind, folder, events = sys.argv[1:]
 events = os.open(events, os.O_WRONLY | os.O_APPEND)
-how, _, kind = kind.rpartition(" ")
-with urgently() if how else nullcontext(), getattr(Gate(Path(folder)), kind)() as passage:
+gate = Gate(Path(folder))
+earlier, _, kind = kind.rpartition(" ")
+if earlier:
+    with gate.measuring():
+        until = time.monotonic() + float(earlier)
+        while time.monotonic() < until:
+            pass
+    os.write(events, f"{name} ready\\n".encode())
+    sys.stdin.readline()
+with getattr(gate, kind)() as passage:
     os.write(events, f"{name} in\\n".encode())
     sys.stdin.readline()
     how = " passed over" if passage.passed_over else ""
@@ -53,6 +60,13 @@ class Stage:
         command = [*within, sys.executable, "-c", PERSON, name, kind, folder, f"{folder}/{self.log.name}"]
         self.people[name] = subprocess.Popen(command, stdin=subprocess.PIPE)
         return self.people[name]
+
+    def go(self, name: str) -> None:
+        """Have `name`, who has measured earlier, enter."""
+        pipe = self.people[name].stdin
+        assert pipe is not None
+        pipe.write(b"\n")
+        pipe.flush()
 
     def leave(self, name: str) -> None:
         self.people[name].communicate(b"\n", timeout=HANG_SECONDS)
@@ -113,21 +127,30 @@ def test_waiting_measurer_keeps_new_work_out(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("kind", ["working", "measuring"])
-def test_who_comes_urgently_waits_for_one_measurement_only(stage: Stage, kind: str) -> None:
+def test_whose_run_has_measured_for_less_time_goes_first(stage: Stage, kind: str) -> None:
+    for name, seconds in (("long", 0.3), ("short", 0.02)):
+        stage.enter(name, f"{seconds} {kind}")
+        stage.until(lambda: f"{name} ready" in stage.events())  # noqa: B023
     stage.enter("first", "measuring")
     stage.until_in("first")
-    for name in ("second", "third"):
-        stage.enter(name, kind)
+    for name in ("long", "short"):
+        stage.go(name)
         stage.until_stopped(name)
-    stage.enter("urgent", "urgent measuring")
-    stage.until_stopped("urgent")
-    stage.leave("first")
-    stage.until_in("urgent")
-    assert stage.events() == ["first in", "first out", "urgent in"]
-    stage.leave("urgent")
-    for name in ("second", "third"):
-        stage.people[name].stdin.close()  # type: ignore[union-attr]
-    stage.until(lambda: {"second out", "third out"} <= set(stage.events()))
+    stage.enter("new", "measuring")
+    stage.until_stopped("new")
+    for name in ("first", "new", "short", "long"):
+        stage.until_in(name)
+        stage.leave(name)
+    happened = [event for event in stage.events() if event.endswith(" in")]
+    assert happened == ["first in", "new in", "short in", "long in"]
+
+
+def test_nobody_lets_others_pass_for_longer_than_its_run_has_measured(stage: Stage) -> None:
+    stage.enter("measurer", "0.02 measuring")
+    stage.until(lambda: "measurer ready" in stage.events())
+    with place_in_line(stage.folder / "autoopt-turnstile.lock", 0.0):  # of one who never comes
+        stage.go("measurer")
+        stage.until_in("measurer")
 
 
 def test_one_measurer_at_a_time(stage: Stage) -> None:
@@ -301,7 +324,6 @@ def test_readable_by_all_users_whatever_the_umask(tmp_path: Path) -> None:
     assert {p.name: p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == {
         "autoopt-gate.lock": 0o644,
         "autoopt-turnstile.lock": 0o644,
-        "autoopt-urgent.lock": 0o644,
     }
 
 

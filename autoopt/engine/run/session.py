@@ -52,7 +52,6 @@ from autoopt.spec.search import SearchConfig
 from autoopt.store import RunRecord
 from autoopt.store.finished import finished_trials
 from autoopt.store.leases import finish_run, run_lease
-from autoopt.workers.gate import urgently
 
 FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 """Outcomes of the source model that end the run."""
@@ -133,7 +132,7 @@ class Session:
             InputError: The source model crashes, hangs, exceeds the memory limit, or does not fit data and metrics.
         """
         if self._baseline is None:
-            with self.ctx.attempt.counts.timing("baseline"), urgently():
+            with self.ctx.attempt.counts.timing("baseline"):
                 options = EvaluationOptions(judged=False, screened=True)
                 measurements = evaluate(self.ctx, self.ctx.problem.source, options)
             self._is_source_untimely = measurements.outcome is Outcome.TIMEOUT and self.ctx.attempt.remaining() <= 0
