@@ -12,6 +12,7 @@ another user, begins the next generation of it (`autoopt-gate.1.lock`, ...). A h
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import sys
 import tempfile
@@ -257,7 +258,7 @@ class Gate:
 
     def _measured_lately(self, now: float) -> float:
         """The seconds for which this run has measured, of which those before the last HALF_LIFE count less."""
-        return self._measured * 0.5 ** ((now - self._measured_until) / HALF_LIFE)
+        return self._measured * math.exp2((self._measured_until - now) / HALF_LIFE)
 
     def _own_work_paused(self) -> AbstractContextManager[None]:
         return nullcontext()

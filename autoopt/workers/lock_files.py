@@ -122,7 +122,7 @@ def is_anybody_before(fd: int, place: float) -> bool:
         return False
     with suppress(OSError):
         found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _byte_range(fcntl.F_WRLCK, 0, _byte(place)))
-        return struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK
+        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
     return False
 
 
