@@ -38,7 +38,7 @@ def tune_chain(run: str, chain: str) -> State[None]:
                 trials.wait()
             if retried and trials.results and not joined.is_running:
                 joined.conclude()
-            show_chain(joined.store, run, chain, run_name(session), session.chains[chain].name)
+            show_chain(joined.store, run, chain, run_name(session), session.ctx.chains[chain].name)
             return trials.state()
     except AutooptError as error:
         return failed_state(error)

@@ -35,7 +35,6 @@ from autoopt.passes.request import PassReply, PassRequest, StepReply
 from autoopt.problem import reading as sources
 from autoopt.problem.goal import GoalRequest, make_goal
 from autoopt.problem.problem import DataSets, DataSource, Goal, Problem
-from autoopt.problem.resolve import ResolvedInputs
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_hosts import Hosts
 from autoopt.problem.run_request import RunRequest
@@ -389,21 +388,14 @@ class Simulation:
         attempt = {"run": record.id, "clock": self.clock, **attempt}
         return RunContext(self.problem, self.resources, Attempt(**attempt))
 
-    def inputs(self, **search: Any) -> ResolvedInputs:
-        """The resolved inputs of a request for this run."""
-        return ResolvedInputs(
-            spec=self.plan.spec,
-            model="source.onnx",
-            problem=self.problem,
-            search=SearchConfig.model_validate(search),
-            runtimes={},
-            notes=[],
-        )
+    def asked(self, **search: Any) -> Problem:
+        """The problem with the search and the model of a request."""
+        return replace(self.problem, search=SearchConfig.model_validate(search), model="source.onnx")
 
     def session(self, *, search: Mapping[str, Any] | None = None, **request: Any) -> Session:
         """Open a session of a request."""
         run_request = RunRequest(**{"dag": self.plan.spec, "home": self.folder / "home", "workers": 1, **request})
-        return open_session(run_request, self.inputs(**(search or {})), self.resources, time.monotonic())
+        return open_session(run_request, self.asked(**(search or {})), self.resources, time.monotonic())
 
     @property
     def chains(self) -> dict[str, Chain]:

@@ -13,7 +13,7 @@ from autoopt.engine.run.session import Session
 from autoopt.errors import InputError, SystemFailure, TimeUp, reading
 from autoopt.problem.compile import with_machine_targets
 from autoopt.problem.probe import Probe
-from autoopt.problem.resolve import resolve_inputs
+from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import Resources, closed_on_error, open_resources
 from autoopt.problem.run_request import RunRequest, load
 from autoopt.spec import DagSpec
@@ -83,13 +83,12 @@ def _opened_session(
     request: RunRequest, spec: DagSpec, resources: Resources, began: float, try_scripts: bool
 ) -> Session:
     """Open a run on one target, with workers that wait for it unless the store has its answer."""
-    inputs = resolve_inputs(request, spec, resources)
     parent = _parent(request, resources.store)
-    session = open_session(request, inputs, resources, began, parent)
+    session = open_session(request, resolve(request, spec, resources), resources, began, parent)
     session.closing.callback(resources.close)
     if session.answer is not None:
         return session
-    modules = [*WARM, *_pass_modules(session.chains.values())]
+    modules = [*WARM, *_pass_modules(session.ctx.chains.values())]
     if request.again == "all":
         # A new search over old results may find all of them in the store, and then needs no worker.
         resources.pool.expect(modules)
@@ -97,7 +96,7 @@ def _opened_session(
         _warm(resources, modules)
     warnings = source_warnings(session.ctx)
     if try_scripts:
-        warnings += script_warnings(session.ctx, session.chains.values())
+        warnings += script_warnings(session.ctx, session.ctx.chains.values())
     for warning in warnings:
         session.notes.append(warning)
         request.observer.on_note(warning)

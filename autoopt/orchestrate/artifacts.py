@@ -129,7 +129,7 @@ class RunProgress(Observer):
     """Shows the share of a run's trials that have ended."""
 
     def __init__(self, session: Session, name: str) -> None:
-        self._budget = session.search_config.trials or session.ctx.problem.plan.point_count
+        self._budget = session.ctx.problem.search.trials or session.ctx.problem.plan.point_count
         self._progress = Progress(artifact_key("progress", name))
         self._trials = 0
 

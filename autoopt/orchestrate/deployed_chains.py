@@ -175,7 +175,7 @@ class DeployedExecutor:
             numbers = [number for number, (of, _) in self._waiting.items() if of == chain]
         for number in numbers:
             row = store.trials.get(self._ctx.run, number)
-            if store.claims.acquire("trial", row.key):
+            if store.claims.acquire("trial", row.claim):
                 store.trials.finish(replace(row, status="done", outcome=outcome, message=message, transient=True))
         self._collect()
 

@@ -284,7 +284,7 @@ class FlowExecutor:
             self._stored.submit(job.execute)
             return job.future
         if chain not in self._open:
-            self._open[chain] = ChainRun(self._session, self._session.chains[chain])
+            self._open[chain] = ChainRun(self._session, self._session.ctx.chains[chain])
         self._open[chain].add(job)
         return job.future
 

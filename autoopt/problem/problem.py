@@ -1,11 +1,11 @@
-"""The problem that a run solves: model, data, goal and target. Frozen; nothing of the machine that solves it."""
+"""The problem that a run solves: plan, model, data, goal, search and target. Frozen."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from autoopt.dag.compiler.plan import Plan
 from autoopt.data import DataConfig
@@ -15,11 +15,16 @@ from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Constraint, Metric, Objective, get_metric
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file
+from autoopt.problem.content_keys import run_identity
 from autoopt.settings import root_to_store
+from autoopt.spec import DagSpec
+from autoopt.spec.search import SearchConfig
 from autoopt.spec.targets import HostSpec
 from autoopt.target import Accelerator, Target
 
 GIBIBYTE: Final = 1 << 30
+Runtime: TypeAlias = Mapping[str, Any]
+"""Versions and execution providers of a host; empty for this interpreter."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,49 @@ class Problem:
     """The user's settings for the meters."""
     unverified: bool = False
     """True if only generated inputs judge lossy candidates, which are then measured and shown, but never the best."""
+    model: str = ""
+    """The model as the user named it."""
+    search: SearchConfig = field(default_factory=SearchConfig)
+    runtimes: Mapping[str, Runtime] = field(default_factory=dict)
+    """Versions of the hosts other than this interpreter, by name."""
+    candidates: tuple[str, ...] = ()
+    """Trials of other runs that are measured in place of a search."""
+    notes: tuple[str, ...] = ()
+    """Messages for the user."""
+
+    @property
+    def spec(self) -> DagSpec:
+        """The DAG, for one target."""
+        return self.plan.spec
+
+    @property
+    def identity(self) -> str:
+        """The content key of the run."""
+        data = self.data
+        parts: dict[str, object] = {
+            "plan": self.plan.digest,
+            "source": self.source.key,
+            "data": [data.evaluation.digest, data.calibration.digest, data.latency.digest],
+            "goal": [to_json(self.goal.objectives), to_json(self.goal.constraints)],
+            "search": self.search.content,
+            "target": self.target.content,
+            "script": self.script.content,
+            "evaluate": self.spec.evaluate,
+            "node objectives": to_json(self.spec.node_objectives),
+            "measurement": dict(self.measurement),
+            "unverified": self.unverified,
+            "runtimes": dict(self.runtimes),
+        }
+        if pool := self.spec.all_targets[0].work_pool:
+            parts["work pool"] = pool
+        if self.candidates:
+            parts["candidates"] = self.candidates
+        return run_identity(parts)
+
+    @property
+    def why_pruned(self) -> str:
+        """Reasons why chains were pruned, in one line."""
+        return "; ".join(dict.fromkeys(pruned.reason for pruned in self.plan.pruned(3)))
 
     @property
     def measurement_settings(self) -> MeasurementSettings:

@@ -9,7 +9,7 @@ from pathlib import Path
 from autoopt.dag import Facts
 from autoopt.data.decoder import decoder_of, decodes
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonValue, to_json
+from autoopt.json_codec import JsonValue
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
@@ -18,7 +18,6 @@ from autoopt.model.inspection import Inspection
 from autoopt.problem.admission import admit
 from autoopt.problem.best_candidate import Machine
 from autoopt.problem.compile import Probed, compile_request
-from autoopt.problem.content_keys import run_identity
 from autoopt.problem.described_data import data_source
 from autoopt.problem.earlier_examples import Case, taught_plan
 from autoopt.problem.environment import cpu
@@ -27,13 +26,11 @@ from autoopt.problem.plan_explanations import explanations
 from autoopt.problem.probe import Probe
 from autoopt.problem.problem import DataSets, DataSource, Goal, Limits, Problem, UserScript
 from autoopt.problem.resources import Resources
-from autoopt.problem.run_hosts import Runtime
 from autoopt.problem.run_request import RunRequest
 from autoopt.registry import DescribeReply
 from autoopt.script import check_allowed
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
-from autoopt.spec.search import SearchConfig
 from autoopt.spec.threads import with_thread_search
 from autoopt.store import Store
 from autoopt.target import Accelerator
@@ -42,53 +39,7 @@ GENERATED_ITEMS = 64
 """Number of calibration items for a bare model without data."""
 
 
-@dataclass(frozen=True)
-class ResolvedInputs:
-    """Everything that a request names, read and checked."""
-
-    spec: DagSpec
-    model: str
-    """The model as the user named it."""
-    problem: Problem
-    search: SearchConfig
-    runtimes: Mapping[str, Runtime]
-    """Versions of the hosts other than this interpreter, by name."""
-    notes: list[str]
-    """Messages for the user."""
-    candidates: tuple[str, ...] = ()
-    """Trials of other runs that are measured in place of a search."""
-
-    @property
-    def identity(self) -> str:
-        """The content key of the run."""
-        problem, data = self.problem, self.problem.data
-        parts: dict[str, object] = {
-            "plan": problem.plan.digest,
-            "source": problem.source.key,
-            "data": [data.evaluation.digest, data.calibration.digest, data.latency.digest],
-            "goal": [to_json(problem.goal.objectives), to_json(problem.goal.constraints)],
-            "search": self.search.content,
-            "target": problem.target.content,
-            "script": problem.script.content,
-            "evaluate": self.spec.evaluate,
-            "node objectives": to_json(self.spec.node_objectives),
-            "measurement": dict(problem.measurement),
-            "unverified": problem.unverified,
-            "runtimes": dict(self.runtimes),
-        }
-        if pool := self.spec.all_targets[0].work_pool:
-            parts["work pool"] = pool
-        if self.candidates:
-            parts["candidates"] = self.candidates
-        return run_identity(parts)
-
-    @property
-    def why_pruned(self) -> str:
-        """Reasons why chains were pruned, in one line."""
-        return "; ".join(dict.fromkeys(pruned.reason for pruned in self.problem.plan.pruned(3)))
-
-
-def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> ResolvedInputs:
+def resolve(request: RunRequest, spec: DagSpec, resources: Resources) -> Problem:
     """Read what the request names, and plan.
 
     Raises:
@@ -117,7 +68,8 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         artifact=sources.model.artifact,
     )
     plan = taught_plan(resources.store, compiled.plan, case, resources.store.home)
-    problem = Problem(
+    repairs = [f"model: {repair}" for repair in sources.inspection.repairs]
+    return Problem(
         plan=plan,
         source=sources.model,
         goal=goal,
@@ -130,11 +82,12 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         limits=_limits(request, spec, sources.inspection.bytes),
         measurement=measurement,
         unverified=sources.unverified,
+        model=model,
+        search=search,
+        runtimes=resources.hosts.runtimes_of(spec),
+        candidates=request.candidates,
+        notes=(*repairs, *plan.warnings, *dict.fromkeys(sources.probed.data.notes), *explanations(plan), *goal_notes),
     )
-    repairs = [f"model: {repair}" for repair in sources.inspection.repairs]
-    notes = [*repairs, *plan.warnings, *dict.fromkeys(sources.probed.data.notes), *explanations(plan), *goal_notes]
-    runtimes = resources.hosts.runtimes_of(spec)
-    return ResolvedInputs(spec, model, problem, search, runtimes, notes, request.candidates)
 
 
 @dataclass(frozen=True)

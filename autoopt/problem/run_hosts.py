@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 from autoopt.errors import InputError, SystemFailure
+from autoopt.problem.problem import Runtime
 from autoopt.registry import DescribeReply, PassInfo
 from autoopt.script import check_allowed
 from autoopt.spec import DagSpec
@@ -15,9 +15,6 @@ from autoopt.spec.targets import HostSpec
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool
 from autoopt.workers.hosts import Host, open_host
-
-Runtime: TypeAlias = Mapping[str, Any]
-"""Versions and execution providers of a host; empty for this interpreter."""
 
 
 class Hosts:

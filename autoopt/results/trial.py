@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.space import Point, Value
 
+ARROW: Final = " -> "
+"""Joins the nodes of a chain in its name."""
 TrialStatus: TypeAlias = Literal["pending", "running", "done"]
 
 
 def short_chain(chain: str, steps: Sequence[str]) -> str:
     """The name of a chain reduced to the nodes that had an effect; the whole name if they are not known."""
-    return " -> ".join(steps) or chain
+    return ARROW.join(steps) or chain
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,25 @@ class Trial:
     finished: float | None = None
 
     @property
-    def key(self) -> str:
+    def claim(self) -> str:
         """The key of the trial in `Store.claims`."""
         return f"{self.run}/{self.number}"
+
+    @property
+    def model(self) -> Candidate:
+        """The candidate of a trial that succeeded."""
+        assert self.candidate is not None, "the trial failed"
+        return self.candidate
+
+    @property
+    def model_key(self) -> str:
+        """The key of the candidate; empty for a failed trial."""
+        return "" if self.candidate is None else self.candidate.key
+
+    @property
+    def pass_count(self) -> int:
+        """The passes that the user wrote, without those that autoopt inserted."""
+        return len(self.chain.split(ARROW))
 
     @property
     def feasible(self) -> bool:

@@ -200,7 +200,7 @@ class ResultStore(ABC):
 class ClaimStore(ABC):
     """Claims with leases on pass runs, evaluations, trials, runs, sweeps and the releases of models.
 
-    The key of a claim is that of the pass run or evaluation, the id of the run or sweep, `Trial.key`, or
+    The key of a claim is that of the pass run or evaluation, the id of the run or sweep, `Trial.claim`, or
     `zoo/model`.
     """
 

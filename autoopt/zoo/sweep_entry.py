@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.run.output_folder import check_out
-from autoopt.engine.run.stored_candidates import SOURCE_ONLY
+from autoopt.engine.run.session import SOURCE_ONLY
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.candidate import digest_json

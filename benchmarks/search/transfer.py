@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Literal, TypeAlias, get_args
 
+from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.first_points import LEFT_OUT, LITTLE
 from autoopt.dag.proposal.propose import first_values_for, late_nodes
 from autoopt.model.similarity import features
@@ -113,7 +114,7 @@ def as_proposed(table: Table) -> Table:
 
 def _expert_points(table: Table) -> dict[str, list[Point]]:
     """First points of the search of a proposed graph, as far as the table has them."""
-    first_values = first_values_for(table.inspection)
+    first_values = first_values_for(ProposalInputs(table.inspection))
     points: dict[str, list[Point]] = {}
     seen: set[str] = set()
     # All preparation comes first; where lengths are equal, the order of the graph decides.

@@ -10,7 +10,7 @@ from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
 
 from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.proposal.decisions import decisions
-from autoopt.dag.proposal.precisions import Method
+from autoopt.dag.proposal.templates import Method
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions
 

@@ -12,8 +12,7 @@ from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
 
 from autoopt.dag.proposal.exclusions import MAX_HISTOGRAM_BYTES, ruled_out, value_cuts
 from autoopt.dag.proposal.narrowing import Narrowing
-from autoopt.dag.proposal.precisions import PROVIDERS, provider_profile
-from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES
+from autoopt.dag.proposal.templates import TABLES, TEMPLATES, provider_profile
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec
@@ -149,9 +148,8 @@ def test_a_target_s_memory_rules_out_what_cannot_fit(size: int, memory: int, nod
 
 def test_only_some_providers_need_fixed_shapes() -> None:
     moving = inputs_of(replace(CNN, dynamic_dims=("batch",)))
-    needing = {
-        name for name in PROVIDERS if moving.needs_static_shapes(ProposalOptions(execution_provider=name).target())
-    }
+    targets = {name: ProposalOptions(execution_provider=name).target() for name in TABLES.providers if name != "other"}
+    needing = {name for name, target in targets.items() if moving.needs_static_shapes(target)}
     assert needing == {"QNNExecutionProvider"}
     assert not inputs_of(CNN).needs_static_shapes(ProposalOptions(execution_provider="qnn").target())
 
@@ -206,7 +204,7 @@ def test_large_models_are_calibrated_by_minimum_and_maximum_only() -> None:
 
 def test_cuda_graphs_need_fixed_shapes() -> None:
     moving = replace(CNN, dynamic_dims=("batch", "height", "width", "depth"))
-    found = cuts("session", "enable_cuda_graph", moving, provider="cuda", template=CUDA_SESSION)
+    found = cuts("session", "enable_cuda_graph", moving, provider="cuda", template=TEMPLATES["cuda_session"])
     assert found == {"True": "needs fixed shapes; batch, height, width is dynamic"}
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from autoopt.dag.proposal.precisions import OTHER, PROVIDERS, provider_profile
-from autoopt.dag.proposal.templates import TEMPLATES
+from autoopt.dag.proposal.templates import TABLES, TEMPLATES, provider_profile
 from autoopt.registry import registry
 from autoopt.spec.proposal_options import PRECISIONS
 from autoopt.target import EXECUTION_PROVIDERS
 
-PROFILES = {**PROVIDERS, "other": OTHER}
+PROFILES = TABLES.providers
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -32,8 +31,8 @@ def test_fixed_parameters_belong_to_their_pass(name: str) -> None:
 
 
 def test_the_table_names_providers_of_the_runtime() -> None:
-    assert set(PROVIDERS) <= set(EXECUTION_PROVIDERS)
-    assert provider_profile("NobodysExecutionProvider") is OTHER
+    assert set(PROFILES) <= {*EXECUTION_PROVIDERS, "other"}
+    assert provider_profile("NobodysExecutionProvider") is PROFILES["other"]
 
 
 @pytest.mark.parametrize("name", PROFILES)

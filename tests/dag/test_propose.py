@@ -13,8 +13,8 @@ from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.proposal.dag_yaml import yaml_text
 from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.narrowing import Narrowing
-from autoopt.dag.proposal.precisions import PROVIDERS
 from autoopt.dag.proposal.propose import Proposal, propose
+from autoopt.dag.proposal.templates import TABLES
 from autoopt.dag.warm_start import Example, known_point
 from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
@@ -95,7 +95,7 @@ def test_chains_with_and_without_rows_are_tried_where_convolutions_are_narrow() 
     assert "conv_to_rows" not in passes(proposed(CNN)[1])
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", sorted(TABLES.providers.keys() - {"other"}))
 @pytest.mark.parametrize("inspection", [CNN, TRANSFORMER, TREES], ids=["cnn", "transformer", "trees"])
 def test_every_row_of_the_table_gives_chains_in_the_fixed_order(provider: str, inspection: Inspection) -> None:
     for precision, level in itertools.product((None, *PRECISIONS), range(4)):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from autoopt.dag.proposal.templates import CUDA_SESSION, MINUTES, TEMPLATES, TRIALS, Template
+from autoopt.dag.proposal.templates import MINUTES, TEMPLATES, TRIALS, Template
 from autoopt.registry import registry
 from autoopt.space import same
 from autoopt.spec.proposal_options import HIGHEST
 from autoopt.target import Accelerator
 
-ALL = {**TEMPLATES, "session (CUDA)": CUDA_SESSION}
 
-
-@pytest.mark.parametrize("template", ALL.values(), ids=list(ALL))
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=list(TEMPLATES))
 def test_values_are_accepted_by_the_pass(template: Template) -> None:
     cuda = Accelerator("gpu", "CUDAExecutionProvider")
-    info = registry().info(template.pass_name, cuda if template is CUDA_SESSION else Accelerator())
+    info = registry().info(template.pass_name, cuda if template is TEMPLATES["cuda_session"] else Accelerator())
     assert template.lossy == (info.tolerance == "lossy")
     assert not set(template.search) & set(template.fixed)
     for name, value in template.fixed.items():
@@ -26,7 +24,7 @@ def test_values_are_accepted_by_the_pass(template: Template) -> None:
         assert not any(same(one, other) for i, (one, _) in enumerate(values) for other, _ in values[:i])
 
 
-@pytest.mark.parametrize("template", ALL.values(), ids=list(ALL))
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=list(TEMPLATES))
 def test_every_level_that_uses_a_node_has_a_value_for_each_parameter(template: Template) -> None:
     info = registry().info(template.pass_name)
     lossy_level = 3 if info.needs_data else 2
@@ -38,7 +36,7 @@ def test_every_level_that_uses_a_node_has_a_value_for_each_parameter(template: T
         assert set(levels) <= set(range(HIGHEST + 1))
 
 
-@pytest.mark.parametrize("template", ALL.values(), ids=list(ALL))
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=list(TEMPLATES))
 def test_only_lossy_nodes_shrink_a_model(template: Template) -> None:
     assert 0 < template.size <= 1
     assert template.lossy or template.size == 1

@@ -100,7 +100,7 @@ ANOTHER = "name: another\npasses: [name_fix]\nchains: [[name_fix]]\n"
 def redone(run: str) -> list[Trial]:
     """What a retry of the chain with the broken pass does."""
     with join(run) as joined:
-        (chain,) = (name for name, chain in joined.session.chains.items() if len(chain.nodes) == 2)
+        (chain,) = (name for name, chain in joined.session.ctx.chains.items() if len(chain.nodes) == 2)
         joined.retry_failures()
         rows = []
         while (row := joined.claim_trial(chain)) is not None:

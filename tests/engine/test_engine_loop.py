@@ -90,15 +90,15 @@ def make_loop(
     points = [(chain.id, chain.space[0]) for chain in simulation.chains.values() if chain.name == first]
     study = create_study(config, spaces, simulation.objectives, source=simulation.candidate.key, first=points)
     baseline = evaluate(ctx, simulation.candidate, EvaluationOptions(judged=False))
-    return SearchLoop(ctx, study, simulation.chains, lambda: MeasuredSource(baseline.metrics), until)
+    return SearchLoop(ctx, study, lambda: MeasuredSource(baseline.metrics), until)
 
 
 def test_every_chain_gets_its_trial(simulation: Simulation) -> None:
     loop = make_loop(simulation)
     trials = loop.run(AtOnce())
-    assert sorted(trial.chain.name for trial in trials) == ["clean", "fold", "names"]
+    assert sorted(trial.chain for trial in trials) == ["clean", "fold", "names"]
     assert [trial.number for trial in trials] == [0, 1, 2]
-    assert all(trial.result.outcome is Outcome.OK and not trial.partial for trial in trials)
+    assert all(trial.outcome is Outcome.OK and trial.upto is None for trial in trials)
 
 
 def test_passes_of_the_first_trial_run_while_the_source_is_measured(simulation: Simulation) -> None:
@@ -157,7 +157,7 @@ def test_trials_are_stored_as_they_end(simulation: Simulation) -> None:
     trials = loop.run(AtOnce())
     stored = simulation.store.trials.all(loop.ctx.run)
     assert [record.status for record in stored] == ["done"] * 3
-    assert [replace(one, finished=None) for one in stored] == [trial.result for trial in trials]
+    assert [replace(one, finished=None) for one in stored] == trials
 
 
 def test_a_number_of_trials_ends_the_search_and_is_named(simulation: Simulation) -> None:
@@ -193,7 +193,7 @@ def test_the_time_of_slow_passes_keeps_no_other_trial_from_starting(tmp_path: Pa
     simulation.pool.passes["remove_unused"] = taking(1.0)
     simulation.pool.passes |= dict.fromkeys(("name_fix", "ir_upgrade", "quant_pre_process"), unchanged)
     loop = make_loop(simulation, until=10.0, first="int8")
-    assert [trial.chain.name for trial in loop.run(AtOnce())] == ["int8", "fold", "clean"]
+    assert [trial.chain for trial in loop.run(AtOnce())] == ["int8", "fold", "clean"]
     assert simulation.clock.now < 10.0
 
 
@@ -250,14 +250,14 @@ def test_the_search_uses_all_the_time_while_nothing_is_faster(
 
     simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
     done = loop.run(AtOnce())
-    assert [trial.result.outcome for trial in done] == [Outcome.OK] * trials
+    assert [trial.outcome for trial in done] == [Outcome.OK] * trials
 
 
 def test_the_incumbent_is_the_best_feasible_ratio_so_far(simulation: Simulation) -> None:
     recorder = Recorder()
     loop = make_loop(simulation, observer=recorder)
     trials = loop.run(AtOnce())
-    ratios = [trial.result.ratios["latency_p50"].value for trial in trials]
+    ratios = [trial.ratios["latency_p50"].value for trial in trials]
     assert recorder.incumbents == [pytest.approx(min(ratios[: n + 1])) for n in range(3)]
     later = simulation.store.trials.get(loop.ctx.run, 2)
     assert later.incumbent == pytest.approx(min(ratios[:2]))
@@ -268,13 +268,13 @@ def test_an_infeasible_trial_is_no_incumbent(simulation: Simulation) -> None:
     loop = make_loop(simulation)
     trials = loop.run(AtOnce())
     assert loop.incumbent() is None
-    assert all(not trial.result.feasible for trial in trials)
+    assert all(not trial.feasible for trial in trials)
 
 
 def test_failed_trials_do_not_end_the_search(simulation: Simulation) -> None:
     simulation.pool.passes["remove_unused"] = failing
     trials = make_loop(simulation).run(AtOnce())
-    assert sorted(str(trial.result.outcome) for trial in trials) == ["failed", "ok", "ok"]
+    assert sorted(str(trial.outcome) for trial in trials) == ["failed", "ok", "ok"]
 
 
 def test_as_many_trials_start_as_may_run_in_parallel(simulation: Simulation) -> None:
@@ -300,7 +300,7 @@ def test_a_chain_is_closed_once_the_study_cannot_come_back_to_it(tmp_path: Path)
     simulation = Simulation(tmp_path, dag=dag)
     loop, executor = make_loop(simulation, workers=1), AtOnce()
     loop.run(executor)
-    first, second = (trial.chain.id for trial in loop.completed)
+    first, second = (trial.chain_id for trial in loop.completed)
     assert executor.closed == [(first, 1), (second, 2)]
 
 
@@ -343,7 +343,7 @@ def test_a_pass_that_does_nothing_does_not_stay_in_the_space(tmp_path: Path) -> 
     simulation = Simulation(tmp_path, dag=dag)
     simulation.pool.passes = {"identity_elimination": faster(0.5), "remove_unused": unchanged, "name_fix": failing}
     trials = make_loop(simulation).run(AtOnce())
-    assert len({trial.chain.name.rpartition(" ")[2] for trial in trials}) == len(trials) <= 3
+    assert len({trial.chain.rpartition(" ")[2] for trial in trials}) == len(trials) <= 3
 
 
 @pytest.mark.parametrize(("is_rival", "factor", "expected"), [(False, 1.2, None), (True, 1.2, 1.0), (True, 0.5, 1.0)])

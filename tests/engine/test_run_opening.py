@@ -45,7 +45,7 @@ def test_learned_points_are_tried_in_their_order_after_those_of_preferred_chains
     simulation.plan = simulation.plan.with_learned(learned)
     with simulation.session() as session:
         session.execute(search_inline)
-        trials = [trial.chain.name for trial in session.completed_trials()]
+        trials = [trial.chain for trial in session.completed_trials()]
     assert trials[:2] == ["p3", "p1"]
     preferred = {**simulation.chains, chains["p2"].id: replace(chains["p2"], weight=2.0, prior=({},))}
     order = [chain for chain, _ in first_points(simulation.plan, preferred)]
@@ -53,7 +53,7 @@ def test_learned_points_are_tried_in_their_order_after_those_of_preferred_chains
     with simulation.session(resume=None, again="all") as session:
         begun = session.record
     simulation.plan = simulation.plan.with_learned([replace(learned[1], evidence="gave 0.50 on m")])
-    resumed = with_recorded_points(simulation.inputs(), begun).problem.plan
+    resumed = with_recorded_points(simulation.asked(), begun).plan
     assert resumed.learned == tuple(learned), "a resumed run asks as it began, whatever was learned since"
     confirmed = replace(learned[1], expected=0.5)
     order = [chain for chain, _ in first_points(simulation.plan.with_learned([learned[0], confirmed]), preferred)]
@@ -73,7 +73,7 @@ def test_a_new_run_is_stored_with_its_chains(simulation: Simulation) -> None:
 
 
 def test_the_settings_of_a_run_name_what_was_asked_for(simulation: Simulation) -> None:
-    settings = settings_of(RunRequest(dag=simulation.plan.spec), simulation.inputs(trials=3))
+    settings = settings_of(RunRequest(dag=simulation.plan.spec), simulation.asked(trials=3))
     assert settings["search"]["trials"] == 3
     assert settings["objectives"][0]["metric"] == "latency_p50"
     assert settings["replay_environment"]["accelerator"]["execution_provider"] == "CPUExecutionProvider"
@@ -83,22 +83,22 @@ def test_the_settings_of_a_run_name_what_was_asked_for(simulation: Simulation) -
 def test_a_part_of_a_run_over_several_targets_carries_the_targets_name(simulation: Simulation) -> None:
     parent = simulation.store.runs.create(record(simulation, identity="parent", settings={"targets": ["local"]}))
     request = RunRequest(dag=simulation.plan.spec, home=simulation.folder)
-    session = open_session(request, simulation.inputs(), simulation.resources, 0.0, parent=parent)
+    session = open_session(request, simulation.asked(), simulation.resources, 0.0, parent=parent)
     stored = simulation.store.runs.get(session.ctx.run)
     assert (stored.name, stored.parent) == ("source.onnx · local", parent.id)
 
 
 def test_the_deadline_follows_from_the_minutes(simulation: Simulation) -> None:
     request = RunRequest(dag=simulation.plan.spec, workers=3)
-    attempt = make_attempt(request, simulation.inputs(minutes=2), "run", began=100.0)
+    attempt = make_attempt(request, simulation.asked(minutes=2), "run", began=100.0)
     assert (attempt.began, attempt.deadline, attempt.grace, attempt.workers) == (100.0, 214.0, 6.0, 3)
-    assert make_attempt(request, simulation.inputs(), "run", began=100.0).deadline == float("inf")
+    assert make_attempt(request, simulation.asked(), "run", began=100.0).deadline == float("inf")
 
 
 @pytest.mark.parametrize(("ending", "deadline"), [(5.0, 209.0), (60.0, 202.0)])
 def test_the_minutes_contain_the_end_of_the_process(simulation: Simulation, ending: float, deadline: float) -> None:
     request = RunRequest(dag=simulation.plan.spec, ending=ending)
-    assert make_attempt(request, simulation.inputs(minutes=2), "run", began=100.0).deadline == deadline
+    assert make_attempt(request, simulation.asked(minutes=2), "run", began=100.0).deadline == deadline
 
 
 def test_the_time_of_interrupted_attempts_counts(simulation: Simulation) -> None:

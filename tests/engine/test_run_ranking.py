@@ -39,7 +39,7 @@ def session(tmp_path: Path) -> Session:
 
 def test_the_few_best_come_best_first(session: Session) -> None:
     few = session.ranking.few_best(session.completed_trials(), 2)
-    assert [trial.chain.name for trial in few] == ["fold", "clean"]
+    assert [trial.chain for trial in few] == ["fold", "clean"]
 
 
 def test_there_are_no_more_of_the_few_best_than_feasible_trials(session: Session) -> None:
@@ -55,27 +55,26 @@ def test_the_front_has_no_model_that_another_one_beats_in_everything(session: Se
 def test_a_larger_model_that_may_not_be_faster_is_not_on_the_front(tmp_path: Path) -> None:
     session = searched(tmp_path)
     trials = session.completed_trials()
-    (fold,) = [trial for trial in trials if trial.chain.name == "fold"]
-    in_doubt = {**fold.result.ratios, "latency_p50": Estimate(0.5, 0.2, 1.1), "size": Estimate.exact(1.01)}
-    fold.result = replace(fold.result, ratios=in_doubt)
+    (index,) = [number for number, trial in enumerate(trials) if trial.chain == "fold"]
+    fold = trials[index]
+    in_doubt = {**fold.ratios, "latency_p50": Estimate(0.5, 0.2, 1.1), "size": Estimate.exact(1.01)}
+    trials[index] = replace(fold, ratios=in_doubt)
     assert "fold" not in [model.chain for model in session.ranking.front(trials)]
-    fold.result = replace(fold.result, ratios={**in_doubt, "size": Estimate.exact(0.99)})
+    trials[index] = replace(fold, ratios={**in_doubt, "size": Estimate.exact(0.99)})
     assert "fold" in [model.chain for model in session.ranking.front(trials)]
 
 
 def test_a_model_of_the_front_with_no_certain_advantage_over_another_one_says_so(tmp_path: Path) -> None:
     session = searched(tmp_path)
-    trials = session.completed_trials()
+    trials = {trial.chain: trial for trial in session.completed_trials()}
     ranking = replace(session.ranking, evidence=None)
-    assert not any(model.flags for model in ranking.front(trials))
-    fold, clean = (next(trial for trial in trials if trial.chain.name == name) for name in ("fold", "clean"))
-    assert fold.result.candidate is not None
-    clean.result = replace(clean.result, metrics={**clean.result.metrics, "size": Estimate(500.0, 400.0, 2000.0)})
-    flags = {model.chain: model.flags for model in ranking.front(trials)}
+    assert not any(model.flags for model in ranking.front(list(trials.values())))
+    fold, clean = trials["fold"], trials["clean"]
+    trials["clean"] = replace(clean, metrics={**clean.metrics, "size": Estimate(500.0, 400.0, 2000.0)})
+    flags = {model.chain: model.flags for model in ranking.front(list(trials.values()))}
     assert flags == {"fold": (), "clean": (f"no certain advantage over trial {fold.number}",)}
-    doubtful = {**fold.result.ratios, "latency_p50": Estimate(0.5, 0.2, 0.9)}
-    fold.result = replace(fold.result, ratios=doubtful)
-    flags = {model.chain: model.flags for model in ranking.front(trials)}
+    trials["fold"] = replace(fold, ratios={**fold.ratios, "latency_p50": Estimate(0.5, 0.2, 0.9)})
+    flags = {model.chain: model.flags for model in ranking.front(list(trials.values()))}
     assert flags == {"fold": (), "clean": (f"no certain advantage over trial {fold.number}",)}, "only the later one"
 
 
@@ -86,12 +85,11 @@ def test_the_best_has_the_best_first_objective(session: Session) -> None:
 
 def test_a_trial_without_a_ratio_counts_as_a_gain(session: Session) -> None:
     trial = session.completed_trials()[0]
-    trial.result = replace(trial.result, ratios={})
-    assert replace(session.ranking, evidence=None).gains(trial)
+    assert replace(session.ranking, evidence=None).gains(replace(trial, ratios={}))
 
 
 def test_the_source_wins_without_a_certain_gain(session: Session) -> None:
-    slower = [trial for trial in session.completed_trials() if trial.chain.name == "none"]
+    slower = [trial for trial in session.completed_trials() if trial.chain == "none"]
     best = session.ranking.best(slower)
     assert best.is_source
 

@@ -12,12 +12,11 @@ from autoopt.engine.run.select import (
     distinct_feasible,
     explain_no_result,
     explain_repeats,
-    pass_count,
 )
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.engine.run.trial import CompletedTrial
 from autoopt.metrics import Constraint
 from autoopt.outcome import Outcome
+from autoopt.results import Trial
 
 DAG = {
     "passes": {"fold": "identity_elimination", "clean": "remove_unused"},
@@ -37,13 +36,13 @@ def session(tmp_path: Path) -> Session:
     return searched(Simulation(tmp_path, dag=DAG))
 
 
-def changed(trial: CompletedTrial, **values: object) -> CompletedTrial:
-    return replace(trial, result=replace(trial.result, **values))  # type: ignore[arg-type]
+def changed(trial: Trial, **values: object) -> Trial:
+    return replace(trial, **values)  # type: ignore[arg-type]
 
 
 def test_a_candidate_is_selected_once_with_the_shortest_chain(session: Session) -> None:
-    long, short = sorted(session.completed_trials(), key=pass_count, reverse=True)
-    same = changed(long, candidate=short.result.candidate)
+    long, short = sorted(session.completed_trials(), key=lambda trial: trial.pass_count, reverse=True)
+    same = changed(long, candidate=short.candidate)
     assert distinct_feasible([same, short], session.ctx.problem.source) == [short]
     assert len(distinct_feasible([long, short], session.ctx.problem.source)) == 2
 
@@ -90,7 +89,7 @@ def test_the_first_failure_is_named_if_no_trial_succeeded(tmp_path: Path) -> Non
 
 def test_trials_that_repeat_a_candidate_are_told(session: Session) -> None:
     trials = session.completed_trials()
-    distinct = {trial.result.candidate.key for trial in trials if trial.result.candidate is not None}
+    distinct = {trial.candidate.key for trial in trials if trial.candidate is not None}
     assert explain_repeats([]) == []
     (note,) = explain_repeats([*trials, *trials])
     assert note == f"{2 * len(trials) - len(distinct)} of {2 * len(trials)} trials repeated another one's model"

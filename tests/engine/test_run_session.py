@@ -400,9 +400,9 @@ def test_before_the_search_it_says_what_it_will_do(simulation: Simulation) -> No
         def on_phase(self, name: str) -> None:
             said.append(name)
 
-    inputs = replace(simulation.inputs(trials=1, minutes=2.5), notes=["level 3: all passes", "no data: so it is"])
+    problem = replace(simulation.asked(trials=1, minutes=2.5), notes=("level 3: all passes", "no data: so it is"))
     request = RunRequest(dag=simulation.plan.spec, home=simulation.folder / "home", workers=1, observer=Said())
-    open_session(request, inputs, simulation.resources, time.monotonic()).closing.close()
+    open_session(request, problem, simulation.resources, time.monotonic()).closing.close()
     assert said == [
         "no data: so it is",
         "level 3: all passes",

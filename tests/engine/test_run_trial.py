@@ -32,7 +32,7 @@ def execute(simulation: Simulation, *, last_node: str | None = None, evaluate: s
     ctx = replace(ctx, problem=replace(ctx.problem, plan=replace(ctx.problem.plan, spec=spec)))
     trial = Trial(ctx.run, 0, simulation.chain.id, {}, upto=last_node)
     simulation.store.trials.add(trial)
-    return execute_trial(ctx, simulation.chain, trial)
+    return execute_trial(ctx, trial)
 
 
 def test_a_trial_ends_with_the_metrics_of_its_candidate(simulation: Simulation) -> None:
@@ -94,7 +94,7 @@ def test_a_trial_that_is_too_slow_says_what_was_not_measured(simulation: Simulat
         ctx.attempt.meter_statistics.add_time(meter, 1.0)
     trial = Trial(ctx.run, 0, simulation.chain.id, {}, incumbent=1.0, drops_slow=True)
     simulation.store.trials.add(trial)
-    result = execute_trial(ctx, simulation.chain, trial)
+    result = execute_trial(ctx, trial)
     assert (result.outcome, result.note) == (Outcome.OK, "too slow: accuracy, size not measured")
 
 

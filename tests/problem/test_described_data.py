@@ -12,8 +12,8 @@ from simulation import SOURCE, ReadingPool, Simulation, write_model
 
 from autoopt.problem import reading as sources
 from autoopt.problem.described_data import data_source
-from autoopt.problem.problem import DataSource
-from autoopt.problem.resolve import ResolvedInputs, resolve_inputs
+from autoopt.problem.problem import DataSource, Problem
+from autoopt.problem.resolve import resolve as resolve_request
 from autoopt.problem.run_request import RunRequest, spec_of
 
 STATE = {"state_out": "state"}
@@ -33,7 +33,7 @@ def model(tmp_path: Path) -> str:
     return str(write_model({**SOURCE, "passes": ["mine"]}, tmp_path / "mine"))
 
 
-def resolve(simulation: Simulation, **options: Any) -> ResolvedInputs:
+def resolve(simulation: Simulation, **options: Any) -> Problem:
     paths = {}
     for name in ("evaluation", "calibration"):
         paths[name] = str(simulation.folder / f"{name}.npz")
@@ -41,31 +41,31 @@ def resolve(simulation: Simulation, **options: Any) -> ResolvedInputs:
     for name, value in options.items():
         options[name] = paths.get(value, value) if isinstance(value, str) else value
     request = RunRequest(home=simulation.folder / "home", **options)
-    return resolve_inputs(request, spec_of(request), simulation.resources)
+    return resolve_request(request, spec_of(request), simulation.resources)
 
 
 def test_a_bare_model_is_measured_with_its_own_state(simulation: Simulation, model: str) -> None:
-    inputs = resolve(simulation, dag=model, data="evaluation")
-    sets = inputs.problem.data
+    problem = resolve(simulation, dag=model, data="evaluation")
+    sets = problem.data
     assert sets.evaluation.config is not None
     assert sets.evaluation.config["state"] == STATE
     assert sets.evaluation.config["reset_every"] == 5
     assert sets.calibration == sets.evaluation
-    assert any("own recurrent state (state_out -> state)" in note for note in inputs.notes)
+    assert any("own recurrent state (state_out -> state)" in note for note in problem.notes)
 
 
 def test_other_calibration_data_stay_as_they_are(simulation: Simulation, model: str) -> None:
-    sets = resolve(simulation, dag=model, data="evaluation", calibration="calibration").problem.data
+    sets = resolve(simulation, dag=model, data="evaluation", calibration="calibration").data
     assert sets.calibration.config is not None
     assert "state" not in sets.calibration.config
 
 
 @pytest.mark.parametrize("options", [{}, {"measurement": {"state": {"state_out": "state"}, "reset_every": 2}}])
 def test_a_dag_keeps_what_it_says(simulation: Simulation, model: str, options: dict[str, Any]) -> None:
-    inputs = resolve(simulation, dag=DAG, model=model, data="evaluation", **options)
-    assert inputs.problem.data.evaluation.config is not None
-    assert "state" not in inputs.problem.data.evaluation.config
-    advice = [note for note in inputs.notes if f"state: {json.dumps(STATE)}" in note]
+    problem = resolve(simulation, dag=DAG, model=model, data="evaluation", **options)
+    assert problem.data.evaluation.config is not None
+    assert "state" not in problem.data.evaluation.config
+    advice = [note for note in problem.notes if f"state: {json.dumps(STATE)}" in note]
     assert bool(advice) is not bool(options)
 
 
@@ -80,11 +80,11 @@ def test_first_states_of_the_data_are_kept_where_sequences_start(simulation: Sim
     pool = simulation.resources.pool
     assert isinstance(pool, ReadingPool)
     pool.answers[sources.DESCRIBE_DATA] = {"columns": {}, "state": STATE, "starts": [0, 7]}
-    inputs = resolve(simulation, dag=model, data="evaluation")
-    config = inputs.problem.data.evaluation.config
+    problem = resolve(simulation, dag=model, data="evaluation")
+    config = problem.data.evaluation.config
     assert config is not None
     assert config["starts"] == [0, 7]
-    assert any("sequences that start with the state in the data: 2" in note for note in inputs.notes)
+    assert any("sequences that start with the state in the data: 2" in note for note in problem.notes)
     advice = resolve(simulation, dag=DAG, model=model, data="evaluation").notes
     assert any('state: {"state_out": "state"}, starts: [0, 7] in the data' in note for note in advice)
 

@@ -28,8 +28,8 @@ HERE = Machine.of({})
 
 
 def case_of(simulation: Simulation, **changes: Any) -> Case:
-    inputs = simulation.inputs()
-    case = Case(INSPECTION, LATENCY, Target(), HERE, inputs.problem.goal.constraints, inputs.search)
+    problem = simulation.asked()
+    case = Case(INSPECTION, LATENCY, Target(), HERE, problem.goal.constraints, problem.search)
     return replace(case, **changes)
 
 

@@ -1,4 +1,4 @@
-"""Resolved inputs: what a request names, and the identity of its run."""
+"""Resolved requests: what a request names, and the identity of its run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.inspection import ValueSpec
 from autoopt.problem import reading as sources
-from autoopt.problem.problem import Limits
-from autoopt.problem.resolve import ResolvedInputs, resolve_inputs
+from autoopt.problem.problem import Limits, Problem
+from autoopt.problem.resolve import resolve as resolve_request
 from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.spec.proposal_options import ProposalOptions
 
@@ -34,9 +34,9 @@ def model(tmp_path: Path) -> Path:
     return write_model({**SOURCE, "passes": ["mine"]}, tmp_path / "mine")
 
 
-def resolve(simulation: Simulation, model: Path, dag: object = None, **options: Any) -> ResolvedInputs:
+def resolve(simulation: Simulation, model: Path, dag: object = None, **options: Any) -> Problem:
     request = RunRequest(dag=dag or DAG, model=model, home=simulation.folder / "home", **options)
-    return resolve_inputs(request, spec_of(request), simulation.resources)
+    return resolve_request(request, spec_of(request), simulation.resources)
 
 
 def data(simulation: Simulation, name: str) -> str:
@@ -46,14 +46,14 @@ def data(simulation: Simulation, name: str) -> str:
 
 
 def test_the_evaluation_data_also_calibrates(simulation: Simulation, model: Path) -> None:
-    sets = resolve(simulation, model, data=data(simulation, "a")).problem.data
+    sets = resolve(simulation, model, data=data(simulation, "a")).data
     assert sets.calibration == sets.evaluation
     assert not sets.latency
 
 
 def test_data_of_the_request_overrides_that_of_the_dag(simulation: Simulation, model: Path) -> None:
     dag = {**DAG, "data": {"evaluation": data(simulation, "a"), "calibration": data(simulation, "bb")}}
-    sets = resolve(simulation, model, dag, data=data(simulation, "ccc")).problem.data
+    sets = resolve(simulation, model, dag, data=data(simulation, "ccc")).data
     assert sets.evaluation.config is not None
     assert sets.calibration.config is not None
     assert str(sets.evaluation.config["path"]).endswith("ccc.npz")
@@ -62,16 +62,16 @@ def test_data_of_the_request_overrides_that_of_the_dag(simulation: Simulation, m
 
 def test_limits_of_the_request_override_those_of_the_dag(simulation: Simulation, model: Path) -> None:
     dag = {**DAG, "limits": {"pass_seconds": 5}}
-    assert resolve(simulation, model, dag).problem.limits.pass_seconds == 5
+    assert resolve(simulation, model, dag).limits.pass_seconds == 5
     limits = Limits(pass_seconds=9.0)
-    assert resolve(simulation, model, dag, limits=limits).problem.limits == limits
+    assert resolve(simulation, model, dag, limits=limits).limits == limits
 
 
 def test_settings_of_the_request_override_those_of_the_dag(simulation: Simulation, model: Path) -> None:
     dag = {**DAG, "measurement": {"seconds": 1, "seed": 3}, "search": {"trials": 5}}
-    inputs = resolve(simulation, model, dag, measurement={"seconds": 2}, search={"trials": 7})
-    assert inputs.problem.measurement == {"seconds": 2, "seed": 3}
-    assert inputs.search.trials == 7
+    problem = resolve(simulation, model, dag, measurement={"seconds": 2}, search={"trials": 7})
+    assert problem.measurement == {"seconds": 2, "seed": 3}
+    assert problem.search.trials == 7
 
 
 def test_a_wrong_setting_is_refused(simulation: Simulation, model: Path) -> None:
@@ -113,8 +113,8 @@ def test_another_runtime_on_a_host_is_another_run(simulation: Simulation, model:
 
 def test_only_the_asked_target_of_several_is_resolved(simulation: Simulation, model: Path) -> None:
     targets = [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}]
-    inputs = resolve(simulation, model, {**DAG, "targets": targets}, target="two")
-    assert (inputs.problem.target.name, inputs.problem.target.threads) == ("two", 2)
+    problem = resolve(simulation, model, {**DAG, "targets": targets}, target="two")
+    assert (problem.target.name, problem.target.threads) == ("two", 2)
 
 
 def test_a_bare_model_needs_a_proposal(simulation: Simulation, model: Path) -> None:
@@ -131,9 +131,9 @@ def test_sizes_of_generated_inputs_are_fixed_and_said(simulation: Simulation, mo
     assert isinstance(pool, ReadingPool)
     pool.answers[sources.INSPECT] = inspection.to_json()
     pool.answers[sources.DESCRIBE_DATA] = {"columns": {"x": column}, "made_up": True, "assumed": ["images of 8x9"]}
-    inputs = resolve(simulation, model, str(model))
-    assert "generated inputs: images of 8x9; --image-size HxW or --data FILE changes this" in inputs.notes
-    config = inputs.problem.data.calibration.config
+    problem = resolve(simulation, model, str(model))
+    assert "generated inputs: images of 8x9; --image-size HxW or --data FILE changes this" in problem.notes
+    config = problem.data.calibration.config
     assert config is not None
     assert config["load_dataset"]["params"]["shapes"] == {"x": [1, 3, 8, 9]}
 

@@ -22,6 +22,8 @@ from autoopt.space import NodeSpace, Point, Value
 from autoopt.spec import DagSpec
 from autoopt.spec.targets import HostSpec
 
+MAX_SEARCHED: Final = 10_000
+"""Chains that one run searches; a plan may count more."""
 HTML_ROWS: Final = 30
 """Chains that notebooks show."""
 DEFAULT_LIMIT: Final = 1000
@@ -209,6 +211,11 @@ class Plan:
     def chains(self, limit: int | None = None) -> Iterator[Chain]:
         """The kept chains, lazily, in the order of the spec; at most `limit`."""
         return self._builder.chains(islice(self._tree.kept_paths(), limit))
+
+    @cached_property
+    def searched(self) -> Mapping[str, Chain]:
+        """The chains that a run searches, by id."""
+        return {chain.id: chain for chain in self.chains(MAX_SEARCHED)}
 
     def pruned(self, limit: int | None = None) -> Iterator[Pruned]:
         """The pruned chains with their reasons, lazily; at most `limit`."""

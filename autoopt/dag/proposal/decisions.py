@@ -9,8 +9,7 @@ from typing import Final
 from autoopt.dag.compiler.plan import Decision
 from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.proposal.exclusions import NEURAL_OPS, ProposalInputs, is_tiny
-from autoopt.dag.proposal.precisions import Method
-from autoopt.dag.proposal.templates import MINUTES, TEMPLATES, TRIALS
+from autoopt.dag.proposal.templates import MINUTES, TEMPLATES, TRIALS, Method
 from autoopt.errors import one_line
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions

@@ -9,8 +9,7 @@ from typing import Final
 from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.dag.proposal.narrowing import Narrowing
-from autoopt.dag.proposal.precisions import CPU, provider_profile
-from autoopt.dag.proposal.templates import TEMPLATES, Template
+from autoopt.dag.proposal.templates import CPU, TEMPLATES, Template, provider_profile
 from autoopt.data.decoder import decodes
 from autoopt.model.inspection import Inspection
 from autoopt.model.plain_forms import QUANTIZED_OPS, with_plain_forms

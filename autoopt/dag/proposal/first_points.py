@@ -8,92 +8,14 @@ the level, the target or the model rule out drop out later.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from autoopt.dag.graph.priors import Prior, Scope
-from autoopt.dag.proposal.templates import DENSE, HEAVY, Template
+from autoopt.dag.proposal.templates import Points, Template
 from autoopt.space import Value
 
-_INT8: Final[Mapping[str, Value]] = {"activation_type": "QUInt8", "per_channel": True}
-_COUNTED: Final[Mapping[str, Value]] = {"exclude_worst": 2, "least_sqnr_db": 0, "rank_by": "noise_for_work"}
-_BY_NOISE: Final[Mapping[str, Value]] = {"exclude_worst": 1, "least_sqnr_db": 32, "rank_by": "noise_for_work"}
-_STATIC: Final[Mapping[str, Value]] = {**_INT8, "calibrate_method": "MinMax"}
-_DYNAMIC: Final[Mapping[str, Value]] = {"per_channel": True, "weight_type": "QInt8"}
-FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
-    "static": (
-        {**_STATIC, "op_types": HEAVY, "dynamic_ops": ["LSTM"]},
-        {**_STATIC, "op_types": [], "dynamic_ops": ["LSTM"]},
-        {**_STATIC, "op_types": HEAVY, "dynamic_ops": []},
-    ),
-    "dynamic": ({**_DYNAMIC, "op_types": DENSE}, {**_DYNAMIC, "op_types": []}),
-    "selective": (
-        {**_INT8, **_COUNTED, "op_types": HEAVY, "dynamic_ops": ["LSTM"]},
-        # silero_vad agrees on 97.6 % of the items with two layers in float, and on 99.2 % with four.
-        {**_INT8, **_COUNTED, "exclude_worst": 4, "op_types": HEAVY, "dynamic_ops": ["LSTM"]},
-    ),
-    "half": ({"keep_io_types": True, "op_block_list": []},),
-    "arithmetic": ({"precision": "bf16"},),
-}
-"""Lossy node -> the values to begin with; a name that the node does not search is left out."""
-_BLOCKS: Final[Mapping[str, Value]] = {"block_size": 32, "embedding_bits": 0, "head_bits": 0}
-_CALIBRATED: Final[Mapping[str, Value]] = {
-    "algorithm": "awq_gptq",
-    "block_size": 32,
-    "is_symmetric": True,
-    "embedding_bits": 8,
-}
-FOR_CONVOLUTIONS: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
-    **FIRST_VALUES,
-    "static": ({**_STATIC, "op_types": []}, {**_STATIC, "op_types": HEAVY}),
-    "selective": (
-        {**_INT8, **_COUNTED, "op_types": []},
-        {**_INT8, **_COUNTED, "op_types": HEAVY},
-        # Where many layers of little work make the noise: 24 of the 32 of basic_pitch have 8 % of its work, and with
-        # them in float it agrees on 95.5 %, with three on 63.3 %.
-        {**_INT8, **_BY_NOISE, "op_types": HEAVY},
-        # Only the layers with the least work in float: superres_espcn_x3 keeps its PSNR so, and takes 0.73x.
-        {**_INT8, "op_types": HEAVY, "exclude_worst": 3, "least_sqnr_db": 0, "rank_by": "work"},
-    ),
-}
-"""The same for convolutional models: between layers in integers, additions and activations gain by integers too."""
-FOR_ATTENTION: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
-    **FIRST_VALUES,
-    "static": (
-        {**_STATIC, "op_types": HEAVY, "dynamic_ops": ["LSTM"]},
-        {**_STATIC, "op_types": HEAVY, "dynamic_ops": []},
-    ),
-    "selective": (
-        {**_INT8, **_COUNTED, "op_types": HEAVY, "dynamic_ops": ["LSTM"]},
-        {**_INT8, **_COUNTED, "exclude_worst": 8, "op_types": HEAVY, "dynamic_ops": []},
-        {**_INT8, **_BY_NOISE, "op_types": HEAVY, "dynamic_ops": []},
-    ),
-}
-"""The same for attention, GELU and normalization, which are slower and far less exact in integers."""
-FOR_BOTH: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
-    **FIRST_VALUES,
-    "static": (
-        {**_STATIC, "op_types": HEAVY, "dynamic_ops": []},
-        {**_STATIC, "op_types": ["Conv"], "dynamic_ops": ["MatMul"]},
-        {**_STATIC, "op_types": [], "dynamic_ops": []},
-    ),
-}
-"""The same for convolutions beside attention: a ViT with a decoder lost less with its products at run time."""
-FOR_TEXT: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
-    "weights": (
-        {**_BLOCKS, "bits": 8},
-        {**_BLOCKS, "bits": 4},
-        # Where the LM head is tied to the embeddings, both are stored once.
-        {**_BLOCKS, "bits": 4, "embedding_bits": 8, "head_bits": 8},
-        {**_BLOCKS, "bits": 8, "embedding_bits": 8},
-    ),
-    "calibrated": ({**_CALIBRATED, "sensitive_share": 0.25}, {**_CALIBRATED, "sensitive_share": 0.0}),
-    **FOR_ATTENTION,
-}
-"""The same for models that generate text: each token reads all weights, so few bits come first."""
-AS_QUANTIZERS_DO: Final[Mapping[str, Value]] = {"per_channel": False, "op_types": DENSE}
-"""Values of `dynamic` by which a model that came quantized so gets the same weights and results again."""
 ONE_THREAD: Final[Mapping[str, Value]] = {"intra_op_num_threads": 1, "graph_optimization_level": "all"}
 """Session options that many small models are fastest with."""
 STATIC: Final = ("static", "selective")
@@ -137,17 +59,20 @@ def first_points(
     fixed: Mapping[str, Mapping[str, Value]],
     *,
     places: Places,
-    lossy: Mapping[str, Sequence[Mapping[str, Value]]] = FIRST_VALUES,
+    lossy: Points,
 ) -> Iterator[Prior]:
     """Preferences for the points to try first.
 
-    `stages` have the nodes at each place of the graph, without those that are ruled out.
+    `stages` have the nodes at each place of the graph, without those that are ruled out. `lossy` are the values that
+    lossy nodes begin with.
     """
     tried = set(itertools.chain.from_iterable(stages))
     preparation = _chain(stages, nodes)
-    has_threads = _has_threads(tried, nodes)
+    has_threads = "session" in tried and "intra_op_num_threads" in nodes["session"].search
     if "unsigned" in tried:
-        yield from _unsigned_points(preparation, nodes)
+        # A quantized model gets unsigned activations instead of floats.
+        chain = tuple("unsigned" if node == "dequantize" else node for node in preparation)
+        yield from _preferred(chain, _begin(chain, nodes), MUCH, UNSIGNED)
     if places.floats:
         # A quantized model as it is, then in float, which convolutions gain by that are quantized at run time.
         as_it_is = tuple(node for node in preparation if node != "dequantize")
@@ -158,35 +83,17 @@ def first_points(
         searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
         has_gemm = node in STATIC and {"fuse", "simplify"} <= tried
         chain = _chain(stages, nodes, node)
-        yield from _placed(node, chain, places)
-        yield from _lossy_points(node, chain, _distinct(lossy[node], searched), has_gemm=has_gemm)
+        if node in places.early:
+            yield Prior("prefer", Scope(chain=chain), weight=MUCH, reason=places.early[node], origin="library")
+        elif node in places.late:
+            yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=places.late[node], origin="library")
+        prepared = {"simplify": GEMM} if has_gemm else {}
+        for values in _distinct(lossy[node], searched):
+            yield Prior("prefer", Scope(chain=chain), {**prepared, node: values}, origin="library")
     if "dynamic" in tried and places.integers_on_one_thread and has_threads:
         chain = (*_chain(stages, nodes, "dynamic"), "session")
         for values in _distinct(lossy["dynamic"], nodes["dynamic"].search):
             yield from _preferred(chain, {"dynamic": values, "session": ONE_THREAD}, LITTLE, SHARED)
-
-
-def _unsigned_points(preparation: tuple[str, ...], nodes: Mapping[str, Template]) -> Iterator[Prior]:
-    """All preparation with its first values, where a quantized model gets unsigned activations instead of floats."""
-    chain = tuple("unsigned" if node == "dequantize" else node for node in preparation)
-    yield from _preferred(chain, _first_values(chain, nodes), MUCH, UNSIGNED)
-
-
-def _lossy_points(
-    node: str, chain: tuple[str, ...], points: Iterable[dict[str, Value]], *, has_gemm: bool
-) -> Iterator[Prior]:
-    """Values of a lossy node, after products with their bias have become Gemms if `has_gemm`."""
-    prepared = {"simplify": GEMM} if has_gemm else {}
-    for values in points:
-        yield Prior("prefer", Scope(chain=chain), {**prepared, node: values}, origin="library")
-
-
-def _placed(node: str, chain: tuple[str, ...], places: Places) -> Iterator[Prior]:
-    """The place of a lossy node's chain, if it comes before or after the others."""
-    if node in places.early:
-        yield Prior("prefer", Scope(chain=chain), weight=MUCH, reason=places.early[node], origin="library")
-    elif node in places.late:
-        yield Prior("prefer", Scope(chain=chain), weight=LITTLE, reason=places.late[node], origin="library")
 
 
 def _distinct(points: Sequence[Mapping[str, Value]], searched: Collection[str]) -> list[dict[str, Value]]:
@@ -199,16 +106,11 @@ def _distinct(points: Sequence[Mapping[str, Value]], searched: Collection[str]) 
     return distinct
 
 
-def _has_threads(tried: Collection[str], nodes: Mapping[str, Template]) -> bool:
-    """Tell if the number of threads is searched."""
-    return "session" in tried and "intra_op_num_threads" in nodes["session"].search
-
-
 def _float_points(
     preparation: tuple[str, ...], nodes: Mapping[str, Template], places: Places, *, with_session: bool
 ) -> Iterator[Prior]:
     """All preparation with its first values, then the same on one thread."""
-    begin = _first_values(preparation, nodes)
+    begin = _begin(preparation, nodes)
     if not begin:
         return
     if places.floats == "first":
@@ -219,7 +121,7 @@ def _float_points(
         yield from _preferred((*preparation, "session"), {**begin, "session": ONE_THREAD}, LITTLE, LAST)
 
 
-def _first_values(chain: Sequence[str], nodes: Mapping[str, Template]) -> dict[str, Mapping[str, Value]]:
+def _begin(chain: Sequence[str], nodes: Mapping[str, Template]) -> dict[str, Mapping[str, Value]]:
     """The first values of all parameters that are searched, by node."""
     first: dict[str, Mapping[str, Value]] = {}
     for node in chain:

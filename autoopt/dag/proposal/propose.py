@@ -29,18 +29,23 @@ from autoopt.dag.proposal.exclusions import (
     value_cuts,
 )
 from autoopt.dag.proposal.first_points import (
-    AS_QUANTIZERS_DO,
     FEW_BITS,
-    FIRST_VALUES,
-    FOR_ATTENTION,
-    FOR_BOTH,
-    FOR_CONVOLUTIONS,
-    FOR_TEXT,
     Places,
     first_points,
 )
-from autoopt.dag.proposal.precisions import CPU, CUDA, Method, ProviderProfile, provider_profile
-from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, Values, threaded_session
+from autoopt.dag.proposal.templates import (
+    CPU,
+    CUDA,
+    TEMPLATES,
+    Method,
+    Points,
+    ProviderProfile,
+    Template,
+    Values,
+    first_values,
+    provider_profile,
+    threaded_session,
+)
 from autoopt.json_codec import JsonValue
 from autoopt.model.inspection import Inspection
 from autoopt.model.plain_forms import FUSED_LAYERS
@@ -55,6 +60,8 @@ CONV_WORK: Final = 0.7
 float, and took 0.88 and 1.01 of the time of two such models."""
 LSTM_AT_RUN_TIME: Final[Values] = ((["LSTM"], 3), ([], 3))
 """Values of `dynamic_ops` for models with an LSTM, which has no static form."""
+AS_QUANTIZERS_DO: Final[Mapping[str, Value]] = {"per_channel": False, "op_types": ["MatMul", "Attention", "LSTM"]}
+"""Values of `dynamic` by which a model that came quantized so gets the same weights and results again."""
 INTEGER_DOT_PRODUCTS: Final = frozenset(("avx512_vnni", "avx_vnni", "amx_int8"))
 """Instructions of x86 without which dense layers in integers gain more with one scale for all channels."""
 RECURRENT_OPS: Final = frozenset(("LSTM", "GRU", "RNN"))
@@ -113,7 +120,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
             nodes,
             profile.fixed,
             places=_places(inputs, nodes.keys() - reasons.keys(), has_floats=has_floats),
-            lossy=_first_values(inputs, facts.accelerator.isa),
+            lossy=first_values_for(inputs, facts.accelerator.isa),
         ),
     ]
     decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
@@ -152,31 +159,27 @@ def _places(inputs: ProposalInputs, tried: Collection[str], *, has_floats: bool)
     return replace(places, floats="first", reason=f"first, because {gain} without a change of results")
 
 
-def first_values_for(model: Inspection, *, generates_text: bool = False) -> Mapping[str, Sequence[Mapping[str, Value]]]:
-    """The values that lossy nodes begin with, by the kind of the model."""
-    if generates_text:
-        return FOR_TEXT
-    if has_fusable_parts(model) and "Conv" not in model.ops:
-        return FOR_ATTENTION
-    if has_two_kinds(model):
-        return FOR_BOTH
-    if "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
-        return FOR_CONVOLUTIONS
-    return FIRST_VALUES
-
-
-def _first_values(inputs: ProposalInputs, isa: Collection[str]) -> Mapping[str, Sequence[Mapping[str, Value]]]:
-    """The same, beginning with the quantization that the model came with, or that suits the CPU."""
+def first_values_for(inputs: ProposalInputs, isa: Collection[str] = ()) -> Points:
+    """The values that lossy nodes begin with, by the kind of the model, the CPU and the model's own quantization."""
     model = inputs.inspection
-    values = first_values_for(model, generates_text=inputs.generates_text)
-    if values is FIRST_VALUES and "avx2" in isa and INTEGER_DOT_PRODUCTS.isdisjoint(isa):
+    kind = "any"
+    if inputs.generates_text:
+        kind = "text"
+    elif has_fusable_parts(model) and "Conv" not in model.ops:
+        kind = "attention"
+    elif has_two_kinds(model):
+        kind = "convolutions_and_attention"
+    elif "Conv" in model.ops and "LSTM" not in model.ops and not has_fusable_parts(model):
+        kind = "convolutions"
+    values = first_values(kind)
+    if kind == "any" and "avx2" in isa and INTEGER_DOT_PRODUCTS.isdisjoint(isa):
         per_tensor = [{**point, "per_channel": False} for point in values["static"][:2]]
-        values = {**values, "static": (*per_tensor, *values["static"])}
+        values = {**values, "static": [*per_tensor, *values["static"]]}
     if not inputs.quantized:
         return values
     is_unsigned = model.weight_dtypes.get("uint8", 0) > model.weight_dtypes.get("int8", 0)
     as_before = {**AS_QUANTIZERS_DO, "weight_type": "QUInt8" if is_unsigned else "QInt8"}
-    return {**values, "dynamic": (as_before, *values["dynamic"])}
+    return {**values, "dynamic": [as_before, *values["dynamic"]]}
 
 
 def late_nodes(model: Inspection) -> dict[str, str]:
@@ -348,7 +351,7 @@ def adapted_templates(node_ids: Collection[str], inputs: ProposalInputs, target:
         both = {**static.search, "op_types": op_types, "dynamic_ops": PRODUCTS_AT_RUN_TIME}
         nodes["static"] = replace(static, search=both)
     if target.execution_provider == CUDA:
-        nodes["session"] = CUDA_SESSION
+        nodes["session"] = TEMPLATES["cuda_session"]
     elif target.thread_choices:
         nodes["session"] = threaded_session(target.accelerator().thread_values)
     return nodes

@@ -1,33 +1,37 @@
-"""Nodes of proposed graphs: pass, values to search, and the lowest level that tries each value.
+"""The templates of proposals: nodes, what each execution provider can use, and the points to try first.
 
-Levels: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything. The first value of a parameter is
-the one that the pass takes if no other value is tried.
+`templates.toml` is the table; its comments say what each field means.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, TypeAlias
 
+from autoopt.json_codec import from_json
 from autoopt.space import Value
+from autoopt.spec.proposal_options import PRECISIONS
+
+CPU: Final = "CPUExecutionProvider"
+CUDA: Final = "CUDAExecutionProvider"
+TRIALS: Final = (12, 20, 30, 40)
+MINUTES: Final = (3, 5, 8, 10)
+"""Budget by level."""
 
 Values: TypeAlias = tuple[tuple[Value, int], ...]
 """(value, lowest level that tries it)."""
-
-DENSE: Final = ["MatMul", "Attention", "LSTM"]
-"""Operators of dynamic quantization without convolutions (MatMul includes Gemm)."""
-HEAVY: Final = ["Conv", "Gemm", "MatMul"]
+Points: TypeAlias = Mapping[str, Sequence[Mapping[str, Value]]]
+"""Lossy node -> the values of each of its first points."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """One node of a proposed graph.
+    """One node of a proposed graph."""
 
-    `size`: smallest share of the source's bytes that can be left, for targets with little memory.
-    """
-
-    pass_name: str
+    pass_name: str = field(metadata={"json": "pass"})
     summary: str
     search: Mapping[str, Values] = field(default_factory=dict)
     fixed: Mapping[str, Value] = field(default_factory=dict)
@@ -35,149 +39,71 @@ class Template:
     lossy: bool = False
 
 
-_CALIBRATION: Final[Mapping[str, Values]] = {
-    "per_channel": ((True, 3), (False, 3)),
-    "calibrate_method": (("MinMax", 3), ("Percentile", 3), ("Entropy", 3)),
-}
-_BOTH: Final[Values] = ((True, 2), (False, 2))
+@dataclass(frozen=True)
+class Method:
+    """The implementation of one precision on one provider."""
 
-TEMPLATES: Final[Mapping[str, Template]] = {
-    "names": Template("name_fix", "rename tensors whose names the runtime rejects"),
-    "ir": Template("ir_upgrade", "upgrade the file format for later passes"),
-    "opset": Template("opset_conversion", "convert to a newer operator set", fixed={"target_opset": 17}),
-    "float32": Template("float32", "compute in float32 instead of 16-bit floats"),
-    "float64": Template("float64_to_float32", "compute in float32 instead of float64", size=0.5, lossy=True),
-    "inline": Template("inline_functions", "replace calls of the model's own functions with their bodies"),
-    "dequantize": Template("dequantize", "take the quantization of the model back", lossy=True),
-    "unsigned": Template("unsigned_activations", "make signed activations of a quantized model unsigned", lossy=True),
-    "split": Template("split_fused_layers", "split what onnxruntime fused when it saved the model"),
-    "specialize": Template("specialize_inputs", "make constant and fix what never changes in the data"),
-    "shapes": Template("fix_input_shape", "fix the input shapes"),
-    "unused": Template("remove_unused", "remove everything that no output needs"),
-    "shared": Template("common_subexpression_elimination", "compute equal subexpressions once"),
-    "loops": Template("loop_invariant_code_motion", "compute in front of a loop what no iteration changes"),
-    "simplify": Template("simplify", "simplify the graph", {"engine": (("onnxslim", 1), ("onnxsim", 3))}),
-    "constants": Template(
-        "constant_folding",
-        "fold constants and change nothing else",
-        fixed={"input_size_limit": 2**24, "output_size_limit": 2**20},
-    ),
-    "fold": Template("batchnorm_folding", "fold batch normalization into the convolution before it"),
-    "activations": Template("hard_sigmoid_fusion", "join hard sigmoid and hard swish into one operator"),
-    "pads": Template("pad_folding", "fold padding into the convolution after it"),
-    "rows": Template("conv_to_rows", "compute convolutions of signals as those of images with one row"),
-    "transposed": Template("conv_transpose_to_conv", "compute transposed convolutions with convolutions"),
-    "spectra": Template("stft_to_conv", "compute spectra of sounds with convolutions"),
-    "states": Template("omit_zero_states", "leave out initial states that are zero anyway"),
-    "fuse": Template("transformer_fusion", "fuse attention, GELU and normalization", {"engine": (("auto", 1),)}),
-    "reshapes": Template("merge_reshapes", "join operators that only change shapes"),
-    "residuals": Template("split_skip_normalization", "keep residual sums apart from normalization"),
-    "half": Template(
-        "float16",
-        "half precision",
-        {"keep_io_types": ((True, 2), (False, 3)), "op_block_list": (([], 2), (["LayerNormalization", "Softmax"], 3))},
-        size=0.5,
-        lossy=True,
-    ),
-    "mixed": Template(
-        "mixed_float16",
-        "half precision where it stays accurate",
-        {"rtol": ((0.01, 3), (0.001, 3), (0.05, 3))},
-        size=0.5,
-        lossy=True,
-    ),
-    "dynamic": Template(
-        "dynamic_quantization",
-        "8-bit weights; activations are quantized at run time",
-        {"op_types": (([], 2), (DENSE, 2)), "per_channel": _BOTH, "weight_type": (("QInt8", 2), ("QUInt8", 3))},
-        size=0.24,
-        lossy=True,
-    ),
-    "static": Template(
-        "static_quantization",
-        "8-bit weights and activations; ranges come from calibration data",
-        {"activation_type": (("QUInt8", 3), ("QInt8", 3)), **_CALIBRATION, "op_types": (([], 3), (HEAVY, 3))},
-        size=0.24,
-        lossy=True,
-    ),
-    "selective": Template(
-        "selective_quantization",
-        "8-bit weights and activations, with the most sensitive layers in float",
-        {
-            "exclude_worst": ((1, 3), (2, 3), (3, 3), (4, 3), (8, 3)),
-            "least_sqnr_db": ((0, 3), (25, 3), (32, 3)),
-            "rank_by": (("noise_for_work", 3), ("work", 3)),
-            "activation_type": (("QUInt8", 3), ("QInt8", 3)),
-            "per_channel": ((True, 3), (False, 3)),
-            "op_types": (([], 3), (HEAVY, 3)),
-        },
-        {"bias_correction": True},
-        size=0.24,
-        lossy=True,
-    ),
-    "wide": Template(
-        "static_quantization",
-        "8-bit weights, 16-bit activations",
-        _CALIBRATION,
-        {"activation_type": "QUInt16", "weight_type": "QUInt8"},
-        size=0.24,
-        lossy=True,
-    ),
-    "narrow": Template(
-        "static_quantization",
-        "4-bit weights, 8-bit or 16-bit activations",
-        {**_CALIBRATION, "activation_type": (("QUInt8", 3), ("QUInt16", 3))},
-        {"weight_type": "QInt4"},
-        size=0.12,
-        lossy=True,
-    ),
-    "weights": Template(
-        "weight_only_quantization",
-        "block-wise quantized weights, float arithmetic",
-        {
-            "bits": ((8, 2), (4, 2)),
-            "block_size": ((32, 2), (64, 3)),
-            "embedding_bits": ((0, 2), (8, 3), (4, 3)),
-            "head_bits": ((0, 2), (8, 3)),
-        },
-        size=0.12,
-        lossy=True,
-    ),
-    "calibrated": Template(
-        "calibrated_weight_quantization",
-        "block-wise quantized weights that fit the data, some with more bits",
-        {
-            "algorithm": (("awq_gptq", 3), ("awq", 3)),
-            "sensitive_share": ((0.0, 3), (0.25, 3), (0.5, 3)),
-            "block_size": ((32, 3), (64, 3)),
-            "is_symmetric": ((True, 3), (False, 3)),
-            "embedding_bits": ((0, 3), (8, 3)),
-        },
-        size=0.12,
-        lossy=True,
-    ),
-    "arithmetic": Template("provider_precision", "bfloat16 arithmetic", {"precision": (("bf16", 2),)}, lossy=True),
-    "graph": Template(
-        "ort_graph_optimization",
-        "store the graph as onnxruntime fuses it at load time",
-        {"level": (("extended", 1), ("all", 3))},
-    ),
-    "session": Template(
-        "session_tuning",
-        "session options of the runtime",
-        {"graph_optimization_level": (("extended", 0), ("basic", 2))},
-    ),
-}
-CUDA_SESSION: Final = Template(
-    "session_tuning",
-    "session options of the provider",
-    {
-        "cudnn_conv_algo_search": (("EXHAUSTIVE", 0), ("HEURISTIC", 1), ("DEFAULT", 3)),
-        "prefer_nhwc": ((False, 0), (True, 2)),
-        "enable_cuda_graph": ((False, 0), (True, 2)),
-    },
-)
-"""The node `session` for the CUDA provider."""
+    nodes: tuple[str, ...]
+    text: str
+    auto: bool = True
+
+
+@dataclass(frozen=True)
+class ProviderProfile:
+    """The optimizations that an execution provider can use."""
+
+    methods: Mapping[str, Method]
+    """By precision."""
+    fixed: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """Node id -> parameters that are not searched."""
+    fuses: bool = False
+    static_shapes: bool = False
+
+    def chosen(self, precision: str | None) -> dict[str, Method]:
+        """The methods to propose, by precision: the requested one, or all that are worth trying."""
+        if precision is not None:
+            return {precision: self.methods[precision]}
+        chosen = {}
+        for name in PRECISIONS:
+            method = self.methods[name]
+            if method.auto and (method.nodes or name == "fp32"):
+                chosen[name] = method
+        return chosen
+
+
+@dataclass(frozen=True)
+class FirstPoints:
+    """The first points of one lossy node."""
+
+    points: tuple[Mapping[str, Value], ...]
+    common: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The content of `templates.toml`."""
+
+    nodes: Mapping[str, Template]
+    providers: Mapping[str, ProviderProfile]
+    first_points: Mapping[str, Mapping[str, FirstPoints]]
+    """By the kind of the model and the node."""
+
+
+TABLES: Final = from_json(Tables, tomllib.loads(Path(__file__).with_name("templates.toml").read_text(encoding="utf-8")))
+TEMPLATES: Final = TABLES.nodes
+
+
+def provider_profile(name: str) -> ProviderProfile:
+    """The profile of an execution provider."""
+    return TABLES.providers.get(name, TABLES.providers["other"])
+
+
+def first_values(kind: str) -> Points:
+    """The values that lossy nodes begin with on a kind of model, as `templates.toml` names it."""
+    values = {}
+    for node, first in TABLES.first_points[kind].items():
+        values[node] = [{**first.common, **point} for point in first.points]
+    return values
 
 
 def threaded_session(threads: Sequence[int | None]) -> Template:
@@ -188,8 +114,3 @@ def threaded_session(threads: Sequence[int | None]) -> Template:
         # The runtime's default level is searched too, for models that gain by their threads alone.
         values[name] = (("all", 0), *searched)
     return replace(session, search=values)
-
-
-TRIALS: Final = (12, 20, 30, 40)
-MINUTES: Final = (3, 5, 8, 10)
-"""Budget by level."""

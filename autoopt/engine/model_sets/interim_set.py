@@ -55,5 +55,5 @@ def _not_searched(run: RunRecord, part: SetPart) -> PartResult:
 
 def _record(run: RunRecord, part: SetPart) -> RunRecord:
     """A record like that which the search of a part will begin with."""
-    settings = settings_of(part.request, part.inputs)
-    return RunRecord(run.id, part.name, part.inputs.identity, part.source.artifact, settings=settings)
+    settings = settings_of(part.request, part.problem)
+    return RunRecord(run.id, part.name, part.problem.identity, part.source.artifact, settings=settings)

@@ -24,11 +24,11 @@ class SetPart(RunPart):
 
     @property
     def source(self) -> Candidate:
-        return self.inputs.problem.source
+        return self.problem.source
 
     @property
     def objective(self) -> Objective:
-        return self.inputs.problem.goal.objectives[0]
+        return self.problem.goal.objectives[0]
 
     def models(self) -> list[ModelResult]:
         """The models to try in the set: the best one, then the gaining models of the front, best first."""

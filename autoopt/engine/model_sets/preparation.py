@@ -21,8 +21,8 @@ from autoopt.problem.described_data import data_source
 from autoopt.problem.goal import MINIMIZED, GoalOptions, GoalRequest, make_goal
 from autoopt.problem.plan_request import plans_json
 from autoopt.problem.probe import Probe
-from autoopt.problem.problem import DataSets, DataSource
-from autoopt.problem.resolve import ResolvedInputs, resolve_inputs
+from autoopt.problem.problem import DataSets, DataSource, Problem
+from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.results import NO_DATA
@@ -72,10 +72,10 @@ def prepare_model_set(
             data={"path": str(recorded.file(name))},
             calibration={"path": str(calibration.file(name))},
         )
-        inputs = resolve_inputs(part_request, spec_of(part_request), resources)
-        set_parts.append(SetPart(name, part_request, inputs, share=share))
-    whole = _whole(request, spec, sources, recorded, set_parts[0].inputs, resources)
-    content = {"set": sources.model.key, "parts": [[part.name, part.inputs.identity] for part in set_parts]}
+        problem = resolve(part_request, spec_of(part_request), resources)
+        set_parts.append(SetPart(name, part_request, problem, share=share))
+    whole = _whole(request, spec, sources, recorded, set_parts[0].problem, resources)
+    content = {"set": sources.model.key, "parts": [[part.name, part.problem.identity] for part in set_parts]}
     identity = run_identity({**content, "whole": whole.identity})
     store = resources.store
     if store.models.get(sources.model.artifact) is None:
@@ -90,7 +90,7 @@ def prepare_model_set(
         began,
         record,
         answer,
-        whole=RunContext(whole.problem, resources, attempt),
+        whole=RunContext(whole, resources, attempt),
         description=sources.description,
         notes=[*whole.notes, *_state_notes(set_parts, request.data)],
     )
@@ -100,7 +100,7 @@ def _state_notes(parts: Sequence[SetPart], data: object) -> list[str]:
     """Say that the set is measured without feeding recurrent state back, and what to do instead."""
     notes: list[str] = []
     for part in parts:
-        config = part.inputs.problem.data.evaluation.config or {}
+        config = part.problem.data.evaluation.config or {}
         if config.get("state"):
             notes.append(
                 f"{part.name}: items follow each other, but the whole set is measured with the states in the data; "
@@ -112,7 +112,7 @@ def _state_notes(parts: Sequence[SetPart], data: object) -> list[str]:
 
 
 def _record(
-    request: RunRequest, identity: str, sources: SetSources, parts: Sequence[SetPart], whole: ResolvedInputs
+    request: RunRequest, identity: str, sources: SetSources, parts: Sequence[SetPart], whole: Problem
 ) -> RunRecord:
     """The record of a new run."""
     name = request.name or " + ".join(part.name for part in parts)
@@ -124,7 +124,7 @@ def _record(
         name=name,
         identity=identity,
         model=sources.model.artifact,
-        plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, 100, "models"),
+        plan=plans_json({part.name: part.problem.plan for part in parts}, 100, "models"),
         settings={**settings_of(request, whole), "model": name, SHARES: shares, **dag},
         sweep=request.sweep,
     )
@@ -185,29 +185,29 @@ def _whole(
     spec: DagSpec,
     sources: SetSources,
     recorded: RecordedInputs,
-    part: ResolvedInputs,
+    part: Problem,
     resources: Resources,
-) -> ResolvedInputs:
+) -> Problem:
     """The set as a problem: the same target as each part's, the user's goal, and the recorded inputs of the set."""
     data = data_source({"path": str(recorded.file(SET)), **_post_process(sources.data)}, resources.store.home)
     description = Probe(resources).describe(data, Path())
     if request.data_is_generated:
         description = None
-    goal_request = request.goal.apply(GoalRequest.of(spec, part.problem.goal.custom), description)
-    goal_request = replace(goal_request, unverified=part.problem.unverified)
+    goal_request = request.goal.apply(GoalRequest.of(spec, part.goal.custom), description)
+    goal_request = replace(goal_request, unverified=part.unverified)
     if sources.description.generation is not None:
         goal_request = replace(goal_request, extra_metrics=(*goal_request.extra_metrics, *GENERATION))
     goal, notes = make_goal(goal_request, description)
-    problem = replace(
-        part.problem,
+    return replace(
+        part,
         source=sources.model,
         goal=goal,
         data=DataSets(data, data, DataSource()),
         measurement={**spec.measurement, **request.measurement},
+        model="",
+        search=spec.search.config().overridden(request.search),
+        notes=(*_connection_notes(sources.description), *_generated_notes(request, recorded, part), *notes),
     )
-    search = spec.search.config().overridden(request.search)
-    notes = [*_connection_notes(sources.description), *_generated_notes(request, recorded, part), *notes]
-    return ResolvedInputs(part.spec, "", problem, search, part.runtimes, notes)
 
 
 def _post_process(data: DataSource) -> dict[str, object]:
@@ -216,13 +216,13 @@ def _post_process(data: DataSource) -> dict[str, object]:
     return {key: config[key] for key in ("post_process", "user_script") if config.get(key) is not None}
 
 
-def _generated_notes(request: RunRequest, recorded: RecordedInputs, part: ResolvedInputs) -> list[str]:
+def _generated_notes(request: RunRequest, recorded: RecordedInputs, part: Problem) -> list[str]:
     """Describe the generated inputs of a run without data, and their consequence for its answer; nothing with data."""
     if not request.data_is_generated:
         return []
     sizes = ", ".join(recorded.recording.assumed) or "as the models take them"
     notes = [f"generated inputs: {sizes}; --data FILE changes this"]
-    if part.problem.unverified:
+    if part.unverified:
         notes.append(f"{NO_DATA}only lossless models are chosen; the best lossy one of each is shown, unverified")
     return notes
 

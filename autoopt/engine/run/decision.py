@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from autoopt.engine.run.race import FEWEST_ROUNDS, MOST_RIVALS, SECONDS_SHARE, Race
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible
-from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
 from autoopt.problem.problem import Problem
+from autoopt.results import Trial
 
 LARGEST_SHARE = 0.25
 """Largest share of the run's time that is set aside before the first race."""
@@ -34,10 +34,10 @@ class Decision:
     def __post_init__(self) -> None:
         self.race = Race(self.ctx, self.ranking, before_measuring=self.before_measuring)
 
-    def run(self, trials: Sequence[CompletedTrial]) -> None:
+    def run(self, trials: list[Trial]) -> None:
         """Measure the best of these trials until one is certain; later calls continue with all measurements so far."""
         attempt, unverified = self.ctx.attempt, self.ctx.problem.unverified
-        has_lossy = any(trial.chain.lossy for trial in distinct_feasible(trials, self.ctx.problem.source))
+        has_lossy = any(self.ctx.is_lossy(trial) for trial in distinct_feasible(trials, self.ctx.problem.source))
         races = 2 if unverified and has_lossy else 1
         self.race.until = attempt.clock() + attempt.remaining() / races
         self.race.run(trials, remeasure=self.remeasure)

@@ -117,17 +117,18 @@ def script_warnings(ctx: RunContext, chains: Collection[Chain]) -> list[str]:
             checked.add(node.pass_name)
             point = next(iter(chain.space.iterate()))
             progress = run_chain(ctx, nodes_up_to(chain, node.id), chain.space.configs(point))
-            bug = script_bug(ctx, chain, progress.outcome, progress.message)
+            bug = script_bug(ctx, progress.outcome, progress.message)
             if bug:
                 warnings.append(f"{WARNING}your pass fails: {bug}")
     return warnings
 
 
-def script_bug(ctx: RunContext, chain: Chain, outcome: Outcome | None, message: str) -> str:
+def script_bug(ctx: RunContext, outcome: Outcome | None, message: str) -> str:
     """Say how a pass of the user's script failed, with its file and, where known, its line; empty for other ends."""
-    script, name = str(ctx.problem.script.path), message.partition(": ")[0]
+    script, plan = str(ctx.problem.script.path), ctx.problem.plan
     if outcome not in (Outcome.FAILED, Outcome.CRASHED):
         return ""
-    if not any(node.pass_name == name and node.info.origin == script for node in chain.nodes):
+    own = [info.name for info in map(plan.pass_info, plan.spec.passes) if info.origin == script]
+    if message.partition(": ")[0] not in own:
         return ""
     return message if f" at {script}:" in message else f"{message} ({script})"

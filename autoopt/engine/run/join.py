@@ -13,7 +13,7 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import execute_trial
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
-from autoopt.problem.resolve import resolve_inputs
+from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import open_resources
 from autoopt.problem.run_request import RunRequest, spec_of
 from autoopt.results import RunResult, Trial
@@ -53,7 +53,7 @@ class JoinedRun:
                 continue
             if completed.outcome is None or not completed.outcome.retryable:
                 continue
-            if self.store.claims.acquire("trial", completed.key, redo=True):
+            if self.store.claims.acquire("trial", completed.claim, redo=True):
                 self._retried.add(completed.number)
                 return completed
         return None
@@ -66,10 +66,10 @@ class JoinedRun:
         """
         session = self.session
         try:
-            with renewed_claim(self.store, "trial", trial.key):
-                execute_trial(session.ctx, session.chains[trial.chain_id], trial)
+            with renewed_claim(self.store, "trial", trial.claim):
+                execute_trial(session.ctx, trial)
         except BaseException:
-            self.store.claims.release("trial", trial.key)
+            self.store.claims.release("trial", trial.claim)
             raise
         return self.store.trials.get(self.record.id, trial.number)
 
@@ -103,12 +103,11 @@ def join(run: str, *, home: Path | None = None) -> Iterator[JoinedRun]:
     request = replace(request, model=model, workers=1, home=home)
     spec = spec_of(request)
     with closing(open_resources(request, spec)) as resources:
-        inputs = resolve_inputs(request, spec, resources)
-        if inputs.identity != record.identity:
+        problem = resolve(request, spec, resources)
+        if problem.identity != record.identity:
             raise InputError(
                 f"run {record.id} cannot be joined here: the DAG, the data, the CPU or the installed versions differ"
             )
         began = time.monotonic() - record.seconds
-        attempt = make_attempt(request, inputs, record.id, began)
-        ctx = RunContext(inputs.problem, resources, attempt)
-        yield JoinedRun(make_session(ctx, inputs, record.name), record)
+        attempt = make_attempt(request, problem, record.id, began)
+        yield JoinedRun(make_session(RunContext(problem, resources, attempt), record.name), record)

@@ -18,12 +18,7 @@ from typing import Final, TypeAlias
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned
 from autoopt.engine.run.executor import Executor, result_of
-from autoopt.engine.run.trial import (
-    CompletedTrial,
-    execute_trial,
-    log_errors,
-    objective_values,
-)
+from autoopt.engine.run.trial import execute_trial, log_errors, objective_values
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.meter_order import rejects_slow
 from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective, latency_objective
@@ -74,16 +69,15 @@ class SearchLoop:
 
     ctx: RunContext
     study: Study | ChainStudies
-    chains: Mapping[str, Chain]
     measure_source: Callable[[], MeasuredSource]
     """Called when `run` begins. Passes of the first trial run meanwhile; its candidate is measured afterwards."""
     until: float = float("inf")
     """Time on the attempt's clock by which trials should have ended: none starts that usually would not."""
     confirmation: Confirmation = field(default_factory=lambda: Confirmation())
     """The expectation that ends the search if it comes true."""
-    after_trial: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
+    after_trial: Callable[[Sequence[Trial]], None] = lambda completed: None
     """Receives the completed trials after each one."""
-    completed: list[CompletedTrial] = field(default_factory=list)
+    completed: list[Trial] = field(default_factory=list)
     end: SearchEnd = field(default_factory=SearchEnd)
     """The reason for which the search ended."""
     _durations: list[tuple[Kind, float]] = field(default_factory=list)
@@ -100,7 +94,7 @@ class SearchLoop:
     """Until it is measured, the source counts as a rival."""
     _source_measured: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, executor: Executor) -> list[CompletedTrial]:
+    def run(self, executor: Executor) -> list[Trial]:
         """Run trials until the study or the time limit ends the search."""
         window: deque[tuple[Proposal, Future[Trial]]] = deque()
         workers = self.ctx.attempt.workers
@@ -153,7 +147,7 @@ class SearchLoop:
 
     def _has_time_for(self, proposal: Proposal) -> bool:
         """True if the time is left that a trial of this kind usually takes, or less while nothing can be lost."""
-        kind = _kind_of(self.chains[proposal.chain])
+        kind = _kind_of(self.ctx.chains[proposal.chain])
         seconds = [taken for other, taken in self._durations if other == kind]
         if not seconds:
             # The first lossless trial takes less than any other.
@@ -197,7 +191,7 @@ class SearchLoop:
         return until
 
     def _submit(self, executor: Executor, proposal: Proposal, until: float) -> Future[Trial]:
-        ctx, chain = self.ctx, self.chains[proposal.chain]
+        ctx, chain = self.ctx, self.ctx.chains[proposal.chain]
         trial = Trial(
             run=ctx.run,
             number=proposal.number,
@@ -226,7 +220,7 @@ class SearchLoop:
                 waited += ctx.attempt.clock() - since
 
             limited = ctx.until(min(until, ctx.attempt.deadline))
-            result = execute_trial(limited, chain, trial, wait_for_source)
+            result = execute_trial(limited, trial, wait_for_source)
             self._durations.append((_kind_of(chain), ctx.attempt.clock() - began - waited))
             return result
 
@@ -234,16 +228,15 @@ class SearchLoop:
 
     def _tell(self, proposal: Proposal, result: Trial) -> None:
         faults.reached("between ask and tell")
-        chain, attempt = self.chains[proposal.chain], self.ctx.attempt
-        trial = CompletedTrial(chain, result)
+        attempt = self.ctx.attempt
         # The trial itself is in the store since its end: a kill here costs nothing but the time since the one before.
-        self.completed.append(trial)
+        self.completed.append(result)
         self.study.tell(proposal.number, self._feedback(result))
         self.ctx.store.runs.set_seconds(attempt.run, attempt.elapsed())
         attempt.observer.on_trial_end(result, self.incumbent())
         if not self.end.text:
-            self.end = SearchEnd(self.confirmation.reason(trial))
-        patience, succeeded = self._source.patience, any(one.result.outcome is Outcome.OK for one in self.completed)
+            self.end = SearchEnd(self.confirmation.reason(result))
+        patience, succeeded = self._source.patience, any(one.outcome is Outcome.OK for one in self.completed)
         if patience is not None and len(self.completed) >= patience and not succeeded:
             self.end = SearchEnd(f"the first {patience} candidates failed")
         self.after_trial(self.completed)
@@ -272,7 +265,7 @@ class SearchLoop:
         """
         rivals = self.completed
         if self.ctx.problem.unverified:
-            rivals = [trial for trial in rivals if trial.chain.lossy == chain.lossy]
+            rivals = [trial for trial in rivals if self.ctx.is_lossy(trial) == chain.lossy]
         best = self._best_ratio(rivals)
         if not self._source.is_rival or latency_objective(self.ctx.problem.goal.objectives[:1]) is None:
             return best
@@ -288,14 +281,14 @@ class SearchLoop:
         """The best latency ratio of a feasible trial so far; None before the first, or without a latency objective."""
         return self._best_ratio(self.completed)
 
-    def _best_ratio(self, trials: Sequence[CompletedTrial]) -> float | None:
+    def _best_ratio(self, trials: Sequence[Trial]) -> float | None:
         metric = latency_objective(self.ctx.problem.goal.objectives)
         if metric is None:
             return None
         ratios: list[float] = []
         for trial in trials:
-            ratio = trial.result.ratios.get(metric)
-            if ratio is not None and trial.result.feasible:
+            ratio = trial.ratios.get(metric)
+            if ratio is not None and trial.feasible:
                 ratios.append(ratio.value)
         return min(ratios, default=None)
 
@@ -313,23 +306,22 @@ class Confirmation:
         """True if an earlier search says what the first trial should reach."""
         return any(preference.expected is not None for preference in self.learned)
 
-    def reason(self, trial: CompletedTrial) -> str:
+    def reason(self, trial: Trial) -> str:
         """Say why a trial ends the search; empty if it does not."""
         for preference in self.learned:
             if preference.expected is not None and self._repeats(trial, preference, preference.expected):
                 return f"the best known of the same graph is confirmed: {preference.expected:.2f} was expected"
         return ""
 
-    def _repeats(self, trial: CompletedTrial, preference: Learned, expected: float) -> bool:
+    def _repeats(self, trial: Trial, preference: Learned, expected: float) -> bool:
         """True if the trial is the preferred one, meets the constraints, and gains about what was expected.
 
         Its interval may reach beyond the source: the time of a graph does not depend on its weights, so the earlier run
         counts as well, and the race measures again. Without this a busy machine would search the whole space.
         """
-        result = trial.result
-        ratio = result.ratios.get(self.objective.metric)
-        is_preferred = (trial.chain.id, result.point) == (preference.chain_id, preference.point) and not trial.partial
-        if ratio is None or not (is_preferred and result.feasible):
+        ratio = trial.ratios.get(self.objective.metric)
+        is_preferred = (trial.chain_id, trial.point) == (preference.chain_id, preference.point) and trial.upto is None
+        if ratio is None or not (is_preferred and trial.feasible):
             return False
         gain = ratio.inverse() if self.objective.goal == "maximize" else ratio
         return gain.value < 1 and gain.low <= expected * (1 + TOLERANCE)

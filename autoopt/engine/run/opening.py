@@ -18,8 +18,8 @@ from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.memory import usable_memory
+from autoopt.problem.problem import Problem
 from autoopt.problem.proposal_facts import model_name
-from autoopt.problem.resolve import ResolvedInputs
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest, without_secrets
 from autoopt.report.words.formatting import plural
@@ -35,8 +35,6 @@ from autoopt.store import ChainRecord, RunRecord, Store
 from autoopt.store.leases import close_dead_runs
 from autoopt.store.records import Json
 
-MAX_CHAINS = 10_000
-"""Chains that one run searches; a plan may count more."""
 CONTINUES = "continues"
 """The entry of a run's settings with the id of the finished run whose trials it takes over."""
 SHOWN_CHAINS = 100
@@ -48,7 +46,7 @@ LAST_CALLS_SHARE = 0.05
 
 
 def open_session(
-    request: RunRequest, inputs: ResolvedInputs, resources: Resources, began: float, parent: RunRecord | None = None
+    request: RunRequest, problem: Problem, resources: Resources, began: float, parent: RunRecord | None = None
 ) -> Session:
     """Open the session of a request.
 
@@ -58,24 +56,24 @@ def open_session(
     store = resources.store
     repeats_failures = False
     if request.is_retry:
-        request, repeats_failures = _continuing(request, inputs.identity, store)
-    finished = _finished_run(store, request, inputs.identity)
+        request, repeats_failures = _continuing(request, problem.identity, store)
+    finished = _finished_run(store, request, problem.identity)
     if finished is not None and _answers(request, finished):
-        attempt = make_attempt(request, inputs, finished.id, began)
-        session = make_session(RunContext(inputs.problem, resources, attempt), inputs, _name(request, inputs, parent))
+        attempt = make_attempt(request, problem, finished.id, began)
+        session = make_session(RunContext(problem, resources, attempt), _name(request, problem, parent))
         session.answer = stored_answer(store, finished, attempt.elapsed())
         return session
-    new_record = _record(request, inputs, parent)
+    new_record = _record(request, problem, parent)
     if finished is not None:
         # The search is done: this run adds to the measurements of the candidates that it found.
         new_record = replace(new_record, settings={**new_record.settings, CONTINUES: finished.id})
-    record = begin_run(request, new_record, store, chain_records(inputs.problem.plan))
-    inputs = with_recorded_points(inputs, record)
+    record = begin_run(request, new_record, store, chain_records(problem.plan))
+    problem = with_recorded_points(problem, record)
     completed = sum(trial.status == "done" for trial in store.trials.all(record.id))
     if completed:
         request.observer.on_note(f"resuming run {record.id}: {plural(completed, 'trial')} already done")
-    attempt = make_attempt(request, inputs, record.id, began - record.seconds)
-    session = make_session(RunContext(inputs.problem, resources, attempt), inputs, new_record.name)
+    attempt = make_attempt(request, problem, record.id, began - record.seconds)
+    session = make_session(RunContext(problem, resources, attempt), new_record.name)
     if repeats_failures:
         session.retry_failures(before=store.clock())
     session.remeasure = request.again == "measurements"
@@ -83,7 +81,7 @@ def open_session(
     session.interim_package.out = request.out
     session.continues = record.settings.get(CONTINUES)
     if parent is None and session.continues is None and not request.candidates:
-        _announce(request, inputs)
+        _announce(request, problem)
     return session
 
 
@@ -102,19 +100,17 @@ def _continuing(request: RunRequest, identity: str, store: Store) -> tuple[RunRe
         return request, bool(store.runs.all(status="failed", identity=identity))
     failed = [trial for trial in store.trials.all(finished.id) if trial.outcome and trial.outcome.retryable]
     for trial in failed:
-        if store.claims.acquire("trial", trial.key, redo=True):
-            store.claims.release("trial", trial.key)
+        if store.claims.acquire("trial", trial.claim, redo=True):
+            store.claims.release("trial", trial.claim)
     if failed:
         request = replace(request, resume=finished.id)
     return request, bool(failed)
 
 
-def with_recorded_points(inputs: ResolvedInputs, record: RunRecord) -> ResolvedInputs:
-    """The inputs with the first points that a run began with, whatever was learned since, so that it asks the same."""
-    plan = inputs.problem.plan
+def with_recorded_points(problem: Problem, record: RunRecord) -> Problem:
+    """The problem with the first points that a run began with, whatever was learned since, so that it asks the same."""
     points = [Learned.from_json(entry) for entry in record.plan.get("learned", ()) if "point" in entry]
-    plan = plan.with_learned(points, plan.knowledge)
-    return replace(inputs, problem=replace(inputs.problem, plan=plan))
+    return replace(problem, plan=problem.plan.with_learned(points, problem.plan.knowledge))
 
 
 def _finished_run(store: Store, request: RunRequest, identity: str) -> RunRecord | None:
@@ -137,12 +133,12 @@ def _answers(request: RunRequest, finished: RunRecord) -> bool:
     return request.accepts_answer and is_complete(finished.result)
 
 
-def _announce(request: RunRequest, inputs: ResolvedInputs) -> None:
+def _announce(request: RunRequest, problem: Problem) -> None:
     """Say before the search what is tried, what is missing, and how long it may take."""
     # What is missing comes first: it is what the user can change.
-    for note in sorted(inputs.notes, key=lambda note: not note.startswith("no data")):
+    for note in sorted(problem.notes, key=lambda note: not note.startswith("no data")):
         request.observer.on_note(note)
-    plan, search = inputs.problem.plan, inputs.search
+    plan, search = problem.plan, problem.search
     text = f"searching {plural(plan.point_count, 'configuration')} in {plural(plan.chain_count, 'chain')}"
     limits: list[str] = []
     if search.trials is not None and search.trials < plan.point_count:
@@ -168,14 +164,14 @@ def is_complete(result: Json) -> bool:
     return bool(result) and not (result.get("undecided") or _is_cut_short(result))
 
 
-def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: float) -> Attempt:
+def make_attempt(request: RunRequest, problem: Problem, run: str, began: float) -> Attempt:
     """Make the attempt at a run.
 
     `began` is the start of the run on `time.monotonic`, earlier by what interrupted attempts took.
     """
     deadline, limit, grace = float("inf"), TimeLimit.RUN, GRACE_SECONDS
-    if inputs.search.minutes:
-        seconds = inputs.search.minutes * 60
+    if problem.search.minutes:
+        seconds = problem.search.minutes * 60
         grace = min(grace, LAST_CALLS_SHARE * seconds)
         deadline = began + seconds - grace - min(request.ending, ENDING_SHARE * seconds)
     if request.until < deadline:
@@ -183,32 +179,23 @@ def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: f
     return Attempt(
         run=run,
         observer=request.observer,
-        workers=max(1, request.workers, inputs.search.batch),
+        workers=max(1, request.workers, problem.search.batch),
         began=began,
         deadline=deadline,
         limit=limit,
         grace=grace,
-        retry=RetryPolicy(earlier_runs=request.again == "failed", memory=usable_memory(inputs.problem.limits.memory)),
+        retry=RetryPolicy(earlier_runs=request.again == "failed", memory=usable_memory(problem.limits.memory)),
         clock=time.monotonic,
     )
 
 
-def make_session(ctx: RunContext, inputs: ResolvedInputs, name: str) -> Session:
+def make_session(ctx: RunContext, name: str) -> Session:
     """Make a session that has not begun, and have the store restore lost artifacts as this run made them."""
     environment = ReplayEnvironment.from_json(
         ctx.resources.pool, ctx.resources.scratch, ctx.problem.replay_environment()
     )
     ctx.store.artifacts.restorer = restorer(ctx.store, environment)
-    chains = {chain.id: chain for chain in ctx.problem.plan.chains(MAX_CHAINS)}
-    return Session(
-        ctx=ctx,
-        study=_study(inputs, chains, cost_of(ctx, chains)),
-        search_config=inputs.search,
-        chains=chains,
-        notes=inputs.notes,
-        name=name,
-        model=inputs.model,
-    )
+    return Session(ctx, _study(ctx.problem, cost_of(ctx)), list(ctx.problem.notes), name)
 
 
 def begin_run(request: RunRequest, record: RunRecord, store: Store, chains: Sequence[ChainRecord] = ()) -> RunRecord:
@@ -236,50 +223,48 @@ def begin_run(request: RunRequest, record: RunRecord, store: Store, chains: Sequ
 def chain_records(plan: Plan) -> list[ChainRecord]:
     """The chains of a plan as the store keeps them."""
     records: list[ChainRecord] = []
-    for chain in plan.chains(MAX_CHAINS):
+    for chain in plan.searched.values():
         nodes = tuple(node.id for node in chain.nodes)
         records.append(ChainRecord(id=chain.id, name=chain.name, nodes=nodes, points=chain.points))
     return records
 
 
-def settings_of(request: RunRequest, inputs: ResolvedInputs) -> dict[str, Any]:
+def settings_of(request: RunRequest, problem: Problem) -> dict[str, Any]:
     """The settings that a run's record keeps."""
-    problem = inputs.problem
     latency_data = problem.data.latency or problem.data.evaluation
     cache = (request.home or settings().home) / "downloads"
     return {
         "dag": problem.plan.name,
-        "model": request.name or model_name(inputs.model),
-        "search": inputs.search.content,
+        "model": request.name or model_name(problem.model),
+        "search": problem.search.content,
         "objectives": to_json(problem.goal.objectives),
         "constraints": to_json(problem.goal.constraints),
         "request": request.to_json(),
         "replay_environment": problem.replay_environment(),
         "target": to_json(problem.target),
-        "runtime": dict(inputs.runtimes.get(problem.host.elsewhere, {})),
+        "runtime": dict(problem.runtimes.get(problem.host.elsewhere, {})),
         "measurement": dict(problem.measurement),
         "latency_data": without_secrets(latency_data.config, cache),
     }
 
 
-def _name(request: RunRequest, inputs: ResolvedInputs, parent: RunRecord | None) -> str:
+def _name(request: RunRequest, problem: Problem, parent: RunRecord | None) -> str:
     """The name of the model, with that of the target if it is one of several."""
-    name = request.name or model_name(inputs.model)
+    name = request.name or model_name(problem.model)
     if parent is not None and "targets" in parent.settings:
-        name += f" · {inputs.problem.target.name}"
+        name += f" · {problem.target.name}"
     return name
 
 
-def _record(request: RunRequest, inputs: ResolvedInputs, parent: RunRecord | None) -> RunRecord:
+def _record(request: RunRequest, problem: Problem, parent: RunRecord | None) -> RunRecord:
     """The record of a new run."""
-    problem = inputs.problem
     return RunRecord(
         id="",
-        name=_name(request, inputs, parent),
-        identity=inputs.identity,
+        name=_name(request, problem, parent),
+        identity=problem.identity,
         model=problem.source.artifact,
         plan=problem.plan.to_json(limit=SHOWN_CHAINS),
-        settings=settings_of(request, inputs),
+        settings=settings_of(request, problem),
         sweep=request.sweep,
         parent=None if parent is None else parent.id,
     )
@@ -297,24 +282,24 @@ def _resume(store: Store, record: RunRecord, identity: str) -> RunRecord:
     return record
 
 
-def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> Study | ChainStudies:
-    plan = inputs.problem.plan
+def _study(problem: Problem, cost: Cost) -> Study | ChainStudies:
+    chains = problem.plan.searched
     if not chains:
-        where = inputs.model if plan.decisions else inputs.spec.source.file
-        raise InputError(f"every chain is pruned ({inputs.why_pruned})", where=where)
+        where = problem.model if problem.plan.decisions else problem.spec.source.file
+        raise InputError(f"every chain is pruned ({problem.why_pruned})", where=where)
     apart: set[str] = set()
-    if inputs.problem.unverified:
+    if problem.unverified:
         apart.update(chain.id for chain in chains.values() if chain.lossy)
     return create_study(
-        inputs.search,
+        problem.search,
         list(map(_chain_space, chains.values())),
-        inputs.problem.goal.objectives,
+        problem.goal.objectives,
         cost=cost,
-        node_objectives=inputs.spec.node_objectives,
+        node_objectives=problem.spec.node_objectives,
         pruned=True,
         apart=apart,
-        source=inputs.problem.source.key,
-        first=first_points(plan, chains),
+        source=problem.source.key,
+        first=first_points(problem.plan, chains),
     )
 
 
@@ -345,7 +330,7 @@ def _chain_space(chain: Chain) -> ChainSpace:
     )
 
 
-def cost_of(ctx: RunContext, chains: Mapping[str, Chain]) -> Cost:
+def cost_of(ctx: RunContext) -> Cost:
     """Make a function that tells if a point's candidate existed before the run, and how many passes it lacks.
 
     What the run itself adds does not count, so that a resumed run proposes what the uninterrupted one would have.
@@ -356,7 +341,7 @@ def cost_of(ctx: RunContext, chains: Mapping[str, Chain]) -> Cost:
     def cost(chain_id: str, point: Point) -> tuple[bool, int]:
         key = json.dumps([chain_id, point], sort_keys=True, default=str)
         if key not in costs:
-            missing = _missing_pass_runs(ctx, chains[chain_id], point, began)
+            missing = _missing_pass_runs(ctx, ctx.chains[chain_id], point, began)
             costs[key] = missing == 0, missing
         return costs[key]
 

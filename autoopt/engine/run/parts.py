@@ -14,7 +14,7 @@ from typing import Generic, Self, TypeVar
 from autoopt.engine.run.opening import begin_run, is_complete, open_session, stored_answer
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.context import RunContext
-from autoopt.problem.resolve import ResolvedInputs
+from autoopt.problem.problem import Problem
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import RunResult
@@ -32,7 +32,7 @@ class RunPart:
 
     name: str
     request: RunRequest
-    inputs: ResolvedInputs
+    problem: Problem
     session: Session | None = None
     result: RunResult | None = None
     """The result of its search, once it has ended."""
@@ -110,7 +110,7 @@ class RunOfParts(ABC, Generic[PartT]):
         """The session of a part, opened at the first call."""
         if part.session is None:
             began = time.monotonic()
-            part.session = open_session(part.request, part.inputs, self.resources, began, parent=self.record)
+            part.session = open_session(part.request, part.problem, self.resources, began, parent=self.record)
         return part.session
 
     def search_part(self, part: PartT, search: Search) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from autoopt.engine.run.evidence import GAIN_SHARE, Evidence, judge_again
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible
-from autoopt.engine.run.trial import CompletedTrial, with_measurements
+from autoopt.engine.run.trial import with_measurements
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import evaluate
 from autoopt.engine.work.measurements import Measurements
@@ -29,6 +29,7 @@ from autoopt.metrics import STEADY_STATE, Estimate, headline_metrics
 from autoopt.model.candidate import Candidate
 from autoopt.problem.problem import Goal
 from autoopt.report.words.formatting import ALL_MEASUREMENTS, FIRST_MEASUREMENT, plural
+from autoopt.results import Trial
 
 WORTHWHILE = 0.01
 """Expected relative gain, on the leader or on the source, up to which a candidate is not worth more rounds."""
@@ -81,10 +82,10 @@ class Race:
         self.evidence = Evidence(rounds, self.ranking.baseline.metrics)
         self.ranking = replace(self.ranking, evidence=self.evidence)
 
-    def run(self, trials: Sequence[CompletedTrial], remeasure: bool = False) -> None:
+    def run(self, trials: list[Trial], remeasure: bool = False) -> None:
         """Measure until the race is decided or its rounds are used up.
 
-        Trials of measured candidates get the pooled figures, and their constraints are judged again. With
+        In the list, trials of measured candidates get the pooled figures, and their constraints are judged again. With
         `remeasure`, feasible candidates are measured once more first: those whose ratio is not known well, or all if
         there are none. When called again with further trials, the race continues with its earlier measurements.
         """
@@ -92,7 +93,7 @@ class Race:
         if not self.evidence.rounds.metrics or not self.ctx.problem.measurement_settings.rounds:
             return
         feasible = self.ranking.few_best(trials, MOST_POOLED)
-        self.evidence.load([trial.candidate for trial in feasible])
+        self.evidence.load([trial.model for trial in feasible])
         if remeasure:
             self._measure_once_more(feasible)
         self._update(trials)
@@ -103,14 +104,14 @@ class Race:
             self._update(trials)
         self.undecided = self._doubt(trials)
 
-    def _measure_once_more(self, trials: Sequence[CompletedTrial]) -> None:
+    def _measure_once_more(self, trials: Sequence[Trial]) -> None:
         # The machine may be quieter by now.
         is_narrow = partial(self.evidence.is_narrow, metric=self._deciding_metric, on_this_machine=False)
-        trials = [trial for trial in trials if not is_narrow(trial.key)] or trials
+        trials = [trial for trial in trials if not is_narrow(trial.model_key)] or trials
         for first in range(0, len(trials), MOST_RIVALS):
             self._measure(trials[first : first + MOST_RIVALS], first)
 
-    def contenders(self, trials: Sequence[CompletedTrial]) -> list[CompletedTrial]:
+    def contenders(self, trials: Sequence[Trial]) -> list[Trial]:
         """The candidates of the next round, the leader first; none if the race is decided."""
         trials = self._other_than_source(trials)
         if not self.ranking.by_speed:
@@ -123,19 +124,19 @@ class Race:
         if not rivals and self._is_done(leader):
             return []
         # What does the same work need not be measured twice in a round.
-        distinct: dict[str, CompletedTrial] = {}
+        distinct: dict[str, Trial] = {}
         for trial in (leader, *rivals):
-            distinct.setdefault(self.evidence.subject(trial.key), trial)
+            distinct.setdefault(self.evidence.subject(trial.model_key), trial)
         contenders = list(distinct.values())[:MOST_RIVALS]
         while len(contenders) > 2 and sum(map(_size, contenders)) > MOST_BYTES:
             contenders.pop()
         return contenders
 
-    def _other_than_source(self, trials: Sequence[CompletedTrial]) -> list[CompletedTrial]:
+    def _other_than_source(self, trials: Sequence[Trial]) -> list[Trial]:
         """The trials for which the runtime does not execute the source's graph: the others can gain nothing."""
-        return [trial for trial in trials if not self.evidence.equals_source(trial.key)]
+        return [trial for trial in trials if not self.evidence.equals_source(trial.model_key)]
 
-    def _measure(self, trials: Sequence[CompletedTrial], number: int) -> bool:
+    def _measure(self, trials: Sequence[Trial], number: int) -> bool:
         """Measure the candidates of these trials in turns; false if the time is over."""
         attempt = self.ctx.attempt
         remaining = min(attempt.remaining(), self.until - attempt.clock())
@@ -147,7 +148,7 @@ class Race:
             origin = f"trials show the {FIRST_MEASUREMENT} of each, the result {ALL_MEASUREMENTS}"
             attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other; {origin}")
             self.before_measuring()
-        candidates = [trial.candidate for trial in trials]
+        candidates = [trial.model for trial in trials]
         self._measured.update(candidate.key for candidate in candidates)
         settings = round_settings(self.evidence, candidates, number, is_certain=self.ranking.gains(trials[0]))
         settings["seconds"] = min(settings["seconds"], remaining)
@@ -165,29 +166,29 @@ class Race:
             return None
         return mean(self._round_seconds) * max(least, len(self._round_seconds))
 
-    def _update(self, trials: Sequence[CompletedTrial]) -> None:
+    def _update(self, trials: list[Trial]) -> None:
         """Give the trials of candidates that were measured in rounds the pooled figures."""
         store = self.ctx.store
         judged: dict[str, Measurements] = {}
         for trial in distinct_feasible(trials, self.ctx.problem.source):
-            key = trial.key
+            key = trial.model_key
             if self.evidence.rounds_of(key):
-                records = store.results.evaluations(trial.result.evaluations)
-                first = Measurements.of(records[name] for name in trial.result.evaluations if name in records)
+                records = store.results.evaluations(trial.evaluations)
+                first = Measurements.of(records[name] for name in trial.evaluations if name in records)
                 judged[key] = judge_again(self.ctx.problem.goal, first, self.evidence.measurements(key))
-        for trial in trials:
-            if trial.result.feasible and trial.key in judged:
-                trial.result = with_measurements(trial.result, judged[trial.key])
+        for index, trial in enumerate(trials):
+            if trial.feasible and trial.model_key in judged:
+                trials[index] = with_measurements(trial, judged[trial.model_key])
 
-    def _is_done(self, leader: CompletedTrial) -> bool:
+    def _is_done(self, leader: Trial) -> bool:
         """True if the leader need not be measured again, or would not be known better afterwards."""
         if self._is_settled(leader) or self._is_exhausted(leader):
             return True
         return not self._may_gain(leader, WORTHWHILE)
 
-    def _is_settled(self, trial: CompletedTrial) -> bool:
+    def _is_settled(self, trial: Trial) -> bool:
         """True if the candidate was measured in enough rounds, and its ratio and its gain are certain enough."""
-        key = trial.key
+        key = trial.model_key
         rounds = self.evidence.rounds_of(key)
         if rounds < min(FEWEST_ROUNDS, self.ctx.problem.measurement_settings.rounds):
             return False
@@ -197,20 +198,20 @@ class Race:
         is_narrow = self.evidence.is_narrow(key, self._deciding_metric, GAIN_SHARE)
         return is_narrow and (self.ranking.gains(trial) or not self.ranking.source_meets)
 
-    def _is_exhausted(self, trial: CompletedTrial) -> bool:
+    def _is_exhausted(self, trial: Trial) -> bool:
         """True if most of what is not known is an error that no repetition reduces on this machine as it is now."""
-        key, metric = trial.key, self._deciding_metric
+        key, metric = trial.model_key, self._deciding_metric
         if key not in self._measured:
             return False  # It may be quieter than in earlier runs.
         if self.evidence.rounds_of(key) < FEWEST_ROUNDS or not self.evidence.is_narrow(key, metric):
             return False
         return self.evidence.has(key, metric) and self.evidence.is_exhausted(key, metric)
 
-    def _may_gain(self, trial: CompletedTrial, worthwhile: float) -> bool:
+    def _may_gain(self, trial: Trial, worthwhile: float) -> bool:
         """True if the source cannot be the answer, or the trial promises to gain more than this on it."""
         return not self.ranking.source_meets or self.ranking.expected_gain(trial) > worthwhile
 
-    def _doubt(self, trials: Sequence[CompletedTrial]) -> str:
+    def _doubt(self, trials: Sequence[Trial]) -> str:
         """Say why the race is not decided; empty if it is."""
         trials = self._other_than_source(trials)
         leader = self.ranking.leader(trials) if self.ranking.by_speed else None
@@ -221,7 +222,7 @@ class Race:
             others = plural(len(rivals), "other candidate")
             return f"{others} may be more than {100 * OPEN:g} % better than the best one"
         # A ratio that is not known well leaves more open than its mean says.
-        worthwhile = OPEN if self.evidence.is_narrow(leader.key, self._deciding_metric) else WORTHWHILE
+        worthwhile = OPEN if self.evidence.is_narrow(leader.model_key, self._deciding_metric) else WORTHWHILE
         if self.ranking.source_meets and not self.ranking.gains(leader) and self._may_gain(leader, worthwhile):
             return "no candidate's gain on the source model is certain"
         return ""
@@ -311,7 +312,7 @@ def round_settings(
     }
 
 
-def _size(trial: CompletedTrial) -> float:
+def _size(trial: Trial) -> float:
     """Size of the candidate in bytes; 0 if it was not measured."""
-    size = trial.result.metrics.get("size")
+    size = trial.metrics.get("size")
     return 0.0 if size is None else size.value

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from autoopt.engine.run.measurement_summary import Summary, stored_summary, summarize
-from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.measurements import Measurements
 from autoopt.errors import InputError
@@ -15,40 +14,41 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import SOURCE, ModelResult, Trial, values_of
+from autoopt.results.trial import ARROW
 from autoopt.store import Store
 
 UNVERIFIED: Final = "unverified: compared on generated inputs only"
 """Caveat of a lossy model of a run without data."""
 
 
-def explain_no_result(trials: Sequence[CompletedTrial]) -> list[str]:
+def explain_no_result(trials: Sequence[Trial]) -> list[str]:
     """Say in a sentence how close the trials of a run came to a result; empty if some have one."""
     nearest = explain_nearest(trials)
     if nearest:
         return nearest
-    if trials and all(trial.result.outcome is not Outcome.OK for trial in trials):
+    if trials and all(trial.outcome is not Outcome.OK for trial in trials):
         first = trials[0]
-        return [f"no trial succeeded; trial {first.number}: {first.result.outcome}, {first.result.message}"]
+        return [f"no trial succeeded; trial {first.number}: {first.outcome}, {first.message}"]
     return []
 
 
-def explain_nearest(trials: Sequence[CompletedTrial]) -> list[str]:
+def explain_nearest(trials: Sequence[Trial]) -> list[str]:
     """Say in a sentence which trial that breaks a constraint came closest to it; empty if none breaks one."""
-    broken = [trial for trial in trials if trial.result.outcome is Outcome.OK and trial.result.violation > 0]
+    broken = [trial for trial in trials if trial.outcome is Outcome.OK and trial.violation > 0]
     if not broken:
         return []
-    nearest = min(broken, key=lambda trial: trial.result.violation)
-    return [f"trial {nearest.number} came closest to the constraints: {'; '.join(nearest.result.reasons)}"]
+    nearest = min(broken, key=lambda trial: trial.violation)
+    return [f"trial {nearest.number} came closest to the constraints: {'; '.join(nearest.reasons)}"]
 
 
-def explain_untried(trials: Sequence[CompletedTrial]) -> list[str]:
+def explain_untried(trials: Sequence[Trial]) -> list[str]:
     """Say in a sentence which trials failed for a reason that may lie outside the model, and how to try them again."""
-    untried = [trial for trial in trials if trial.result.transient]
+    untried = [trial for trial in trials if trial.transient]
     if not untried:
         return []
     numbers = ", ".join(str(trial.number) for trial in untried)
     noun = "trial" if len(untried) == 1 else "trials"
-    reason = f"{untried[0].result.outcome}, {untried[0].result.message}"
+    reason = f"{untried[0].outcome}, {untried[0].message}"
     return [f"not tried: {noun} {numbers} ({reason}); run the same command again to try what is missing"]
 
 
@@ -62,9 +62,9 @@ def explain_waiting(seconds: float, total: float) -> list[str]:
     return [f"{waiting_text(seconds)}, of {total:.0f} s"] if seconds > max(1.0, total / 4) else []
 
 
-def explain_repeats(trials: Sequence[CompletedTrial]) -> list[str]:
+def explain_repeats(trials: Sequence[Trial]) -> list[str]:
     """Say in a sentence how many of the trials differ; empty if all do."""
-    keys = [trial.key for trial in trials if trial.key]
+    keys = [trial.model_key for trial in trials if trial.model_key]
     repeats = len(keys) - len(set(keys))
     if not repeats:
         return []
@@ -87,21 +87,21 @@ def source_model(ctx: RunContext, baseline: Measurements) -> ModelResult:
     )
 
 
-def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
+def trial_model(ctx: RunContext, trial: Trial) -> ModelResult:
     """The model of a feasible trial."""
-    result, nodes = trial.result, trial.chain.nodes
-    candidate = result.candidate or ctx.problem.source
-    summary = stored_summary(ctx, result.evaluations)
-    model = _model_of(result, candidate, ctx.model_path(candidate), trial.chain.name, summary)
-    if ctx.problem.unverified and trial.chain.lossy:
+    candidate = trial.candidate or ctx.problem.source
+    model = _model_of(trial, candidate, ctx.model_path(candidate), stored_summary(ctx, trial.evaluations))
+    if ctx.problem.unverified and ctx.is_lossy(trial):
         model = replace(model, flags=(UNVERIFIED, *model.flags))
-    configs = trial.chain.space.configs(result.point)
-    return replace(
-        model,
-        passes=tuple(node.id for node in nodes if not node.inserted),
-        params={node.id: dict(configs[node.id]) for node in nodes},
-        trial=trial.number,
-    )
+    chain = ctx.chains.get(trial.chain_id)
+    params: dict[str, Mapping[str, object]] = {}
+    if chain is None:  # of another run
+        for record in ctx.store.results.pass_runs(trial.pass_runs).values():
+            params[record.node or record.pass_name] = record.params
+    else:
+        configs = chain.space.configs(trial.point)
+        params = {node.id: configs[node.id] for node in chain.nodes}
+    return replace(model, passes=tuple(trial.chain.split(ARROW)), params=params)
 
 
 def recorded_model(store: Store, run: str, number: int) -> ModelResult:
@@ -119,18 +119,17 @@ def recorded_model(store: Store, run: str, number: int) -> ModelResult:
     evaluations = store.results.evaluations(trial.evaluations)
     summary = summarize([evaluations[key] for key in trial.evaluations if key in evaluations])
     path = str(store.artifacts.readable(trial.candidate.artifact))
-    model = _model_of(trial, trial.candidate, path, trial.chain, summary)
-    return replace(model, trial=number)
+    return _model_of(trial, trial.candidate, path, summary)
 
 
-def _model_of(result: Trial, candidate: Candidate, path: str, chain: str, summary: Summary) -> ModelResult:
+def _model_of(result: Trial, candidate: Candidate, path: str, summary: Summary) -> ModelResult:
     """The candidate of a trial with its figures."""
     measured, caveats = summary
     return ModelResult(
         artifact=candidate.artifact,
         path=path,
         session_options=dict(candidate.session_options),
-        chain=chain,
+        chain=result.chain,
         metrics=values_of(result.metrics),
         intervals=dict(result.metrics),
         ratios=dict(result.ratios),
@@ -140,21 +139,17 @@ def _model_of(result: Trial, candidate: Candidate, path: str, chain: str, summar
         measured=measured,
         intermediate=result.intermediate,
         steps=result.steps,
+        trial=result.number,
     )
 
 
-def distinct_feasible(trials: Sequence[CompletedTrial], source: Candidate) -> list[CompletedTrial]:
+def distinct_feasible(trials: Sequence[Trial], source: Candidate) -> list[Trial]:
     """Select feasible trials of whole chains, one for each candidate other than the source.
 
     Of trials with the same candidate the one with the fewest passes is selected, then by chain id and number.
     """
-    by_candidate: dict[str, CompletedTrial] = {}
-    for trial in sorted(trials, key=lambda trial: (pass_count(trial), trial.chain.id, trial.number)):
-        if trial.result.feasible and not trial.partial and trial.key not in ("", source.key):
-            by_candidate.setdefault(trial.key, trial)
+    by_candidate: dict[str, Trial] = {}
+    for trial in sorted(trials, key=lambda trial: (trial.pass_count, trial.chain_id, trial.number)):
+        if trial.feasible and trial.upto is None and trial.model_key not in ("", source.key):
+            by_candidate.setdefault(trial.model_key, trial)
     return list(by_candidate.values())
-
-
-def pass_count(trial: CompletedTrial) -> int:
-    """The passes that the user wrote, without those that autoopt inserted."""
-    return sum(not node.inserted for node in trial.chain.nodes)

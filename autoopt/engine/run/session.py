@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.run.decision import Decision, search_deadline
 from autoopt.engine.run.early_warnings import WITHOUT_LABELS, script_bug, source_failure
@@ -32,8 +31,7 @@ from autoopt.engine.run.select import (
     source_model,
     waiting_text,
 )
-from autoopt.engine.run.stored_candidates import stored_candidates
-from autoopt.engine.run.trial import CompletedTrial, with_measurements
+from autoopt.engine.run.trial import with_measurements
 from autoopt.engine.work.calls import WAITING
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import evaluate
@@ -44,17 +42,18 @@ from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.report.words.formatting import plural
-from autoopt.results import Baseline, ModelResult, RunResult
+from autoopt.results import Baseline, ModelResult, RunResult, Trial
 from autoopt.results.run import SearchEnd
 from autoopt.search.chain_studies import ChainStudies
 from autoopt.search.study import Study
-from autoopt.spec.search import SearchConfig
 from autoopt.store import RunRecord
 from autoopt.store.finished import finished_trials
 from autoopt.store.leases import finish_run, run_lease
 
 FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 """Outcomes of the source model that end the run."""
+SOURCE_ONLY = "source"
+"""In place of a trial of another run: no other candidate than the source model."""
 FAILED_REPAIRS = 8
 """The number of candidates that may fail in a row if the source does not run either."""
 
@@ -71,12 +70,8 @@ class Session:
 
     ctx: RunContext
     study: Study | ChainStudies
-    search_config: SearchConfig
-    chains: Mapping[str, Chain]
     notes: list[str]
     name: str
-    model: str = ""
-    """The source model as the user named it."""
     answer: RunResult | None = None
     remeasure: bool = False
     """Candidates to measure once more before deciding."""
@@ -184,17 +179,16 @@ class Session:
         if self.candidates:
             return self._measure_candidates()
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
-        trials_planned = min(self.search_config.trials or problem.plan.point_count, problem.plan.point_count)
+        trials_planned = min(self.ctx.problem.search.trials or problem.plan.point_count, problem.plan.point_count)
         until = search_deadline(self.ctx)
         seconds = until - self.ctx.attempt.clock()
         observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned, seconds)
         confirmation = Confirmation()
-        if self.search_config.stop_early and self.search_config.sampler != "exhaustive":
+        if self.ctx.problem.search.stop_early and self.ctx.problem.search.sampler != "exhaustive":
             confirmation = Confirmation(problem.plan.learned, problem.goal.objectives[0])
         loop = SearchLoop(
             self.ctx,
             self.study,
-            self.chains,
             self._measure_source,
             until,
             confirmation,
@@ -211,16 +205,20 @@ class Session:
     def _measure_candidates(self) -> RunResult:
         """Measure candidates of other runs on this target, each as a trial, and choose among them."""
         trials, end = [], SearchEnd()
-        for trial in stored_candidates(self.ctx, self.candidates):
+        for number, name in enumerate(self.candidates):
+            if name == SOURCE_ONLY:
+                continue
             if self.ctx.attempt.remaining() <= 0:
                 end = SearchEnd(self.ctx.attempt.limit.text, self.ctx.attempt.limit)
                 break
+            run, _, original = name.rpartition(":")
+            trial = replace(self.ctx.store.trials.get(run, int(original)), run=self.ctx.run, number=number)
             measured = self.measure_trial(trial, self.ctx.attempt.deadline)
-            self.ctx.store.trials.finish(measured.result)
+            self.ctx.store.trials.finish(measured)
             trials.append(measured)
         return self._finish(trials, end)
 
-    def _search_on(self, loop: SearchLoop, executor: Executor) -> list[CompletedTrial]:
+    def _search_on(self, loop: SearchLoop, executor: Executor) -> list[Trial]:
         """Search until the loop's end; an error leaves the interim result in the store."""
         with self.ctx.attempt.counts.timing("search"):
             try:
@@ -236,7 +234,7 @@ class Session:
         patience = None if baseline.outcome.good else FAILED_REPAIRS
         return MeasuredSource(baseline.metrics, self.ranking.source_meets, patience)
 
-    def conclude(self, trials: list[CompletedTrial], end: SearchEnd) -> RunResult:
+    def conclude(self, trials: list[Trial], end: SearchEnd) -> RunResult:
         """Decide which of these trials is the best and record the result.
 
         Trials of candidates that are measured again get the pooled figures. `end` is that of the search.
@@ -244,14 +242,14 @@ class Session:
         self._decide(trials)
         return self._finish(trials, end)
 
-    def _finish(self, trials: list[CompletedTrial], end: SearchEnd) -> RunResult:
+    def _finish(self, trials: list[Trial], end: SearchEnd) -> RunResult:
         """Record the result of decided trials."""
         baseline = self.baseline()
-        repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
+        repaired = any(trial.outcome is Outcome.OK for trial in trials)
         if not (baseline.outcome.good or self._is_source_untimely or baseline.transient or repaired) and trials:
             failure = source_failure(self.ctx.problem, baseline.message)
             raise InputError(f"{failure}; no pass that was tried repairs it", where=self.name)
-        bugs = [script_bug(self.ctx, trial.chain, trial.result.outcome, trial.result.message) for trial in trials]
+        bugs = [script_bug(self.ctx, trial.outcome, trial.message) for trial in trials]
         if not trials:
             self.notes.append(f"no trial ran: {end.text}")
         elif all(bugs):
@@ -260,26 +258,25 @@ class Session:
         finish_run(self.ctx.store, self.ctx.run, result.to_json())
         return result
 
-    def completed_trials(self) -> list[CompletedTrial]:
+    def completed_trials(self) -> list[Trial]:
         """The completed trials of this run, from the store."""
-        trials = finished_trials(self.ctx.store, self.ctx.run)
-        return [CompletedTrial(self.chains[trial.chain_id], trial) for trial in trials]
+        return finished_trials(self.ctx.store, self.ctx.run)
 
     @property
     def ranking(self) -> Ranking:
         """The order of this run's trials."""
-        return Ranking(self.ctx, self.baseline(), self.search_config.choose)
+        return Ranking(self.ctx, self.baseline(), self.ctx.problem.search.choose)
 
-    def measure_trial(self, trial: CompletedTrial, until: float) -> CompletedTrial:
+    def measure_trial(self, trial: Trial, until: float) -> Trial:
         """Measure the candidate of a trial, possibly another target's, on this target, until its latency is known well.
 
         `until` is the deadline, if it is later than the run's own.
         """
         ctx = self.ctx.until(max(self.ctx.attempt.deadline, until))
-        candidate = trial.result.candidate or ctx.problem.source
+        candidate = trial.candidate or ctx.problem.source
         options = EvaluationOptions(screened=True)
         measurements = measure_exactly(ctx, candidate, self.baseline().metrics, options)
-        return replace(trial, result=with_measurements(trial.result, measurements))
+        return with_measurements(trial, measurements)
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Export the best model as a package to the folder `out`; the returned result has its path."""
@@ -302,38 +299,38 @@ class Session:
         """The run as the store has it."""
         return self.ctx.store.runs.get(self.ctx.run)
 
-    def _record_often(self, trials: Sequence[CompletedTrial]) -> None:
+    def _record_often(self, trials: Sequence[Trial]) -> None:
         """Record the interim result after new work, unless that would take a noticeable share of the time."""
         began = self.ctx.attempt.clock()
-        if began >= self._next_record and trials[-1].result.executed:
+        if began >= self._next_record and trials[-1].executed:
             result = self._record_interim(trials)
             ended = self.ctx.attempt.clock()
             self._next_record = ended + max(RECORD_SECONDS, (ended - began) / RECORD_SHARE)
             self.interim_package.update(self.ctx, result)
 
-    def _keep_best(self, trials: Sequence[CompletedTrial]) -> None:
+    def _keep_best(self, trials: Sequence[Trial]) -> None:
         """Record the result of the search and write the best model, as deciding takes a while."""
         self.interim_package.update(self.ctx, self._record_interim(trials), always=True)
 
-    def _record_interim(self, trials: Sequence[CompletedTrial]) -> RunResult:
+    def _record_interim(self, trials: Sequence[Trial]) -> RunResult:
         """Store the result as of these trials, for readers of an unfinished run."""
         result = replace(self._result(trials, SearchEnd()), status="running")
         self.ctx.store.runs.update(self.ctx.run, result.to_json())
         return result
 
-    def _decide(self, trials: Sequence[CompletedTrial]) -> None:
+    def _decide(self, trials: list[Trial]) -> None:
         """Measure the best candidates until one is certain; note those that break a constraint by then."""
         if not self.baseline().metrics:
             return
-        before = distinct_feasible(trials, self.ctx.problem.source)
+        before = [trial.number for trial in distinct_feasible(trials, self.ctx.problem.source)]
         if self._decision is None:
             keep_best = partial(self._keep_best, trials)
             self._decision = Decision(self.ctx, self._verified_ranking, self.remeasure, keep_best)
         with self.ctx.attempt.counts.timing("confirm"):
             self._decision.run(trials)
-        broken = [trial for trial in before if not trial.result.feasible]
+        broken = [trial for trial in trials if trial.number in before and not trial.feasible]
         if broken:
-            reason = broken[0].result.explanation
+            reason = broken[0].explanation
             self.notes.append(f"{plural(len(broken), 'candidate')} broke a constraint when measured again: {reason}")
 
     @property
@@ -357,7 +354,7 @@ class Session:
         reason = f"the best model works only where {', '.join(parts)}, as in your data"
         return [f"{reason}; --set keep_signature=true avoids this"]
 
-    def _best_lossy(self, trials: Sequence[CompletedTrial], ranking: Ranking) -> ModelResult | None:
+    def _best_lossy(self, trials: Sequence[Trial], ranking: Ranking) -> ModelResult | None:
         """The best unverified lossy model, if there is one that gains on the source."""
         if not self.ctx.problem.unverified:
             return None
@@ -369,7 +366,7 @@ class Session:
             return None
         return best
 
-    def _result(self, trials: Sequence[CompletedTrial], end: SearchEnd) -> RunResult:
+    def _result(self, trials: Sequence[Trial], end: SearchEnd) -> RunResult:
         attempt, goal = self.ctx.attempt, self.ctx.problem.goal
         ranking, undecided = self._verified_ranking, ""
         if self._decision is not None:
@@ -403,19 +400,19 @@ class Session:
             notes=tuple(notes),
             stopped=end.text,
             time_limit=end.limit,
-            untried=sum(trial.result.transient for trial in trials) + self._is_source_untimely,
+            untried=sum(trial.transient for trial in trials) + self._is_source_untimely,
             undecided=undecided,
             objectives=goal.objectives,
             constraints=goal.constraints,
         )
 
 
-def _counts_by_outcome(trials: Sequence[CompletedTrial]) -> dict[str, int]:
+def _counts_by_outcome(trials: Sequence[Trial]) -> dict[str, int]:
     """The number of trials, of those with each outcome, and of the good ones that break a constraint."""
     outcomes = Counter({"ok": 0})
     for trial in trials:
-        outcomes[str(trial.result.outcome)] += 1
-    broken = [trial for trial in trials if trial.result.outcome is Outcome.OK and not trial.result.feasible]
+        outcomes[str(trial.outcome)] += 1
+    broken = [trial for trial in trials if trial.outcome is Outcome.OK and not trial.feasible]
     return {"total": len(trials), **outcomes, "infeasible": len(broken)}
 
 

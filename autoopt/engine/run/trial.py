@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from autoopt.dag.compiler.chain import Chain, ChainNode
@@ -18,7 +18,6 @@ from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
 from autoopt.metrics import START_UP, STEADY_STATE, Estimate, headline_metrics
-from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import IntermediateResult, Trial, values_of
 
@@ -26,42 +25,12 @@ FORMAL: Final = ("name_fix", "ir_upgrade")
 """Passes that change names or the version of the format, and nothing that is computed."""
 
 
-@dataclass
-class CompletedTrial:
-    """A finished trial with its chain."""
-
-    chain: Chain
-    result: Trial
-
-    @property
-    def number(self) -> int:
-        return self.result.number
-
-    @property
-    def partial(self) -> bool:
-        """True if only a first part of the chain was run."""
-        return self.result.upto is not None
-
-    @property
-    def candidate(self) -> Candidate:
-        """The candidate of a trial that succeeded."""
-        assert self.result.candidate is not None, "the trial failed"
-        return self.result.candidate
-
-    @property
-    def key(self) -> str:
-        """The key of the candidate; empty for a failed trial."""
-        return "" if self.result.candidate is None else self.result.candidate.key
-
-
-def execute_trial(
-    ctx: RunContext, chain: Chain, trial: Trial, before_measuring: Callable[[], object] = lambda: None
-) -> Trial:
+def execute_trial(ctx: RunContext, trial: Trial, before_measuring: Callable[[], object] = lambda: None) -> Trial:
     """Execute a trial and store its end, which is returned.
 
     `before_measuring` is called once the candidate is there, and may wait.
     """
-    began = ctx.attempt.clock()
+    began, chain = ctx.attempt.clock(), ctx.chains[trial.chain_id]
     nodes = nodes_up_to(chain, trial.upto)
     if trial.upto is None:
         configs = chain.space.configs(trial.point)

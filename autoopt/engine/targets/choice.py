@@ -91,7 +91,7 @@ def _timed(
         ahead = settings.precedence and waited["quiet"] is False and not is_long
         subjects = []
         for part, candidate in deployed:
-            host, limits = part.inputs.problem.host, part.inputs.problem.limits
+            host, limits = part.problem.host, part.problem.limits
             opened = stack.enter_context(open_host(host.type, host.python or None, limits.memory))
             subjects.append(DeployedModel(opened, _request(part, candidate), limits.measure_seconds, ahead=ahead))
         seconds = min(settings.seconds * len(subjects), max(1.0, until - time.monotonic()))

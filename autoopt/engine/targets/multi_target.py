@@ -46,7 +46,7 @@ class Targets(RunOfParts[TargetPart]):
             observer.on_phase(f"target {part.name}: {part.target.words}")
             self.search_part(part, search)
         queued = sum(map(self._search_in_pool, self.pools))
-        minutes = self.request.search.get("minutes", self.parts[0].inputs.spec.search.minutes)
+        minutes = self.request.search.get("minutes", self.parts[0].problem.spec.search.minutes)
         deadline = self.began + minutes * 60 + queued if minutes else float("inf")
         for pool in self.pools:
             self._measure_in_pool(pool, deadline)

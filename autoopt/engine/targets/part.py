@@ -16,7 +16,7 @@ class TargetPart(RunPart):
 
     @property
     def target(self) -> TargetSpec:
-        return self.inputs.spec.all_targets[0]
+        return self.problem.spec.all_targets[0]
 
 
 @dataclass

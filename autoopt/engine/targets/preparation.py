@@ -13,7 +13,7 @@ from autoopt.problem.admission import ARTIFACT
 from autoopt.problem.content_keys import run_identity
 from autoopt.problem.plan_request import plans_json
 from autoopt.problem.proposal_facts import model_name
-from autoopt.problem.resolve import resolve_inputs
+from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
@@ -34,12 +34,12 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     for target in spec.all_targets:
         if not target.is_elsewhere(request.pool):
             part_request = _part_request(request, spec, target)
-            inputs = resolve_inputs(part_request, spec.for_target(target.name), resources)
-            parts.append(TargetPart(target.name, part_request, inputs))
+            problem = resolve(part_request, spec.for_target(target.name), resources)
+            parts.append(TargetPart(target.name, part_request, problem))
     parts, left_out = _runnable(parts)
-    first = parts[0].inputs
-    pools = _pool_parts(request, spec, first.problem.source.artifact)
-    content: dict[str, object] = {"targets": [[part.name, part.inputs.identity] for part in parts]}
+    first = parts[0].problem
+    pools = _pool_parts(request, spec, first.source.artifact)
+    content: dict[str, object] = {"targets": [[part.name, part.problem.identity] for part in parts]}
     if pools:
         content["work pools"] = [pool.target.model_dump(mode="json") for pool in pools]
     if left_out:
@@ -50,8 +50,8 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
         id="",
         name=request.name or model_name(first.model),
         identity=run_identity(content),
-        model=first.problem.source.artifact,
-        plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, limit=100),
+        model=first.source.artifact,
+        plan=plans_json({part.name: part.problem.plan for part in parts}, limit=100),
         settings={**settings, "targets": names},
         sweep=request.sweep,
     )
@@ -92,10 +92,10 @@ def _runnable(parts: list[TargetPart]) -> tuple[list[TargetPart], list[str]]:
     """The parts that have chains, and a note for each of the others."""
     runnable, notes = [], []
     for part in parts:
-        if part.inputs.problem.plan.chain_count:
+        if part.problem.plan.chain_count:
             runnable.append(part)
         else:
-            notes.append(f"target {part.name} is left out: {part.inputs.why_pruned}")
+            notes.append(f"target {part.name} is left out: {part.problem.why_pruned}")
     if not runnable:
-        raise InputError(f"every chain is pruned ({'; '.join(notes)})", where=parts[0].inputs.spec.source.file)
+        raise InputError(f"every chain is pruned ({'; '.join(notes)})", where=parts[0].problem.spec.source.file)
     return runnable, notes

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.work.attempt import Attempt
 from autoopt.model.candidate import Candidate
 from autoopt.problem.problem import Problem
 from autoopt.problem.resources import Resources
+from autoopt.results import Trial
 from autoopt.store import Store
 
 GRACE_SHARE = 0.25
@@ -25,6 +28,16 @@ class RunContext:
     @property
     def store(self) -> Store:
         return self.resources.store
+
+    @property
+    def chains(self) -> Mapping[str, Chain]:
+        """The chains that are searched, by id."""
+        return self.problem.plan.searched
+
+    def is_lossy(self, trial: Trial) -> bool:
+        """True if a pass of the trial's chain changes results on purpose, or if the chain is not known here."""
+        chain = self.chains.get(trial.chain_id)
+        return chain is None or chain.lossy
 
     @property
     def run(self) -> str:
