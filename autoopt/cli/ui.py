@@ -54,9 +54,17 @@ def _page(path: str, query: Mapping[str, str]) -> Page | None:
         if kind == "" and not name:
             return _index(store)
         if kind == "run" and name:
-            return _run(store, name)
+            from autoopt.engine.tools.run_report import run_report
+            from autoopt.report.page_server import Page
+
+            record = store.runs.get(name)
+            page = run_report(store, record, result_of(record))
+            return Page(page, live=record.shown_status == "running")
         if kind == "zoo" and name:
-            return _zoo(store, unquote(name))
+            from autoopt.cli.runs import zoo_page
+            from autoopt.report.page_server import Page
+
+            return Page(zoo_page(store, unquote(name)))
         if kind == "compare" and not name:
             return _comparison(store, query.get("old", ""), query.get("new", ""))
     return None
@@ -84,22 +92,6 @@ def _index(store: Store) -> Page:
     lines = [] if rows else ["No run yet."]
     page = render("ui.html", title="", lines=lines, sections=sections, runs=runs)
     return Page(page, live=any(row.status == "running" for row in rows))
-
-
-def _run(store: Store, name: str) -> Page:
-    from autoopt.engine.tools.run_report import run_report
-    from autoopt.report.page_server import Page
-
-    record = store.runs.get(name)
-    page = run_report(store, record, result_of(record))
-    return Page(page, live=record.shown_status == "running")
-
-
-def _zoo(store: Store, name: str) -> Page:
-    from autoopt.cli.runs import zoo_page
-    from autoopt.report.page_server import Page
-
-    return Page(zoo_page(store, name))
 
 
 def _comparison(store: Store, old: str, new: str) -> Page:

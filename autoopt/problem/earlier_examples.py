@@ -70,23 +70,19 @@ def taught_plan(store: Store | None, plan: Plan, case: Case, home: Path | None =
     they cannot be used, the log says why and the plan does without.
     """
     try:
-        return _taught_plan(store, plan, case, home)
+        learned: list[Learned] = []
+        if store is not None:
+            learned = _point_of_same_graph(store, plan, case)
+        search = case.search or plan.spec.search.config()
+        if case.objective.metric not in STEADY_STATE or search.sampler_name != "surrogate":
+            return plan.with_learned(learned)
+        points, knowledge = _points_of_other_models(store, plan, case, home, built_in=search.built_in_knowledge)
+        known_points = [(known.chain_id, known.point) for known in learned]
+        learned += [point for point in points if (point.chain_id, point.point) not in known_points]
+        return plan.with_learned(learned, knowledge)
     except Exception as error:  # whatever a stored measurement or the mathematics on it does
         logger.debug("the lessons of earlier runs are left out", exc_info=True)
         return plan.with_learned([], f"lessons of earlier runs are left out: {one_line(str(error))}")
-
-
-def _taught_plan(store: Store | None, plan: Plan, case: Case, home: Path | None) -> Plan:
-    learned: list[Learned] = []
-    if store is not None:
-        learned = _point_of_same_graph(store, plan, case)
-    search = case.search or plan.spec.search.config()
-    if case.objective.metric not in STEADY_STATE or search.sampler_name != "surrogate":
-        return plan.with_learned(learned)
-    points, knowledge = _points_of_other_models(store, plan, case, home, built_in=search.built_in_knowledge)
-    known_points = [(known.chain_id, known.point) for known in learned]
-    learned += [point for point in points if (point.chain_id, point.point) not in known_points]
-    return plan.with_learned(learned, knowledge)
 
 
 def _points_of_other_models(
@@ -171,7 +167,14 @@ def _example(best: BestCandidate | None, model: str, case: Case, *, is_same_sear
     ratio = _ratio(best.ratios, case.objective) if best is not None else None
     if best is None or ratio is None or ratio >= 1:
         return None
-    elsewhere = _elsewhere(best, case)
+    differences: list[str] = []
+    for machine in best.machines:
+        differences += machine_differences(machine, case.machine)
+    if best.goal.threads != case.target.threads:
+        differences.append(threads_text(best.goal.threads))
+    if case.search is not None and best.goal.limits != limits_of(to_json(tuple(case.constraints))):
+        differences.append("other constraints")
+    elsewhere = ", ".join(dict.fromkeys(differences))
     same_search = is_same_search and not elsewhere
     return Example(model, best.passes, best.values, ratio, case.objective.metric, elsewhere, same_search)
 
@@ -184,15 +187,3 @@ def _ratio(ratios: Mapping[str, float], objective: Objective) -> float | None:
     if objective.goal == "maximize":
         return 1 / ratio
     return ratio
-
-
-def _elsewhere(best: BestCandidate, case: Case) -> str:
-    """Name what differs between the measurement of a candidate and this case; empty if nothing does."""
-    differences: list[str] = []
-    for machine in best.machines:
-        differences += machine_differences(machine, case.machine)
-    if best.goal.threads != case.target.threads:
-        differences.append(threads_text(best.goal.threads))
-    if case.search is not None and best.goal.limits != limits_of(to_json(tuple(case.constraints))):
-        differences.append("other constraints")
-    return ", ".join(dict.fromkeys(differences))

@@ -5,14 +5,13 @@ They are Altair charts, which notebooks show as they are; `drawing` turns them i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autoopt.metrics import Estimate, Objective, headline_metrics, is_ratio_metric
 from autoopt.model.candidate import Candidate
-from autoopt.report.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, falls, is_log, metric_axis, require_altair
+from autoopt.report.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, falls, metric_axis, require_altair
 from autoopt.report.effects import FactorEffect
 from autoopt.report.run_facts import PairedMeasurement
 from autoopt.report.run_view import labelled_models
@@ -27,8 +26,10 @@ if TYPE_CHECKING:
 
 QUALITY_CHARTS = 2
 """Number of quality metrics with a chart of their own, in addition to objectives and constraints."""
-MARGIN = 0.08
-"""Share of an axis that is left free beyond its outermost values."""
+MARGIN = 0.15
+"""Room of an axis beyond the outermost values that matter, as a share of its length, or in logarithms."""
+WIDE = 8.0
+"""Ratio of an axis's ends from which it is logarithmic."""
 FEASIBLE_KIND, INFEASIBLE_KIND, FRONT_KIND = "meets the constraints", "breaks a constraint", "Pareto front"
 SOURCE_KIND, BEST_KIND = "source", "best"
 KINDS = {
@@ -44,7 +45,7 @@ ACTIVE, IDLE = "the machine was busy or unsteady", "the machine was quiet"
 
 @dataclass(frozen=True)
 class Axis:
-    """A metric's axis. Values beyond `low` and `high` are drawn at its ends."""
+    """An axis. Values beyond `low` and `high` are drawn at its ends."""
 
     title: str
     low: float
@@ -52,23 +53,24 @@ class Axis:
     metric: str = ""
     """Empty for the numbers of trials."""
 
-    def clip(self, value: float) -> float:
-        return min(max(value, self.low), self.high)
-
-    def scale(self, *, vertical: bool = True) -> alt.Scale:
-        """The scale; better is up where the metric is compared by its ratio."""
+    def x(self, field: str) -> alt.X:
         import altair as alt
 
-        kind = "log" if is_log(self.low, self.high) else "linear"
-        return alt.Scale(type=kind, domain=[self.low, self.high], nice=False, reverse=vertical and falls(self.metric))
+        labels = metric_axis(self.metric, 6, vertical=False) if self.metric else alt.Axis(format="d", tickMinStep=1)
+        return alt.X(field, title=self.title, scale=self._scale(), axis=labels)
 
-    def labels(self, count: int, *, vertical: bool = True) -> alt.Axis:
+    def y(self, field: str) -> alt.Y:
+        """The vertical channel; better is up where the metric is compared by its ratio."""
         import altair as alt
 
-        if not self.metric:
-            step = max(1, math.ceil((self.high - self.low) / count))
-            return alt.Axis(values=list(range(math.ceil(self.low), math.floor(self.high) + 1, step)), format="d")
-        return metric_axis(self.metric, self.low, self.high, count, vertical=vertical)
+        scale = self._scale(reverse=falls(self.metric))
+        return alt.Y(field, title=self.title, scale=scale, axis=metric_axis(self.metric))
+
+    def _scale(self, *, reverse: bool = False) -> alt.Scale:
+        import altair as alt
+
+        kind = "log" if self.low > 0 and self.high / self.low > WIDE else "linear"
+        return alt.Scale(type=kind, domain=[self.low, self.high], nice=False, clamp=True, reverse=reverse)
 
 
 @dataclass(frozen=True)
@@ -104,27 +106,17 @@ def trade_off(
 ) -> alt.LayerChart | None:
     """Chart the first objective of every trial against `metric`; None if no trial has both.
 
-    The axes show the source, the best model, the front and the constraint, and as much again on either side. A trial
-    beyond that is drawn at the edge, so that it does not squeeze the others.
+    The axes show the source, the best model, the front and the constraint. A trial beyond that is drawn at the edge, so
+    that it does not squeeze the others.
     """
     objective = first_objective(result).metric
     points = _points(result, trials, metric)
     if not points:
         return None
     bound = constraint_bound(result, metric)
-    x_ends: list[float] = []
-    y_ends: list[float] = []
-    for point in points:
-        if point.kind in (FEASIBLE_KIND, INFEASIBLE_KIND):
-            continue
-        x_ends.append(point.x.value)
-        y_ends.append(point.y)
-        if point.kind == BEST_KIND:
-            x_ends += (point.x.low, point.x.high)
-    if bound is not None:
-        y_ends.append(bound)
-    x = _axis(objective, x_ends, [point.x.value for point in points])
-    y = _axis(metric, y_ends, [point.y for point in points])
+    shown = [point for point in points if point.kind not in (FEASIBLE_KIND, INFEASIBLE_KIND)]
+    x = _axis(objective, [end for point in shown for end in (point.x.low, point.x.value, point.x.high)])
+    y = _axis(metric, [*(point.y for point in shown), *([] if bound is None else [bound])])
     layers = _point_layers(points, x, y, links=links)
     if bound is not None:
         layers.insert(0, _constraint_rule(bound, y))
@@ -146,7 +138,7 @@ def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: str | N
     limits = [step["y"] for step in steps] or [point.y for point in points]
     if is_ratio_metric(objective.metric):
         limits.append(1.0)
-    y = _axis(objective.metric, limits, [point.y for point in points])
+    y = _axis(objective.metric, limits)
     return _layered([_step_line(steps, x, y), *_point_layers(points, x, y, links=links)])
 
 
@@ -171,35 +163,27 @@ def measurements_chart(
     require_altair()
     import altair as alt
 
-    ends: list[float] = []
-    undisturbed_ends = [pooled.low, pooled.high]
-    for measurement in measurements:
-        ends += (measurement.ratio.low, measurement.ratio.high)
-        if not measurement.busy:
-            undisturbed_ends += (measurement.ratio.low, measurement.ratio.high)
-    y = _axis(metric, undisturbed_ends, ends)
+    quiet = [measurement.ratio for measurement in measurements if not measurement.busy]
+    y = _axis(metric, [end for ratio in (pooled, *quiet) for end in (ratio.low, ratio.high)])
     rows: list[dict[str, object]] = []
     for number, measurement in enumerate(measurements, start=1):
-        ratio = measurement.ratio
         state = ACTIVE if measurement.busy else IDLE
-        text = f"measurement {number}: {estimate_text(metric, ratio)}, {state}"
-        bounds = {"value": y.clip(ratio.value), "low": y.clip(ratio.low), "high": y.clip(ratio.high)}
-        rows.append({"number": number, "state": state, "text": text, **bounds})
+        text = f"measurement {number}: {estimate_text(metric, measurement.ratio)}, {state}"
+        rows.append({"number": number, "state": state, "text": text, **vars(measurement.ratio)})
     colours = alt.Scale(domain=[IDLE, ACTIVE], range=[FEASIBLE, FRONT])
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("number:O", title="measurement", axis=alt.Axis(labelAngle=0)),
         color=alt.Color("state:N", scale=colours, legend=None),
     )
-    low = alt.Y("low:Q", title=y.title, scale=y.scale(), axis=y.labels(5))
-    intervals = base.mark_rule(strokeWidth=2).encode(y=low, y2="high:Q")
+    intervals = base.mark_rule(strokeWidth=2).encode(y=y.y("low:Q"), y2="high:Q")
     dots = base.mark_point(filled=True, size=70).encode(
-        y=alt.Y("value:Q", scale=y.scale()),
+        y=y.y("value:Q"),
         color=alt.Color("state:N", scale=colours, legend=alt.Legend(title=None, columns=1)),
         tooltip="text:N",
         description="text:N",
     )
-    band = alt.Chart(alt.Data(values=[{"low": y.clip(pooled.low), "high": y.clip(pooled.high)}]))
-    drawn = band.mark_rect(color=BEST, opacity=0.2).encode(y=low, y2="high:Q")
+    band = alt.Chart(alt.Data(values=[vars(pooled)]))
+    drawn = band.mark_rect(color=BEST, opacity=0.2).encode(y=y.y("low:Q"), y2="high:Q")
     return _layered([drawn, intervals, dots])
 
 
@@ -267,33 +251,14 @@ def _pair_text(objective: str, x: Estimate, metric: str, y: Estimate) -> str:
     return f"{objective} {estimate_text(objective, x)}, {metric} {estimate_text(metric, y)}"
 
 
-def _axis(metric: str, important: Sequence[float], values: Sequence[float]) -> Axis:
-    """The axis of a metric for the important values and all others near them."""
-    important = important or values
-    low, high = min(important), max(important)
-    lowest, highest = _log_ends(low, high, values) if is_log(low, high) else _linear_ends(low, high, values)
-    # All values are equal: an axis needs a length.
-    if not highest > lowest:
-        lowest, highest = lowest - 0.5, highest + 0.5
-    return Axis(metric, lowest, highest, metric)
-
-
-def _linear_ends(low: float, high: float, values: Sequence[float]) -> tuple[float, float]:
-    """The ends of a linear axis: a margin, or up to as much again for values beyond the important ones."""
-    reach = max(high - low, 0.02 * max(abs(low), abs(high)))
-    margin = MARGIN * reach
-    lowest = low - margin if min(values) >= low else max(low - reach, min(values) - margin)
-    highest = high + margin if max(values) <= high else min(high + reach, max(values) + margin)
-    # Near 0, an axis of ratios would reach `100x faster` for nothing.
-    return max(lowest, low / 2) if low > 0 else lowest, highest
-
-
-def _log_ends(low: float, high: float, values: Sequence[float]) -> tuple[float, float]:
-    """The ends of a logarithmic axis: a margin, or up to a factor of 2 for values beyond the important ones."""
-    margin = (high / low) ** MARGIN
-    lowest = low / margin if min(values) >= low else max(low / 2, min(values) / margin)
-    highest = high * margin if max(values) <= high else min(2 * high, max(values) * margin)
-    return lowest, highest
+def _axis(metric: str, values: Sequence[float]) -> Axis:
+    """The axis of a metric for the values that matter, with some room beyond them."""
+    low, high = min(values), max(values)
+    if low > 0 and is_ratio_metric(metric):
+        factor = max((high / low) ** MARGIN, 1.02)
+        return Axis(metric, low / factor, high * factor, metric)
+    room = max(MARGIN * (high - low), 0.02 * max(abs(low), abs(high))) or 0.5
+    return Axis(metric, low - room, high + room, metric)
 
 
 def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: str | None) -> list[alt.Chart]:
@@ -301,19 +266,22 @@ def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: str | Non
     require_altair()
     import altair as alt
 
-    rows = [_row(point, x, y, links=links) for point in points]
+    rows: list[dict[str, object]] = []
+    for point in points:
+        row = {"kind": point.kind, "x": point.x.value, "low": point.x.low, "high": point.x.high, "y": point.y}
+        rows.append({**row, "text": point.text})
+        if links is not None:
+            fragment = links.removesuffix("-") or "found"
+            if point.trial is not None:
+                fragment = f"{links}trial-{point.trial}"
+            rows[-1]["href"] = f"#{fragment}"
     present = {row["kind"] for row in rows}
     kinds = [kind for kind in KINDS if kind in present]
     colours = alt.Scale(domain=kinds, range=[KINDS[kind][0] for kind in kinds])
     shapes = alt.Scale(domain=kinds, range=[KINDS[kind][1] for kind in kinds])
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("x:Q", title=x.title, scale=x.scale(vertical=False), axis=x.labels(6, vertical=False)),
-        y=alt.Y("y:Q", title=y.title, scale=y.scale(), axis=y.labels(5)),
-    )
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x.x("x:Q"), y=y.y("y:Q"))
     coloured = base.encode(color=alt.Color("kind:N", scale=colours, legend=None))
-    intervals = coloured.mark_rule(opacity=0.35).encode(
-        x=alt.X("low:Q", title=x.title, scale=x.scale(vertical=False)), x2="high:Q"
-    )
+    intervals = coloured.mark_rule(opacity=0.35).encode(x=x.x("low:Q"), x2="high:Q")
     marks = coloured.mark_point(filled=True, opacity=0.9, size=70).encode(
         color=alt.Color("kind:N", scale=colours, legend=alt.Legend(title=None)),
         shape=alt.Shape("kind:N", scale=shapes, legend=alt.Legend(title=None)),
@@ -327,31 +295,11 @@ def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: str | Non
     return [intervals, marks, labels]
 
 
-def _row(point: Point, x: Axis, y: Axis, *, links: str | None) -> dict[str, object]:
-    row: dict[str, object] = {
-        "kind": point.kind,
-        "x": x.clip(point.x.value),
-        "low": x.clip(point.x.low),
-        "high": x.clip(point.x.high),
-        "y": y.clip(point.y),
-        "text": point.text,
-    }
-    if (row["x"], row["y"]) != (point.x.value, point.y):
-        row["text"] = f"{point.text} (beyond the edge)"
-    if links is not None and point.trial is not None:
-        row["href"] = f"#{links}trial-{point.trial}"
-    elif links is not None:
-        row["href"] = f"#{links.removesuffix('-') or 'found'}"
-    return row
-
-
 def _constraint_rule(bound: float, y: Axis) -> alt.LayerChart:
     require_altair()
     import altair as alt
 
-    base = alt.Chart(alt.Data(values=[{"y": y.clip(bound), "label": "constraint"}])).encode(
-        y=alt.Y("y:Q", title=y.title, scale=y.scale())
-    )
+    base = alt.Chart(alt.Data(values=[{"y": bound, "label": "constraint"}])).encode(y=y.y("y:Q"))
     line = base.mark_rule(color=INFEASIBLE, strokeDash=[5, 4])
     label = base.mark_text(color=INFEASIBLE, align="right", dy=-6, x="width").encode(text="label:N")
     return alt.layer(line, label)
@@ -361,14 +309,8 @@ def _step_line(steps: Sequence[dict[str, float]], x: Axis, y: Axis) -> alt.Chart
     require_altair()
     import altair as alt
 
-    rows = [{"x": step["x"], "y": y.clip(step["y"])} for step in steps]
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(interpolate="step-after", color=BEST)
-        .encode(
-            x=alt.X("x:Q", title=x.title, scale=x.scale(vertical=False)), y=alt.Y("y:Q", title=y.title, scale=y.scale())
-        )
-    )
+    line = alt.Chart(alt.Data(values=list(steps))).mark_line(interpolate="step-after", color=BEST)
+    return line.encode(x=x.x("x:Q"), y=y.y("y:Q"))
 
 
 def _layered(layers: Sequence[alt.Chart | alt.LayerChart]) -> alt.LayerChart:

@@ -6,7 +6,6 @@ Altair describes charts, Vega draws them; both are in the extra `plots`.
 from __future__ import annotations
 
 import importlib.util
-import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,12 +32,6 @@ _THEMED: Final = {
 """The page's CSS variables for these colours."""
 _LINK_BASE: Final = re.compile(r'xlink:href="https://[^"#]*#')
 """The address that Vega puts before the fragment of a link."""
-WIDE: Final = 8.0
-"""Ratio of an axis's ends from which it is logarithmic."""
-FACTORS: Final = (1, 2, 5, 10, 20, 50, 100, 1000, 1.5, 3, 1.2, 4, 1.1, 7, 2.5, 1.3, 1.05, 1.02, 1.75, 1.01, 15, 30)
-"""Factors that an axis may name; the earlier ones count more."""
-FEWEST: Final = 3
-"""Number of such factors within an axis below which its ends decide on the labels."""
 WIDTH: Final = 78
 """Pixels for the labels of a vertical axis; browsers draw them wider than Vega expects where a font lacks."""
 PERCENT: Final = "format(100 * datum.value, '.4~r') + ' %'"
@@ -121,13 +114,8 @@ def _svg(chart: alt.LayerChart, width: int, height: int, background: str) -> str
     return str(vl_convert.vegalite_to_svg(sized.to_dict(validate=False)))
 
 
-def is_log(low: float, high: float) -> bool:
-    """True for ends that are so far apart that the axis is logarithmic."""
-    return low > 0 and high / low > WIDE
-
-
-def metric_axis(metric: str, low: float, high: float, count: int = 5, *, vertical: bool = True) -> alt.Axis:
-    """The axis of a metric's figures from `low` to `high`, with about `count` labels.
+def metric_axis(metric: str, count: int = 5, *, vertical: bool = True) -> alt.Axis:
+    """The axis of a metric's figures with about `count` labels.
 
     Figures are ratios candidate / source for a metric that is compared by its ratio, else values.
     """
@@ -135,12 +123,9 @@ def metric_axis(metric: str, low: float, high: float, count: int = 5, *, vertica
     import altair as alt
 
     if is_ratio_metric(metric):
-        axis = alt.Axis(tickCount=count, labelExpr=change_expression(metric))
+        axis = alt.Axis(tickCount=count, labelExpr=change_expression(metric), labelOverlap=True)
         if vertical:
             axis.minExtent = WIDTH
-        values = _ticks(low, high, count)
-        if len(values) >= FEWEST:
-            axis.values = values
         return axis
     built_in = known_metric(metric)
     if built_in is not None and built_in.unit == "fraction":
@@ -163,21 +148,3 @@ def change_expression(metric: str) -> str:
 def falls(metric: str) -> bool:
     """True for a metric whose ratios fall as it gets better: its vertical axis is reversed, so that faster is up."""
     return is_ratio_metric(metric) and words_of(metric) not in (THROUGHPUT, TOKENS)
-
-
-def _ticks(low: float, high: float, count: int) -> list[float]:
-    """Ratios of round factors between the ends, far enough from each other for about `count` labels."""
-    place = math.log if is_log(low, high) else float
-    distance = (place(high) - place(low)) / (count + 1)
-    chosen: list[float] = []
-    for value in _round_ratios():
-        if low <= value <= high and all(abs(place(value) - place(other)) >= distance for other in chosen):
-            chosen.append(value)
-    return sorted(chosen)
-
-
-def _round_ratios() -> Iterator[float]:
-    for factor in (*FACTORS, *(tenths / 10 for tenths in range(11, 100))):
-        yield 1 / factor
-        if factor > 1:
-            yield float(factor)

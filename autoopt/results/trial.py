@@ -112,6 +112,12 @@ class Trial:
         return len(self.chain.split(ARROW))
 
     @property
+    def figures(self) -> dict[str, float]:
+        """Metrics by name, and ratios with the bounds of their intervals by `NAME_ratio`, `_low` and `_high`."""
+        metrics = {name: estimate.value for name, estimate in self.metrics.items()}
+        return {**metrics, **flat_ratios(self.ratios)}
+
+    @property
     def feasible(self) -> bool:
         """True if the trial succeeded and meets the constraints."""
         return self.outcome is Outcome.OK and self.violation <= 0

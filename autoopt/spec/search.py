@@ -89,7 +89,20 @@ class _Search(SearchFields):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        _check_combination(self)
+        sampler = find_sampler(self.sampler_name)
+        joint = self.parsed_order().kind == "joint"
+        if self.strategy == "unified" and not joint:
+            raise FieldError("strategy unified takes only joint", place=("order",), remedy="use strategy: per-chain")
+        if self.strategy not in sampler.strategies:
+            names = " or ".join(short_name(info) for info in SAMPLERS if self.strategy in info.strategies)
+            reason = f"strategy {self.strategy} takes {names}, not {self.sampler!r}"
+            raise FieldError(reason, place=("sampler",), remedy="use strategy: per-chain")
+        if self.with_replacement:
+            _check_replacement(self, sampler, joint=joint)
+        if self.min_expected_improvement is not None:
+            _check_option("min_expected_improvement", sampler)
+        if not joint and self.allocation in ("successive_halving", "max_ucb"):
+            raise FieldError(f"{self.allocation} needs order: joint", place=("allocation",))
         return self
 
 
@@ -135,24 +148,6 @@ class SearchConfig(_Search):
         SearchConfig.model_validate({**self.model_dump(), **changes})
         # The values as given: 3 stays 3 where validation makes 3.0 of it, because the run's identity depends on them.
         return self.model_copy(update=dict(changes))
-
-
-def _check_combination(fields: SearchFields) -> None:
-    """Refuse fields that are valid one by one and exclude each other."""
-    sampler = find_sampler(fields.sampler_name)
-    joint = fields.parsed_order().kind == "joint"
-    if fields.strategy == "unified" and not joint:
-        raise FieldError("strategy unified takes only joint", place=("order",), remedy="use strategy: per-chain")
-    if fields.strategy not in sampler.strategies:
-        names = " or ".join(short_name(info) for info in SAMPLERS if fields.strategy in info.strategies)
-        reason = f"strategy {fields.strategy} takes {names}, not {fields.sampler!r}"
-        raise FieldError(reason, place=("sampler",), remedy="use strategy: per-chain")
-    if fields.with_replacement:
-        _check_replacement(fields, sampler, joint=joint)
-    if fields.min_expected_improvement is not None:
-        _check_option("min_expected_improvement", sampler)
-    if not joint and fields.allocation in ("successive_halving", "max_ucb"):
-        raise FieldError(f"{fields.allocation} needs order: joint", place=("allocation",))
 
 
 def _check_replacement(fields: SearchFields, sampler: SamplerInfo, *, joint: bool) -> None:

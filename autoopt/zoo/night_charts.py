@@ -61,8 +61,7 @@ def chart_over_nights(
         rows.append({"night": 1000 * seconds, "text": text, **vars(value)})
     scale = alt.Scale(zero=False, reverse=falls(metric))
     base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:T", title=None, axis=_night_axis(values)))
-    low, high = min(value.low for _, value in values), max(value.high for _, value in values)
-    axis = metric_axis(metric if as_ratio else "", low, high, TICKS)
+    axis = metric_axis(metric if as_ratio else "", TICKS)
     y = alt.Y("value:Q", title=None, scale=scale, axis=axis)
     layers = [
         base.mark_rule(color=TEXT, opacity=0.5).encode(

@@ -44,9 +44,9 @@ def retrained(
     """Run a model with the same graph and other weights, which the first run taught about."""
     second = simulate(folder, passes, store=first.store, weights="others")
     second.pool.spread = spread
-    inputs = second.inputs(**search)
+    problem = second.asked(**search)
     objective = Objective("latency_p50", "minimize")
-    case = Case(INSPECTION, objective, Target(), Machine.of({}), inputs.problem.goal.constraints, inputs.search)
+    case = Case(INSPECTION, objective, Target(), Machine.of({}), problem.goal.constraints, problem.search)
     second.plan = taught_plan(second.store, second.plan, case)
     assert second.plan.learned
     return finish(second, workers, **search)

@@ -51,8 +51,8 @@ def searched(folder: Path, store: Store | None = None) -> Simulation:
 
 
 def case_of(simulation: Simulation) -> Case:
-    inputs = simulation.inputs()
-    return Case(SECRET, LATENCY, Target(), HERE, inputs.problem.goal.constraints, inputs.search)
+    problem = simulation.asked()
+    return Case(SECRET, LATENCY, Target(), HERE, problem.goal.constraints, problem.search)
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,24 @@ from pathlib import Path
 
 import optuna
 
-from autoopt.search.optuna_study.export import ExportedStudy, StudyTrial, write_studies
+from autoopt.metrics import Estimate
+from autoopt.outcome import Outcome
+from autoopt.results import Trial
+from autoopt.search.optuna_study.export import ExportedStudy, write_studies
 
-GOALS = (("latency", "minimize"), ("accuracy", "maximize"))
+GOALS = {"latency": "minimize", "accuracy": "maximize"}
 
 
-def trial(chain: str, values: tuple[float, ...] = (1.0, 0.5), violation: float = 0.0, **params: object) -> StudyTrial:
-    return StudyTrial(chain, params, values, violation, 10.0, 12.5, {"note": "x"})  # type: ignore[arg-type]
+def trial(chain: str, values: tuple[float, ...] = (1.0, 0.5), violation: float = 0.0, **params: object) -> Trial:
+    metrics = {name: Estimate.exact(value) for name, value in zip(GOALS, values, strict=False)}
+    outcome = Outcome.OK if values else Outcome.FAILED
+    point = {"quant": params}
+    return Trial(
+        "r", 3, "c", point, chain, outcome=outcome, metrics=metrics, violation=violation, seconds=2.5, finished=12.5
+    )  # type: ignore[arg-type]
 
 
-def written(file: Path, *trials: StudyTrial) -> optuna.Study:
+def written(file: Path, *trials: Trial) -> optuna.Study:
     write_studies(file, [ExportedStudy("s", GOALS, trials, {"run": "r"})])  # type: ignore[arg-type]
     return optuna.load_study(study_name="s", storage=f"sqlite:///{file}")
 
@@ -28,16 +36,16 @@ def test_values_of_every_kind_are_parameters(tmp_path: Path) -> None:
     first, second = written(tmp_path / "s.db", *trials).trials
     assert first.params == {
         "chain": "a",
-        "bits": 4,
-        "rate": 0.5,
-        "flag": True,
-        "ops": '["Conv"]',
-        "level": None,
-        "mixed": 1,
+        "quant.bits": 4,
+        "quant.rate": 0.5,
+        "quant.flag": True,
+        "quant.ops": '["Conv"]',
+        "quant.level": None,
+        "quant.mixed": 1,
     }
-    assert second.params["ops"] == "[]"
-    assert isinstance(first.distributions["bits"], optuna.distributions.IntDistribution)
-    assert isinstance(first.distributions["rate"], optuna.distributions.FloatDistribution)
+    assert second.params["quant.ops"] == "[]"
+    assert isinstance(first.distributions["quant.bits"], optuna.distributions.IntDistribution)
+    assert isinstance(first.distributions["quant.rate"], optuna.distributions.FloatDistribution)
     assert first.distributions == second.distributions
 
 
@@ -50,4 +58,5 @@ def test_goals_constraints_and_times_are_those_of_the_trials(tmp_path: Path) -> 
     assert [one.state.name for one in study.trials] == ["COMPLETE", "COMPLETE", "FAIL"]
     duration = study.trials[0].duration
     assert duration.total_seconds() == 2.5
-    assert (study.user_attrs, study.trials[0].user_attrs) == ({"run": "r"}, {"note": "x"})
+    attributes = {"autoopt trial": 3, "outcome": "ok", "latency": 1.0, "accuracy": 0.5}
+    assert (study.user_attrs, study.trials[0].user_attrs) == ({"run": "r"}, attributes)

@@ -32,7 +32,8 @@ def interim_package(
         so_far = results.get(part.name)
         if so_far is None:
             so_far = _not_searched(run, part)
-            record = _record(run, part)
+            settings = settings_of(part.request, part.problem)
+            record = RunRecord(run.id, part.name, part.problem.identity, part.source.artifact, settings=settings)
         else:
             record = store.runs.get(so_far.result.run)
         results[part.name], models[part.name] = so_far, so_far.model
@@ -51,9 +52,3 @@ def _not_searched(run: RunRecord, part: SetPart) -> PartResult:
     result = replace(result, baseline=replace(result.baseline, artifact=part.source.artifact))
     model = replace(result.baseline.model, session_options=part.source.session_options)
     return PartResult(part.name, part.share, result, model)
-
-
-def _record(run: RunRecord, part: SetPart) -> RunRecord:
-    """A record like that which the search of a part will begin with."""
-    settings = settings_of(part.request, part.problem)
-    return RunRecord(run.id, part.name, part.problem.identity, part.source.artifact, settings=settings)

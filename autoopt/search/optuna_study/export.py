@@ -25,6 +25,9 @@ from optuna.trial import FrozenTrial, TrialState
 from autoopt.errors import InputError, writing
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import Direction
+from autoopt.outcome import Outcome
+from autoopt.results import Trial
+from autoopt.results.trial import flat_params
 from autoopt.search.optuna_study.encoding import CHAIN
 
 _SQLITE: Final = b"SQLite format 3\0"
@@ -33,26 +36,13 @@ CONSTRAINTS: Final = "constraints"
 
 
 @dataclass(frozen=True)
-class StudyTrial:
-    """A finished trial. Times are seconds since 1970."""
-
-    chain: str
-    params: Mapping[str, JsonValue]
-    values: tuple[float, ...]
-    """One for each objective; empty if the trial failed or lacks one."""
-    violation: float
-    start: float
-    end: float
-    attributes: Mapping[str, JsonValue] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class ExportedStudy:
-    """A study to write; `objectives` are names with directions."""
+    """A study to write."""
 
     name: str
-    objectives: tuple[tuple[str, Direction], ...]
-    trials: tuple[StudyTrial, ...]
+    objectives: Mapping[str, Direction]
+    """By the names of their figures."""
+    trials: Sequence[Trial]
     attributes: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
@@ -96,42 +86,42 @@ def _quiet() -> Iterator[None]:
 
 
 def _write(storage: optuna.storages.RDBStorage, content: ExportedStudy) -> None:
-    directions = [direction for _, direction in content.objectives]
+    directions = list(content.objectives.values())
     study = optuna.create_study(study_name=content.name, storage=storage, directions=directions)
-    study.set_metric_names([name for name, _ in content.objectives])
+    study.set_metric_names(list(content.objectives))
     for name, value in content.attributes.items():
         study.set_user_attr(name, value)
-    distributions = _distributions(content.trials)
-    for number, trial in enumerate(content.trials):
-        study.add_trial(_frozen(number, trial, distributions))
-
-
-def _frozen(number: int, trial: StudyTrial, distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
-    state = TrialState.COMPLETE if trial.values else TrialState.FAIL
-    params = {CHAIN: trial.chain, **{name: _choice(value) for name, value in trial.params.items()}}
-    return FrozenTrial(
-        number=number,
-        state=state,
-        value=None,
-        datetime_start=datetime.fromtimestamp(trial.start),  # Optuna's times are local ones
-        datetime_complete=datetime.fromtimestamp(trial.end),
-        params=params,
-        distributions={name: distributions[name] for name in params},
-        user_attrs=dict(trial.attributes),
-        system_attrs={CONSTRAINTS: [trial.violation]},
-        intermediate_values={},
-        trial_id=number,
-        values=trial.values or None,
-    )
-
-
-def _distributions(trials: Sequence[StudyTrial]) -> dict[str, BaseDistribution]:
-    """The distribution of each parameter, from all values that occur: the same one for all trials."""
-    values: dict[str, list[CategoricalChoiceType]] = {CHAIN: [trial.chain for trial in trials]}
-    for trial in trials:
-        for name, value in trial.params.items():
+    points = [{CHAIN: trial.chain, **flat_params(trial.point)} for trial in content.trials]
+    values: dict[str, list[CategoricalChoiceType]] = {}
+    for point in points:
+        for name, value in point.items():
             values.setdefault(name, []).append(_choice(value))
-    return {name: _distribution(choices) for name, choices in values.items()}
+    # The same distribution for all trials, from all values that occur.
+    distributions = {name: _distribution(choices) for name, choices in values.items()}
+    for number, (trial, point) in enumerate(zip(content.trials, points, strict=True)):
+        figures, ended = trial.figures, trial.finished or 0.0
+        reached = [figures[name] for name in content.objectives if name in figures]
+        is_complete = trial.outcome is Outcome.OK and len(reached) == len(content.objectives)
+        attributes: dict[str, JsonValue] = {"autoopt trial": trial.number, "outcome": str(trial.outcome), **figures}
+        if trial.explanation:
+            attributes["message"] = trial.explanation
+        if trial.candidate is not None:
+            attributes["artifact"] = trial.candidate.artifact
+        frozen = FrozenTrial(
+            number=number,
+            state=TrialState.COMPLETE if is_complete else TrialState.FAIL,
+            value=None,
+            datetime_start=datetime.fromtimestamp(ended - trial.seconds),  # Optuna's times are local ones
+            datetime_complete=datetime.fromtimestamp(ended),
+            params={name: _choice(value) for name, value in point.items()},
+            distributions={name: distributions[name] for name in point},
+            user_attrs=attributes,
+            system_attrs={CONSTRAINTS: [trial.violation]},
+            intermediate_values={},
+            trial_id=number,
+            values=reached if is_complete else None,
+        )
+        study.add_trial(frozen)
 
 
 def _distribution(values: Sequence[CategoricalChoiceType]) -> BaseDistribution:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.engine.run.export import export_to
 from autoopt.engine.run.package import Package
-from autoopt.engine.tools.exports.content import ExportedRun, ExportedTrial, parts_of
+from autoopt.engine.tools.exports.content import ExportedRun, parts_of
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, one_line
 from autoopt.model.fetch import shown_source
 from autoopt.model.files import MODEL
+from autoopt.outcome import Outcome
 from autoopt.report.words.verdict import verdict
+from autoopt.results import Trial
 from autoopt.results.release import Release
 from autoopt.results.trial import flat_params
 from autoopt.settings import redacted
@@ -125,23 +127,23 @@ def _log_part(client: MlflowClient, experiment: str, store: Store, part: Exporte
     return run
 
 
-def _log_trial(client: MlflowClient, experiment: str, parent: str, part: ExportedRun, trial: ExportedTrial) -> None:
+def _log_trial(client: MlflowClient, experiment: str, parent: str, part: ExportedRun, trial: Trial) -> None:
     tags = {
         "mlflow.parentRunId": parent,
         RUN_TAG: part.record.id,
-        "outcome": str(trial.trial.outcome),
-        "feasible": str(trial.trial.feasible).lower(),
+        "outcome": str(trial.outcome),
+        "feasible": str(trial.feasible).lower(),
     }
-    if trial.trial.explanation:
-        tags["message"] = trial.trial.explanation
-    if trial.trial.candidate is not None:
-        tags["artifact"] = trial.trial.candidate.artifact
-    name = f"trial {trial.trial.number}"
-    start, end = _milliseconds(trial.start), _milliseconds(trial.end)
+    if trial.explanation:
+        tags["message"] = trial.explanation
+    if trial.candidate is not None:
+        tags["artifact"] = trial.candidate.artifact
+    name = f"trial {trial.number}"
+    ended = trial.finished or part.record.created
+    start, end = _milliseconds(ended - trial.seconds), _milliseconds(ended)
     run = client.create_run(experiment, start, tags, name).info.run_id
-    _log(client, run, {"chain": trial.trial.chain, **trial.params}, trial.figures, end)
-    status = "FAILED" if not trial.succeeded else "FINISHED"
-    client.set_terminated(run, status, end)
+    _log(client, run, {"chain": trial.chain, **flat_params(trial.point)}, trial.figures, end)
+    client.set_terminated(run, "FINISHED" if trial.outcome is Outcome.OK else "FAILED", end)
 
 
 def _log(client: MlflowClient, run: str, params: Mapping[str, object], figures: Mapping[str, float], time: int) -> None:
