@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from autoopt.dag import Facts
+from autoopt.dag.compiler.plan import Learned, Plan
 from autoopt.data.decoder import decoder_of, decodes
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
@@ -22,12 +24,13 @@ from autoopt.problem.described_data import data_source
 from autoopt.problem.earlier_examples import Case, taught_plan
 from autoopt.problem.environment import cpu
 from autoopt.problem.goal import GoalRequest, make_goal
-from autoopt.problem.plan_explanations import explanations
 from autoopt.problem.probe import Probe
 from autoopt.problem.problem import DataSets, DataSource, Goal, Limits, Problem, UserScript
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
 from autoopt.registry import DescribeReply
+from autoopt.report.words.formatting import plural
+from autoopt.report.words.steps import ARROW, steps_text
 from autoopt.script import check_allowed
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
@@ -216,3 +219,31 @@ def _limits(request: RunRequest, spec: DagSpec, size: int) -> Limits:
     if request.limits == Limits():
         return Limits(**spec.limits.model_dump()).grown(size, spec.limits.model_fields_set)
     return request.limits
+
+
+CHAIN_WIDTH: Final = 30
+"""Characters of a chain in a line."""
+
+
+def explanations(plan: Plan) -> list[str]:
+    """A line each for the values that a proposal tries, its decisions that matter to users, and earlier lessons."""
+    lines: list[str] = []
+    tried = [decision.tried for decision in plan.decisions if decision.tried]
+    if tried:
+        lines.append(f"trying {', '.join(tried)}")
+    shown = [decision for decision in plan.decisions if not decision.tried and not decision.is_detail]
+    lines += [f"{decision.what}: {decision.why}" for decision in shown]
+    if plan.learned:
+        lines.append(_lesson(plan.learned))
+    return lines
+
+
+def _lesson(learned: Sequence[Learned]) -> str:
+    """The points that earlier runs put first."""
+    first = steps_text(ARROW.join(learned[0].chain), {}, CHAIN_WIDTH)
+    if len(learned) > 1:
+        first += f" and {plural(len(learned) - 1, 'other point')}"
+    source = "on other models"
+    if learned[0].expected is not None:
+        source = "in an earlier run of the same graph"
+    return f"starting with {first}, the best {source} ('autoopt --verbose plan' says why)"

@@ -15,7 +15,6 @@ from autoopt.dag.compiler.plan import Decision, Plan
 from autoopt.dag.compiler.pruning import Facts, Reason, check_runtime, first_reason
 from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.graph.priors import Prior
-from autoopt.dag.proposal.combinations import untried_combinations
 from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions, effort_for
 from autoopt.dag.proposal.exclusions import (
     LARGE_DECODER,
@@ -26,6 +25,7 @@ from autoopt.dag.proposal.exclusions import (
     has_split_hard_sigmoids,
     has_two_kinds,
     ruled_out,
+    untried_combinations,
     value_cuts,
 )
 from autoopt.dag.proposal.first_points import (

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from autoopt.engine.model_sets.artifacts import chains_text, store_set
-from autoopt.engine.model_sets.part import SetPart
+from autoopt.engine.model_sets.part import SetPart, chains_text, store_set
 from autoopt.engine.run.measurement_summary import stored_summary
 from autoopt.engine.run.race import measure_exactly
 from autoopt.engine.run.select import source_model

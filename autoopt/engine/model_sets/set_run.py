@@ -6,17 +6,19 @@ The parts follow each other, because latencies on one machine cannot be measured
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from autoopt.engine.model_sets.choice import SetChoice
-from autoopt.engine.model_sets.interim_set import interim_package
-from autoopt.engine.model_sets.part import SetPart
+from autoopt.engine.model_sets.part import SetPart, chains_text, with_candidates
 from autoopt.engine.run.export import export_best, export_set
 from autoopt.engine.run.interim_package import InterimPackage, lossy_note
+from autoopt.engine.run.opening import settings_of
 from autoopt.engine.run.output_folder import shown_folder
+from autoopt.engine.run.package import Package, SetPackage
 from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.run.select import source_model
 from autoopt.engine.run.session import Session
@@ -26,8 +28,9 @@ from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.model_set import ModelSet
 from autoopt.report.words.verdict import gains
-from autoopt.results import Baseline, PartResult, RunResult, WorkCounts
+from autoopt.results import Baseline, ModelResult, PartResult, RunResult, WorkCounts
 from autoopt.results.run import SearchEnd
+from autoopt.store import RunRecord, Store
 from autoopt.store.finished import result_of
 
 NONE_MEETS: Final = "no set of models meets the constraints"
@@ -176,3 +179,43 @@ class ModelSetRun(RunOfParts[SetPart]):
             objectives=goal.objectives,
             constraints=goal.constraints,
         )
+
+
+def interim_package(
+    store: Store, run: RunRecord, result: RunResult, description: ModelSet, parts: Sequence[SetPart]
+) -> SetPackage:
+    """Package the best models so far of a set, and the sources of the others. They were not measured together.
+
+    Args:
+        store: The store.
+        run: The run over the set.
+        result: Its interim result, with the parts whose search has begun.
+        description: How the parts connect.
+        parts: All parts.
+    """
+    results = {part.name: part for part in result.parts}
+    packages, models = {}, {}
+    for part in parts:
+        so_far = results.get(part.name)
+        if so_far is None:
+            so_far = _not_searched(run, part)
+            settings = settings_of(part.request, part.problem)
+            record = RunRecord(run.id, part.name, part.problem.identity, part.source.artifact, settings=settings)
+        else:
+            record = store.runs.get(so_far.result.run)
+        results[part.name], models[part.name] = so_far, so_far.model
+        package = Package(record, so_far.result, so_far.model)
+        packages[part.name] = replace(package, scripts_may_run=True)
+    candidates = {name: model.candidate for name, model in models.items()}
+    chosen = ModelResult(chain=chains_text(models))
+    whole = replace(result, best=chosen, parts=tuple(results[part.name] for part in parts))
+    package = replace(Package(run, whole, chosen), scripts_may_run=True)
+    return SetPackage(package, with_candidates(description, candidates, store.artifacts), packages)
+
+
+def _not_searched(run: RunRecord, part: SetPart) -> PartResult:
+    """The result of a part whose search has not begun: its source model."""
+    result = RunResult(run.id, "running")
+    result = replace(result, baseline=replace(result.baseline, artifact=part.source.artifact))
+    model = replace(result.baseline.model, session_options=part.source.session_options)
+    return PartResult(part.name, part.share, result, model)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.data.digest import GENERATED, InputChanged
-from autoopt.engine.model_sets.artifacts import store_set
 from autoopt.engine.model_sets.connections import connect
+from autoopt.engine.model_sets.part import store_set
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, read_object, to_json
 from autoopt.measure.recording import Recording, RecordRequest

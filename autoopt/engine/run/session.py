@@ -12,13 +12,12 @@ from types import TracebackType
 from typing import Any
 
 from autoopt.dag.proposal.narrowing import Narrowing
-from autoopt.engine.run.decision import Decision, search_deadline
 from autoopt.engine.run.early_warnings import WITHOUT_LABELS, script_bug, source_failure
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import export_best
 from autoopt.engine.run.interim_package import InterimPackage
 from autoopt.engine.run.loop import Confirmation, MeasuredSource, SearchLoop
-from autoopt.engine.run.race import measure_exactly
+from autoopt.engine.run.race import Decision, measure_exactly, search_deadline
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.recipe_file import SPECIALIZE
 from autoopt.engine.run.select import (

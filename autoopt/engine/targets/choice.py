@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from autoopt.engine.targets.part import TargetPart
+from autoopt.engine.run.parts import RunPart
 from autoopt.engine.work.meter_calls import request_to_meter
 from autoopt.engine.work.meter_runs import EvaluationOptions, meter_runs
 from autoopt.errors import InputError, TimeUp
@@ -30,14 +30,36 @@ from autoopt.measure.latency.timing import Block, WarmUp
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.candidate import Candidate
-from autoopt.results import Baseline, ChosenTarget, ModelResult, values_of
+from autoopt.problem.run_request import RunRequest
+from autoopt.results import Baseline, ChosenTarget, ModelResult, RunResult, values_of
 from autoopt.results.figures import kind
+from autoopt.spec.targets import TargetSpec
 from autoopt.workers.hosts import Host, open_host
 
 OPEN: Final = "autoopt.measure.latency.turns:open_session"
 TIME: Final = "autoopt.measure.latency.turns:time_block"
 SESSIONS: Final = 4
 """Sessions of each deployment."""
+
+
+@dataclass
+class TargetPart(RunPart):
+    """A target of this machine."""
+
+    @property
+    def target(self) -> TargetSpec:
+        return self.problem.spec.all_targets[0]
+
+
+@dataclass
+class PoolPart:
+    """A target of another machine, which executes its search as a run of its own in the same store."""
+
+    name: str
+    target: TargetSpec
+    request: RunRequest
+    result: RunResult | None = None
+    """The result of its search, once that has ended."""
 
 
 def choose_target(parts: Sequence[TargetPart], until: float) -> tuple[ChosenTarget, Baseline, list[str]]:

@@ -14,8 +14,7 @@ from typing import Final
 
 from autoopt.engine.run.export import export_best
 from autoopt.engine.run.parts import RunOfParts, Search
-from autoopt.engine.targets.choice import choose_target
-from autoopt.engine.targets.part import PoolPart, TargetPart
+from autoopt.engine.targets.choice import PoolPart, TargetPart, choose_target
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
 from autoopt.results import Baseline, ChosenTarget, RunResult, TargetResult, WorkCounts

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from autoopt.engine.run.opening import settings_of
 from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
+from autoopt.engine.targets.choice import PoolPart, TargetPart
 from autoopt.engine.targets.multi_target import Targets
-from autoopt.engine.targets.part import PoolPart, TargetPart
 from autoopt.errors import InputError
 from autoopt.problem.admission import ARTIFACT
 from autoopt.problem.content_keys import run_identity
