@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from autoopt.data.in_memory import Data, data_file
+from autoopt.data.reading import Preprocess, Reading
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.parts import is_outdated
@@ -39,7 +41,7 @@ Config: TypeAlias = str | Path | Mapping[str, object]
 
 
 class RunOptions(TypedDict, total=False):
-    """Further options of `run`: options of the search, and the fields of `RunRequest` with the same names."""
+    """Further options of `run`: those of the search, and the fields of `Reading` and `RunRequest`, explained there."""
 
     trials: int
     """Maximum number of trials."""
@@ -54,11 +56,21 @@ class RunOptions(TypedDict, total=False):
     """The last three as one."""
     search: Mapping[str, object]
     """Further fields of the DAG's `search` section."""
-    label: str
-    """The column or array of the data with the labels; by default `label`, `target`, `y`, ..."""
-    inputs: Sequence[str]
-    """The columns or arrays of the data that are the input; by default all others."""
     calibration: Data
+    label: str
+    inputs: Sequence[str] | Mapping[str, str]
+    ignore: Sequence[str]
+    classes: Sequence[str]
+    tokenizer: str
+    length: int
+    image_size: Sequence[int]
+    preprocess: Preprocess
+    grayscale: bool
+    scale: float
+    mean: Sequence[float]
+    std: Sequence[float]
+    layout: Literal["NCHW", "NHWC"]
+    sample_rate: int
     parts: Mapping[str, str]
     """Several models that belong together, by name; `dag` is then one of them."""
     data_root: str | Path
@@ -75,7 +87,7 @@ class RunOptions(TypedDict, total=False):
 
 SEARCH_OPTIONS = ("trials", "minutes")
 GOAL_OPTIONS = ("minimize", "metric", "max_drop")
-COLUMN_OPTIONS = ("label", "inputs")
+READING_OPTIONS = tuple(field.name for field in dataclass_fields(Reading))
 
 
 def run(
@@ -114,10 +126,14 @@ def run(
     _check_names(options)
     home, db_url = options.get("home"), options.get("db_url")
     folder = home or settings().home
-    fields = _request_fields(options, folder)
+    fields = _request_fields(options)
     source = None if model is None else model_file(model, folder)
-    evaluation = None if data is None else _with_columns(data_file(data, folder), options)
     graph = model_file(dag, folder) if isinstance(dag, Serializable) else dag
+    reading = Reading(**{name: value for name, value in options.items() if name in READING_OPTIONS})
+    evaluation = reading.config(None if data is None else data_file(data, folder), source or graph)
+    if "calibration" in options:
+        calibration = data_file(options["calibration"], folder)
+        fields["calibration"] = reading.for_calibration().config(calibration, source or graph)
     if listener is not None:
         fields["observer"] = CallbackObserver(listener)
     with ExitStack() as stack:
@@ -128,33 +144,16 @@ def run(
         return Run.of(result, home, db_url, request.out)
 
 
-def _request_fields(options: RunOptions, folder: Path) -> dict[str, Any]:
-    """The options as fields of a `RunRequest`; data in memory is written below `folder`."""
-    fields: dict[str, Any] = dict(options)
+def _request_fields(options: RunOptions) -> dict[str, Any]:
+    """The options other than those about data as fields of a `RunRequest`."""
+    fields: dict[str, Any] = {name: value for name, value in options.items() if name not in READING_OPTIONS}
     search = {name: fields.pop(name) for name in SEARCH_OPTIONS if name in options}
     if search:
         fields["search"] = {**options.get("search", {}), **search}
     goal = {name: fields.pop(name) for name in GOAL_OPTIONS if name in options}
     if goal:
         fields["goal"] = replace(options.get("goal", GoalOptions()), **goal)
-    if "calibration" in options:
-        fields["calibration"] = _with_columns(data_file(options["calibration"], folder), options)
-    for name in COLUMN_OPTIONS:
-        fields.pop(name, None)
     return fields
-
-
-def _with_columns(data: object, options: RunOptions) -> object:
-    """The configuration of data with the columns that the options choose; the data itself without any."""
-    columns: dict[str, object] = {}
-    if "label" in options:
-        columns["label_col"] = options["label"]
-    if "inputs" in options:
-        columns["input_cols"] = list(options["inputs"])
-    if not columns:
-        return data
-    config = data if isinstance(data, Mapping) else {"path": str(data)}
-    return {**config, **columns}
 
 
 def _check_names(options: Mapping[str, object]) -> None:

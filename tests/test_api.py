@@ -160,7 +160,7 @@ def test_columns_of_a_data_frame_are_chosen_by_name(model: Path) -> None:
 def test_a_wrong_option_is_answered_in_the_functions_own_words(model: Path) -> None:
     with pytest.raises(TypeError, match=r"run\(\) has no option 'trails'; did you mean 'trials'\?"):
         autoopt.run(DAG, trails=3)
-    with pytest.raises(TypeError, match="it takes again, calibration, data_root"):
+    with pytest.raises(TypeError, match="it takes again, calibration, classes, data_root"):
         autoopt.run(DAG, zzz=3)
     with pytest.raises(InputError, match="minimize is latency, size, memory, not 'speed'"):
         autoopt.run(DAG, model=model, minimize="speed")  # type: ignore[typeddict-item]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import typer
 
@@ -13,15 +11,12 @@ from autoopt.errors import InputError
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
-    from autoopt.data.folder import FolderLoader
+    from autoopt.data.reading import Config, Reading
     from autoopt.json_codec import JsonValue
-
-    Config: TypeAlias = str | dict[str, JsonValue] | None
-    """A path, or a data configuration; None without data."""
 
 Layout = Literal["NCHW", "NHWC"]
 DATA: Final = "Data"
-IMAGE_OPTIONS: Final = ("image_size", "layout", "grayscale")
+INPUTS_REMEDY: Final = "write --inputs input_ids=ids,attention_mask=mask"
 Data = Annotated[
     str | None,
     typer.Option(
@@ -50,7 +45,9 @@ class DataOptions:
     """Options that say how to read data; None for those that are not given."""
 
     panel: ClassVar = DATA
-    hidden: ClassVar = ("label", "grayscale", "scale", "mean", "std", "layout", "sample_rate")
+    hidden: ClassVar = (
+        *("label", "ignore", "length", "grayscale", "preprocess", "scale", "mean", "std", "layout", "sample_rate"),
+    )
     """Only `autoopt data --help` lists them."""
 
     label: Annotated[
@@ -63,7 +60,27 @@ class DataOptions:
     ] = None
     inputs: Annotated[
         str | None,
-        typer.Option(metavar="A,B,...", help="Columns or arrays of --data that are the input [default: all others]."),
+        typer.Option(
+            metavar="A,B,...",
+            help="Columns or arrays of --data that are the input [default: all others], or the one of each input of "
+            "the model: input_ids=ids,attention_mask=mask.",
+        ),
+    ] = None
+    ignore: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", help="Columns or arrays to leave out [default: one that numbers the rows]."),
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="A tokenizer.json that turns texts into tokens [default: the one beside the model]."
+        ),
+    ] = None
+    length: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Cut or pad texts to this number of tokens [default: the model's, or 128]."
+        ),
     ] = None
     classes: Annotated[
         str | None,
@@ -81,9 +98,16 @@ class DataOptions:
     grayscale: Annotated[
         bool | None, typer.Option("--grayscale", help="Read images with one channel instead of three.")
     ] = None
+    preprocess: Annotated[
+        Literal["imagenet", "unit", "bytes"] | None,
+        typer.Option(
+            help="Values of pixels: with ImageNet's mean and standard deviation, 0..1, or 0..255 [default: as in "
+            "preprocessor_config.json beside the model, or unit]."
+        ),
+    ] = None
     scale: Annotated[
         float | None,
-        typer.Option(help="Factor for the values of images [default: 1/255, to 0..1], WAV files (-1..1) or arrays."),
+        typer.Option(metavar="X", help="Factor for the values of images (of 0..255), WAV files (-1..1) or arrays."),
     ] = None
     mean: Annotated[
         str | None, typer.Option(metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel.")
@@ -96,49 +120,48 @@ class DataOptions:
         int | None, typer.Option(metavar="HZ", min=1, help="Resample WAV files to this rate [default: as they are].")
     ] = None
 
-    def apply(self, path: str | None) -> Config:
+    def reading(self) -> Reading:
+        """The options as the engine takes them.
+
+        Raises:
+            InputError: An option is malformed.
+        """
+        # Imported only now, because --help does not need it.
+        from autoopt.data.reading import Reading
+
+        return Reading(
+            label=self.label,
+            inputs=_inputs(self.inputs),
+            ignore=_names(self.ignore),
+            classes=_names(self.classes),
+            tokenizer=self.tokenizer,
+            length=self.length,
+            image_size=_size(self.image_size),
+            preprocess=self.preprocess,
+            grayscale=self.grayscale or None,
+            scale=self.scale,
+            mean=_numbers("--mean", self.mean),
+            std=_numbers("--std", self.std),
+            layout=self.layout,
+            sample_rate=self.sample_rate,
+        )
+
+    def apply(self, path: str | None, model: str | None = None) -> Config:
         """The data configuration of a path with these options; the path itself without any.
 
         Raises:
-            InputError: There is no path, or an option is malformed or does not apply to this kind of data.
+            InputError: An option is malformed or does not apply, or there is no path.
         """
-        options = [field.name for field in fields(self) if getattr(self, field.name) is not None]
-        if not options:
-            return path
-        from autoopt.data.csv_files import loader_of_list
-        from autoopt.data.folder import folder_loader
+        return self.reading().config(path, model)
 
-        if path is None:
-            raise InputError("needs --data", where=f"--{options[0].replace('_', '-')}")
-        config: dict[str, JsonValue] = {"path": path}
-        columns = _names(self.inputs)
-        if columns is not None:
-            config["input_cols"] = [*columns]
-        if self.classes is not None:
-            config["classes"] = [*(_names(self.classes) or ())]
-        folder = Path(path)
-        if folder.is_dir():
-            labels: dict[str, JsonValue] = without_nulls({"labels": self.label})
-            return {**config, **self._files(path, folder_loader(folder), labels)}
-        if self.label is not None:
-            config["label_col"] = self.label
-        loader = loader_of_list(folder, columns)
-        if loader is not None:
-            return {**config, **self._files(path, loader, {})}
-        self._refuse(IMAGE_OPTIONS, path, "images")
-        self._refuse(["sample_rate"], path, "WAV files")
-        values = self._values()
-        if values:
-            config["pre_process"] = {"type": "normalize", "params": values}
-        return config
-
-    def apply_to_both(self, data: str | None, calibration: str | None) -> tuple[Config, Config]:
+    def apply_to_both(self, data: str | None, calibration: str | None, model: str | None) -> tuple[Config, Config]:
         """The configurations of the evaluation data and of the calibration data, if there are any.
 
         Raises:
             InputError: as for `apply`.
         """
-        return self.apply(data), replace(self, classes=None).apply(calibration) if calibration else None
+        other = self.reading().for_calibration().config(calibration, model) if calibration else None
+        return self.apply(data, model), other
 
     def generated_size(self) -> dict[str, JsonValue]:
         """The setting of the measurement for the size of generated images; empty without --image-size.
@@ -148,60 +171,26 @@ class DataOptions:
         """
         return without_nulls({"image_size": _size(self.image_size)})
 
-    def _refuse(self, names: Iterable[str], path: str, kind: str) -> None:
-        """Refuse options for data that is not of this kind."""
-        for name in names:
-            if getattr(self, name) is None:
-                continue
-            if "://" not in path and not Path(path).exists():
-                raise InputError("no such data file or folder", where=path)
-            raise InputError(f"applies to {kind}", where=f"--{name.replace('_', '-')}")
 
-    def _files(self, path: str, loader: FolderLoader, labels: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """The loader of a folder or list with its parameters; empty without any.
-
-        Raises:
-            InputError: An option is malformed or is for another kind of files.
-        """
-        if loader == "sounds":
-            self._refuse((*IMAGE_OPTIONS, "mean", "std"), path, "images, not to WAV files")
-            sounds: dict[str, JsonValue] = {"scale": self.scale, "sample_rate": self.sample_rate}
-            params: dict[str, JsonValue] = labels | without_nulls(sounds)
-        else:
-            self._refuse(["sample_rate"], path, "WAV files")
-            params = labels | self._images()
-        return {"load_dataset": {"type": loader, "params": params}} if params else {}
-
-    def _images(self) -> dict[str, JsonValue]:
-        """Parameters of the loader of images."""
-        params: dict[str, JsonValue] = {
-            "size": _size(self.image_size),
-            "scale": self.scale,
-            "mean": _numbers("--mean", self.mean),
-            "std": _numbers("--std", self.std),
-            "layout": self.layout,
-        }
-        if self.grayscale:
-            params["mode"] = "L"
-        return without_nulls(params)
-
-    def _values(self) -> dict[str, JsonValue]:
-        """Parameters of `normalize`, which has no scale: both numbers are divided by it instead."""
-        if self.scale is None and self.mean is None and self.std is None:
-            return {}
-        scale = 1.0 if self.scale is None else self.scale
-        if not scale:
-            raise InputError("must not be 0", where="--scale")
-        mean = _numbers("--mean", self.mean) or [0.0]
-        std = _numbers("--std", self.std) or [1.0]
-        return {"mean": [value / scale for value in mean], "std": [value / scale for value in std]}
+def _inputs(text: str | None) -> list[str] | dict[str, str] | None:
+    """Names of columns, or the column of each of the model's inputs: `A,B` or `x=A,y=B`."""
+    names = _names(text)
+    if names is None or not any("=" in name for name in names):
+        return names
+    pairs = {}
+    for name in names:
+        given, equals, column = map(str.strip, name.partition("="))
+        if not (given and equals and column) or given in pairs:
+            raise InputError(f"{name!r} is no pair of a new input and a column", where="--inputs", remedy=INPUTS_REMEDY)
+        pairs[given] = column
+    return pairs
 
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def _size(text: str | None) -> list[JsonValue] | None:
+def _size(text: str | None) -> list[int] | None:
     """Height and width in pixels; None if the option is not given."""
     if text is None:
         return None
@@ -214,7 +203,7 @@ def _size(text: str | None) -> list[JsonValue] | None:
     if len(sides) != 2 or not all(1 <= side <= MOST_PIXELS for side in sides):
         reason = f"must be HEIGHTxWIDTH of at most {MOST_PIXELS} pixels, not {text[:40]!r}"
         raise InputError(reason, where="--image-size", remedy="write 224x224")
-    return list(sides)
+    return sides
 
 
 def _numbers(option: str, text: str | None) -> list[float] | None:

@@ -67,8 +67,8 @@ def init(  # noqa: PLR0913  options of the command
         return
     if not model:
         raise InputError("name a model", where="MODEL", remedy="or copy examples with --examples")
-    evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
     first, parts = read_models(model, settings().home)
+    evaluation_data, calibration_data = reading.apply_to_both(data, calibration, first)
     request = RunRequest(
         dag=first,
         parts=parts,

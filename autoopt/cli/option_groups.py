@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
@@ -126,11 +127,14 @@ class ProposalFlags:
         return ProposalOptions.from_json(without_nulls(given))
 
 
-def with_option_groups(command: Callable[..., Result], *, every: bool = False) -> Callable[..., Result]:
+def with_option_groups(
+    command: Callable[..., Result], *, every: bool = False, hidden: Sequence[str] = ()
+) -> Callable[..., Result]:
     """Give a command one option for each field of its parameters that are dataclasses.
 
     Typer reads options from a flat signature. The command itself receives the dataclasses. Their class variables name
     the title of the options on the help page (`panel`) and those that are listed there only with `every` (`hidden`).
+    `hidden` names further options that the help page does not list.
     """
     # Annotations are text here; Typer would look up their names in the wrong module.
     described = signature(command, eval_str=True)
@@ -147,7 +151,12 @@ def with_option_groups(command: Callable[..., Result], *, every: bool = False) -
 
     options: list[Parameter] = []
     for parameter in parameters:
-        options.extend(_options(parameter.annotation, every) if parameter.name in groups else [parameter])
+        if parameter.name in groups:
+            options.extend(_options(parameter.annotation, every))
+        elif parameter.name in hidden:
+            options.append(parameter.replace(annotation=_shown_as(parameter.annotation, hidden=True)))
+        else:
+            options.append(parameter)
     flat_command.__signature__ = described.replace(parameters=options)  # type: ignore[attr-defined]
     flat_command.__annotations__ = {option.name: option.annotation for option in options}
     return flat_command
@@ -157,11 +166,18 @@ def _options(group: type, every: bool) -> Iterator[Parameter]:
     """A parameter for each field of a dataclass; all its fields have defaults."""
     hints = get_type_hints(group, include_extras=True)
     for field in fields(group):
-        kind = hints[field.name]
-        for option in getattr(kind, "__metadata__", ()):
-            option.rich_help_panel = getattr(group, "panel", None)
-            option.hidden = not every and field.name in getattr(group, "hidden", ())
+        is_hidden = not every and field.name in getattr(group, "hidden", ())
+        kind = _shown_as(hints[field.name], rich_help_panel=getattr(group, "panel", None), hidden=is_hidden)
         yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=kind)
+
+
+def _shown_as(annotation: Any, **looks: object) -> Any:  # noqa: ANN401  a type, perhaps with an option
+    """The same type with an option that looks differently; other commands have the option as it was."""
+    if not hasattr(annotation, "__metadata__"):
+        return annotation
+    option = copy(annotation.__metadata__[0])
+    vars(option).update(looks)
+    return Annotated[annotation.__origin__, option]
 
 
 @dataclass(frozen=True)

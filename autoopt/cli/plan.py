@@ -44,7 +44,7 @@ def plan(  # noqa: PLR0913  options of the command
     from autoopt.settings import settings
 
     first, parts = read_models(dag, settings().home)
-    evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
+    evaluation_data, calibration_data = reading.apply_to_both(data, calibration, model or first)
     request = RunRequest(
         dag=first,
         model=model,

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -77,7 +78,7 @@ AgainOption = Annotated[
 ]
 
 
-@with_option_groups
+@partial(with_option_groups, hidden=("data_root", "workers", "quiet", "as_json"))
 def run(  # noqa: PLR0913  options of the command
     dag: DagOrModels,
     *,
@@ -100,7 +101,9 @@ def run(  # noqa: PLR0913  options of the command
 ) -> int:
     """Search a DAG for the best model and write it to out/.
 
-    For a bare model, the DAG is the one that autoopt proposes. Options override what a DAG says.
+    For a bare model, the DAG is the one that autoopt proposes. Options override what a DAG says. Also: --quiet shows no
+    progress, --json prints one document, --workers N limits passes and metrics in parallel [2], --data-root PATH is
+    where relative data paths start [AUTOOPT_DATA_ROOT], and 'autoopt data --help' lists more options for data.
 
     Exit code 1 if no model meets the constraints.
     """
@@ -117,7 +120,7 @@ def run(  # noqa: PLR0913  options of the command
             from autoopt.api import execute
 
             request = replace(
-                _request_for(dag, data, calibration, reading),
+                _request_for(dag, model, data, calibration, reading),
                 model=model,
                 goal=goal.options(),
                 data_root=data_root,
@@ -139,7 +142,9 @@ def run(  # noqa: PLR0913  options of the command
     return exit_code(bool(result.best))
 
 
-def _request_for(dag: Sequence[str], data: str | None, calibration: str | None, reading: DataOptions) -> RunRequest:
+def _request_for(
+    dag: Sequence[str], model: str | None, data: str | None, calibration: str | None, reading: DataOptions
+) -> RunRequest:
     """The request for a run of these models or this DAG with these data, read with the options `reading`.
 
     Raises:
@@ -154,7 +159,7 @@ def _request_for(dag: Sequence[str], data: str | None, calibration: str | None, 
     if data is None and calibration is None and names_model(first):
         generated = replace(reading, image_size=None)
         return RunRequest(first, parts=parts, data=generated.apply(None), measurement=reading.generated_size())
-    evaluation_data, calibration_data = reading.apply_to_both(data, calibration)
+    evaluation_data, calibration_data = reading.apply_to_both(data, calibration, model or first)
     return RunRequest(first, parts=parts, data=evaluation_data, calibration=calibration_data)
 
 

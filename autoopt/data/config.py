@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = dict[str, object]
 
-PATH_PARAMS: Final = ("path", "labels", "tokenizer", "vocabulary")
+PATH_PARAMS: Final = ("path", "labels", "tokenizer", "preprocessor", "vocabulary")
 """Parameters of `load_dataset` and `pre_process` that name files or folders, which must exist."""
 _STRICT: Final = {"extra": "forbid"}
 
@@ -72,8 +72,11 @@ class DataConfig:
     """A data set of the Hugging Face hub, or a folder that its library reads."""
     subset: str | None = None
     split: str | None = None
-    input_cols: list[str] | None = None
-    """Columns of a table, or arrays of an .npz file, that are the input; by default all but the label."""
+    input_cols: list[str] | dict[str, str] | None = None
+    """Columns of a table, or arrays of an .npz file, that are the input, by default all but the label; or the one of
+    each input of the model: {input: column}."""
+    ignore_cols: list[str] | None = None
+    """Columns or arrays to leave out. By default, a column of a table that numbers the rows."""
     label_col: str | None = None
     """The column or array with the ground truth."""
     classes: list[str] | None = None

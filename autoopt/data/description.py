@@ -8,7 +8,7 @@ from typing import Final
 
 from autoopt.json_codec import JsonValue
 
-VERSION: Final = 6
+VERSION: Final = 7
 """Version of what descriptions hold. Stored ones of another version are made anew."""
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
 from autoopt.data.csv_files import loader_of_list
-from autoopt.data.dataset import IGNORED, Array, Choose, DataSet, plain_labels
+from autoopt.data.dataset import IGNORED, Array, Choose, DataSet, check_columns, plain_labels
 from autoopt.data.decoder import TOKENS
 from autoopt.data.folder import folder_loader
 from autoopt.errors import AutooptError, InputError
@@ -38,7 +38,8 @@ _LOADERS: Final[Mapping[str, str]] = {
 """Loaders by the suffix of a file."""
 
 
-WITH_COLUMNS: Final = ("npz", "csv", "parquet", "images", "sounds")
+TABLES: Final = ("csv", "parquet")
+WITH_COLUMNS: Final = ("npz", *TABLES, "text", "images", "sounds", "huggingface")
 """Loaders that take `label_col` and `input_cols`."""
 
 
@@ -55,7 +56,7 @@ def open_data(config: object, model: str | Path | None = None) -> DataSet:
         load_script(parsed.user_script)
     choose = _chooser(parsed)
     data, is_chosen = _load(parsed, model, choose)
-    data = _apply("pre_process", parsed.pre_process, data)
+    data = _apply("pre_process", parsed.pre_process, data, model)
     after = next_tokens(data)
     if after is not None:
         data = replace(data, labels=after)
@@ -122,10 +123,18 @@ def _with_classes(data: DataSet, classes: Sequence[str]) -> DataSet:
     return replace(data, labels=numbers.reshape(texts.shape), classes=tuple(classes))
 
 
-def _apply(kind: Kind, config: ComponentConfig | None, data: DataSet) -> DataSet:
+def _apply(kind: Kind, config: ComponentConfig | None, data: DataSet, model: str | Path | None = None) -> DataSet:
     if config is None:
         return data
-    return as_dataset(_call(component(kind, config.type), config, data), config.type)
+    function = component(kind, config.type)
+    return as_dataset(_call(function, _for_model(function, config, model), data), config.type)
+
+
+def _for_model(function: Component, config: ComponentConfig, model: str | Path | None) -> ComponentConfig:
+    """The configuration with the path of the model, if the component takes one."""
+    if model is None or "model" not in inspect.signature(function).parameters:
+        return config
+    return replace(config, params={"model": str(model), **config.params})
 
 
 def _chooser(config: DataConfig) -> Choose | None:
@@ -147,22 +156,41 @@ def _load(config: DataConfig, model: str | Path | None, choose: Choose | None) -
     params = dict(loader.params)
     if config.path is not None:
         params.setdefault("path", config.path)
-    _add_columns(params, loader.type, config)
+    inputs = config.input_cols if isinstance(config.input_cols, dict) and loader.type not in TABLES else {}
+    _add_columns(params, loader.type, replace(config, input_cols=[*inputs.values()]) if inputs else config)
     function = component("load_dataset", loader.type)
     parameters = inspect.signature(function).parameters
-    if model is not None and "model" in parameters:
-        params.setdefault("model", str(model))
     can_choose = choose is not None and loader.type in BUILT_IN["load_dataset"] and "choose" in parameters
     if can_choose:
         params["choose"] = choose
-    items = _call(function, ComponentConfig(loader.type, params))
-    return as_dataset(items, config.path or loader.type), can_choose
+    items = _call(function, _for_model(function, ComponentConfig(loader.type, params), model))
+    data = as_dataset(items, config.path or loader.type)
+    if config.ignore_cols and loader.type not in TABLES:
+        check_columns(data.columns, config.ignore_cols, data.name)
+        kept = {name: array for name, array in data.columns.items() if name not in config.ignore_cols}
+        data = replace(data, columns=kept)
+    return _with_inputs(data, inputs), can_choose
+
+
+def _with_inputs(data: DataSet, inputs: Mapping[str, str]) -> DataSet:
+    """Name columns after the model's inputs that they are for; a single one for a single input has any name."""
+    if not inputs:
+        return data
+    columns = data.columns
+    if len(inputs) == len(columns) == 1:
+        columns = dict.fromkeys(inputs.values(), next(iter(columns.values())))
+    named = {name: columns[column] for name, column in inputs.items() if column in columns}
+    uneven = {name: data.uneven[column] for name, column in inputs.items() if column in data.uneven}
+    return replace(data, columns=named, uneven=uneven)
 
 
 def _add_columns(params: dict[str, object], loader: str, config: DataConfig) -> None:
-    """Pass `label_col` and `input_cols` on to the loader."""
-    if config.data_name is not None:
-        return
+    """Pass `label_col`, `input_cols` and, for a table, `ignore_cols` on to the loader."""
+    if loader in TABLES and config.ignore_cols is not None:
+        params["ignore_cols"] = config.ignore_cols
+    if loader == "text" and config.input_cols:
+        params["text_col"] = next(iter(config.input_cols))
+        config = replace(config, input_cols=None)
     for field, value in (("label_col", config.label_col), ("input_cols", config.input_cols)):
         if value is None:
             continue
@@ -175,7 +203,7 @@ def _add_columns(params: dict[str, object], loader: str, config: DataConfig) -> 
 def _default_loader(config: DataConfig) -> ComponentConfig:
     """The loader for the path or the Hugging Face shorthand."""
     if config.data_name is not None:
-        names = ("data_name", "subset", "split", "input_cols", "label_col")
+        names = ("data_name", "subset", "split")
         return ComponentConfig("huggingface", {name: getattr(config, name) for name in names})
     path = Path(config.path or "")
     if path.is_dir():
@@ -190,7 +218,8 @@ def _default_loader(config: DataConfig) -> ComponentConfig:
             where=str(path),
             remedy=f"name it with load_dataset, or use one of {', '.join(_LOADERS)} or a folder",
         )
-    return ComponentConfig(loader_of_list(path, config.input_cols) or _LOADERS[suffix])
+    inputs = list(config.input_cols.values()) if isinstance(config.input_cols, dict) else config.input_cols
+    return ComponentConfig(loader_of_list(path, inputs) or _LOADERS[suffix])
 
 
 def _call(function: Component, config: ComponentConfig, *arguments: object) -> object:

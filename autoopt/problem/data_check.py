@@ -28,7 +28,7 @@ BYTE = 255
 """Largest value of a pixel."""
 OF_TOKENIZERS = "token_type_ids"
 """An array that tokenizers always make and many models do not take."""
-TOKENIZE = "for texts, write pre_process: {type: tokenize, params: {tokenizer: tokenizer.json}} into a dag.yaml's data"
+TOKENIZE = "for texts, add --tokenizer tokenizer.json"
 """The remedy where a model takes tokens and the data holds texts."""
 MOST_NAMES = 5
 """Names of classes that are listed."""

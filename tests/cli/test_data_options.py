@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import builders
+import numpy as np
 import pytest
+from onnx import helper
+from PIL import Image
 
 from autoopt.cli.data_options import DataOptions
+from autoopt.data.opening import open_data
 from autoopt.errors import InputError
 
 
@@ -20,7 +26,53 @@ def test_columns_of_tables_and_arrays() -> None:
     options = DataOptions(label="price", inputs="a, b", classes="low, high")
     columns = {"label_col": "price", "input_cols": ["a", "b"]}
     evaluation = {"path": "x.csv", **columns, "classes": ["low", "high"]}
-    assert options.apply_to_both("x.csv", "c.csv") == (evaluation, {"path": "c.csv", **columns})
+    assert options.apply_to_both("x.csv", "c.csv", None) == (evaluation, {"path": "c.csv", **columns})
+
+
+def test_arrays_with_other_names_are_given_to_inputs_and_others_left_out(tmp_path: Path) -> None:
+    path = str(tmp_path / "d.npz")
+    np.savez(path, ids=np.ones((2, 3)), mask=np.zeros((2, 3)), index=np.arange(2), labels=np.arange(2))
+    columns = open_data(DataOptions(inputs="input_ids=ids, attention_mask=mask").apply(path)).columns
+    assert {name: array.sum() for name, array in columns.items()} == {"input_ids": 6, "attention_mask": 0}
+    assert set(open_data(DataOptions(ignore="index").apply(path)).columns) == {"ids", "mask"}
+    with pytest.raises(InputError, match="--inputs: 'ids' is no pair of a new input and a column"):
+        DataOptions(inputs="ids,x=mask").apply(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "width", "kept"),
+    [
+        (DataOptions(), 2, [[0.5, 3], [0.7, 3]]),
+        (DataOptions(), 3, [[1, 0.5, 3], [2, 0.7, 3]]),
+        (DataOptions(), "n", [[0.5, 3], [0.7, 3]]),
+        (DataOptions(ignore="a"), 2, [[1, 3], [2, 3]]),
+        (DataOptions(inputs="id"), 1, [[1], [2]]),
+    ],
+)
+def test_a_column_that_numbers_the_rows_is_left_out(
+    options: DataOptions, width: int | str, kept: list[list[float]], tmp_path: Path
+) -> None:
+    (tmp_path / "d.csv").write_text("id,a,b,y\n1,0.5,3,0\n2,0.7,3,1\n")
+    x = builders.tensor("x", ["items", width])
+    model = builders.model([helper.make_node("Identity", ["x"], ["z"])], [x], [builders.tensor("z", None)], {})
+    data = open_data(options.apply(str(tmp_path / "d.csv")), builders.write(model, tmp_path))
+    assert data.columns["input"].tolist() == kept
+
+
+def test_pixels_are_as_the_file_beside_the_model_says_unless_options_do(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (4, 4), (255, 0, 51)).save(tmp_path / "images" / "1.png")
+    stated = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "size": {"height": 2, "width": 3}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(stated))
+    (tmp_path / "model.onnx").write_bytes(b"")
+    values = {}
+    for options in (DataOptions(), DataOptions(preprocess="bytes"), DataOptions(preprocess="imagenet")):
+        config = options.apply(str(tmp_path / "images"), str(tmp_path / "model.onnx"))
+        values[options.preprocess] = open_data(config).columns["image"][0]
+    assert values[None].shape == (3, 2, 3)
+    assert values[None][:, 0, 0] == pytest.approx([1, -1, -0.6])
+    assert values["bytes"][:, 0, 0].tolist() == [255, 0, 51]
+    assert values["imagenet"][0, 0, 0] == pytest.approx((1 - 0.485) / 0.229)
 
 
 def test_a_folder_is_one_of_images(tmp_path: Path) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import builders
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from autoopt.data.dataset import DataSet
 from autoopt.data.opening import open_data
+from autoopt.data.reading import Reading
 from autoopt.data.sources import text
 from autoopt.errors import InputError
 
@@ -21,13 +24,9 @@ def test_lines_and_json_lines_are_items(tmp_path):
     assert open_data(str(tmp_path / "t.jsonl")).labels.tolist() == [1, 0]
 
 
-def test_a_tokenizer_file_turns_texts_into_ids(tmp_path):
-    tokenizers = pytest.importorskip("tokenizers")
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "one": 1, "two": 2}, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.save(str(tmp_path / "tokenizer.json"))
+def test_a_tokenizer_file_turns_texts_into_ids(tmp_path, tokenizer):
     (tmp_path / "t.txt").write_text("one two\ntwo three four five\n")
-    params = {"tokenizer": str(tmp_path / "tokenizer.json"), "length": 3}
+    params = {"tokenizer": tokenizer, "length": 3}
     data = open_data({"path": str(tmp_path / "t.txt"), "load_dataset": {"type": "text", "params": params}})
     assert data.columns["input_ids"].tolist() == [[1, 2, 0], [2, 0, 0]]
     assert data.columns["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
@@ -66,8 +65,22 @@ def test_json_lines_have_labels_if_all_of_them_do(tmp_path, rows, labels):
 
 def test_json_lines_may_name_their_fields(tmp_path):
     (tmp_path / "t.jsonl").write_text(json.dumps({"review": "good", "stars": 5}))
-    data = text.load(str(tmp_path / "t.jsonl"), text_col="review", label_col="stars")
+    data = open_data({"path": str(tmp_path / "t.jsonl"), "input_cols": ["review"], "label_col": "stars"})
     assert (data.columns["text"].tolist(), data.labels.tolist()) == (["good"], [5])
+
+
+def test_the_tokenizer_beside_a_model_is_for_its_texts(tmp_path, tokenizer):
+    ids = builders.tensor("input_ids", ["n", 4], TensorProto.INT64)
+    model = builders.model(
+        [helper.make_node("Identity", ["input_ids"], ["y"])], [ids], [builders.tensor("y", None)], {}
+    )
+    path = builders.write(model, tmp_path)
+    (tmp_path / "t.csv").write_text("id,text,label\n7,one two,ham\n9,two,spam\n")
+    config = Reading().config(tmp_path / "t.csv", path)
+    data = open_data(config, path)
+    assert data.columns["input_ids"].tolist() == [[1, 2, 0, 0], [2, 0, 0, 0]]
+    assert data.reading.startswith("ids are left out: 'id'; --inputs A,B,... chooses columns; tokenizer.json turns")
+    assert Reading(length=2).config(tmp_path / "t.csv", path)["pre_process"]["params"]["length"] == 2
 
 
 def test_only_the_chosen_lines_are_tokenized(tmp_path, tokenizer):

@@ -13,6 +13,7 @@ from autoopt.data.dataset import Array, Choose, DataSet, class_ids
 from autoopt.data.folder import IMAGES
 from autoopt.data.sources.file_labels import find_files
 from autoopt.errors import InputError
+from autoopt.json_codec import read_object
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -82,12 +83,15 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     scale: float = 1 / 255,
     mean: Values = 0.0,
     std: Values = 1.0,
+    preprocessor: str | None = None,
     labels: str | None = None,
     label_col: str | None = None,
     input_cols: Sequence[str] | None = None,
     choose: Choose | None = None,
 ) -> DataSet:
     """Load images; `ImageOptions` explains size to std, `find_files` the path and its labels.
+
+    A `preprocessor` file (`preprocessor_config.json`) of Hugging Face says scale, mean, std and, by default, the size.
 
     Raises:
         InputError: Pillow is missing, there are no images, an image cannot be read or has no label.
@@ -103,8 +107,38 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     if choose is not None:
         data = data.take(choose(len(data)))
     options = ImageOptions(size, mode, layout, scale, mean, std)
+    if preprocessor is not None:
+        options = _as_stated(preprocessor, options)
+        data = replace(data, reading="; ".join(filter(None, [data.reading, _in_words(preprocessor, options)])))
     pictures = [_read(file, options, path) for file in data.columns["file"]]
     return replace(data, columns={"image": options.stack(pictures, path)})
+
+
+def _as_stated(file: str, options: ImageOptions) -> ImageOptions:
+    """The options with the values, and the size unless there is one, of a `preprocessor_config.json`.
+
+    Raises:
+        InputError: The file is not readable as such.
+    """
+    stated = read_object(Path(file))
+    sizes = [stated.get("crop_size"), stated.get("size")]
+    sides = [[size, size] if isinstance(size, int) else size for size in sizes]
+    sides = [[size.get("height"), size.get("width")] if isinstance(size, dict) else size for size in sides]
+    size = options.size or next((side for side in sides if side and None not in side), None)
+    mean, std = stated.get("image_mean", 0.0), stated.get("image_std", 1.0)
+    if not stated.get("do_normalize", "image_mean" in stated):
+        mean, std = 0.0, 1.0
+    scale = stated.get("rescale_factor", 1 / 255) if stated.get("do_rescale", True) else 1.0
+    try:
+        return replace(options, size=size, scale=float(scale), mean=np.asarray(mean, float), std=np.asarray(std, float))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"not a preprocessor configuration ({error})", where=file) from error
+
+
+def _in_words(file: str, options: ImageOptions) -> str:
+    size = "" if options.size is None else f" of {'x'.join(map(str, options.size))}"
+    values = f"pixels * {options.scale:.4g} - mean {np.asarray(options.mean)}, / std {np.asarray(options.std)}"
+    return f"images{size} as {Path(file).name} says: {values}"
 
 
 def _read(file: Path, options: ImageOptions, where: str) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -13,13 +14,31 @@ from autoopt.data.dataset import LABELS, Array, Choose, DataSet, check_columns, 
 from autoopt.data.folder import loader_of_suffix
 from autoopt.errors import InputError
 
-Inputs: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
+Inputs: TypeAlias = Sequence[str] | Mapping[str, str | Sequence[str]]
 """Columns that are together one input, or columns by input."""
+_ID: Final = re.compile(r"id|.*[ _-]id|index|unnamed: 0|", re.IGNORECASE)
+"""Names of columns that may number the rows; pandas writes the index of a table without one."""
 _DECIMAL_COMMA: Final = re.compile(r"\s*[+-]?\d+,\d+\s*")
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The columns that the user chose, None for none, and the path of the model that takes them."""
+
+    label: str | None = None
+    inputs: Inputs | None = None
+    ignored: Sequence[str] | None = None
+    model: str | None = None
+
+
 def load_csv(
-    path: str, label_col: str | None = None, input_cols: Inputs | None = None, delimiter: str | None = None
+    path: str,
+    *,
+    label_col: str | None = None,
+    input_cols: Inputs | None = None,
+    ignore_cols: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    model: str | None = None,
 ) -> DataSet:
     """Load a CSV file with a header; see `to_dataset`.
 
@@ -32,11 +51,17 @@ def load_csv(
         if values.dtype == object and all(map(_DECIMAL_COMMA.fullmatch, values)):
             reason = f"column {name!r} holds numbers with a decimal comma, such as {values[0].strip()}"
             raise InputError(reason, where=path, remedy="write them with a point")
-    return to_dataset(columns, path, label_col, input_cols)
+    return to_dataset(columns, path, Choice(label_col, input_cols, ignore_cols, model))
 
 
 def load_parquet(
-    path: str, label_col: str | None = None, input_cols: Inputs | None = None, choose: Choose | None = None
+    path: str,
+    *,
+    label_col: str | None = None,
+    input_cols: Inputs | None = None,
+    ignore_cols: Sequence[str] | None = None,
+    choose: Choose | None = None,
+    model: str | None = None,
 ) -> DataSet:
     """Load a Parquet file; see `to_dataset`. Needs pyarrow.
 
@@ -55,29 +80,68 @@ def load_parquet(
     if choose is not None and len(table):
         table = table.take(choose(len(table)))
     columns = {name: _from_list(table.column(name).to_pylist(), name, path) for name in table.column_names}
-    return to_dataset(columns, path, label_col, input_cols)
+    return to_dataset(columns, path, Choice(label_col, input_cols, ignore_cols, model))
 
 
-def to_dataset(columns: Mapping[str, Array], path: str, label_col: str | None, input_cols: Inputs | None) -> DataSet:
+def to_dataset(columns: Mapping[str, Array], path: str, choice: Choice) -> DataSet:
     """The rows of a table as items; messages name `path`.
 
     The columns of an input have the shape (items, columns) together. By default, the label is one of `LABELS` if there
-    is such a column, and all other columns are one input.
+    is such a column, and all other columns are one input, except one that numbers the rows.
 
     Raises:
         InputError: A column does not exist, or the columns of one input are not all numbers.
     """
-    label = label_col or next((name for name in columns if name.lower() in LABELS), None)
-    labels = None
-    if label is not None:
-        check_columns(columns, [label], path)
-        labels = columns[label]
-    if input_cols is None:
-        input_cols = [name for name in columns if name != label]
-    if not isinstance(input_cols, Mapping):
-        input_cols = {"input": input_cols}
-    inputs = {name: _join(columns, list(names), path, label) for name, names in input_cols.items()}
-    return DataSet(inputs, labels, name=path)
+    label = choice.label or next((name for name in columns if name.lower() in LABELS), None)
+    check_columns(columns, [*filter(None, [label]), *(choice.ignored or ())], path)
+    labels = None if label is None else columns[label]
+    inputs, reading = choice.inputs, ""
+    if inputs is None:
+        inputs = [name for name in columns if name != label and name not in (choice.ignored or ())]
+        ids = _ids(columns, inputs, choice.model) if choice.ignored is None else []
+        if ids:
+            inputs = [name for name in inputs if name not in ids]
+            names = ", ".join(map(repr, ids))
+            reading = (
+                f"left out {names}, which number{'s' * (len(ids) == 1)} the rows; --inputs A,B,... chooses columns"
+            )
+    if not isinstance(inputs, Mapping):
+        inputs = {"input": inputs}
+    joined = {}
+    for name, chosen in inputs.items():
+        names = [chosen] if isinstance(chosen, str) else list(chosen)
+        joined[name] = _join(columns, names, path, label)
+    return DataSet(joined, labels, name=path, reading=reading)
+
+
+def _ids(columns: Mapping[str, Array], names: Sequence[str], model: str | None) -> list[str]:
+    """The columns without a use for a model: whole numbers or texts without repetition, by name or by number.
+
+    They are called like an id, or there is just one, and the model takes one column less.
+    """
+    distinct = [name for name in names if columns[name].dtype.kind in "iO" and _is_distinct(columns[name])]
+    if not distinct:
+        return []
+    width = None if model is None else _width(model)
+    if width == len(names):
+        return []
+    ids = [name for name in distinct if _ID.fullmatch(name)]
+    if not ids and width == len(names) - 1 and len(distinct) == 1:
+        ids = distinct
+    return ids if len(ids) < len(names) else []
+
+
+def _is_distinct(values: Array) -> bool:
+    return values.ndim == 1 and len(set(values.tolist())) == len(values) > 1
+
+
+def _width(model: str) -> int | None:
+    """The number of columns that a model takes; None if it is open, or if there are several inputs."""
+    from autoopt.data.sources.synthetic import read_inputs
+
+    specs = read_inputs(model).specs
+    sizes = specs[0].fixed_sizes if len(specs) == 1 else ()
+    return sizes[1] if len(sizes) == 2 else None
 
 
 def _join(columns: Mapping[str, Array], names: list[str], path: str, label: str | None) -> Array:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from autoopt.data.dataset import Array, Choose, DataSet, class_ids
+from autoopt.data.decoder import TOKENS
 from autoopt.errors import InputError
+
+LENGTH: Final = 128
+"""Tokens of a text for a model that takes any number."""
 
 
 def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     path: str,
     *,
     tokenizer: str | None = None,
-    length: int = 128,
+    length: int | None = None,
+    model: str | None = None,
     labels: str | None = None,
     text_col: str = "text",
     label_col: str = "label",
@@ -36,17 +42,28 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     data = DataSet({"text": np.array(texts, object)}, truth, name=path, classes=names)
     if choose is not None:
         data = data.take(choose(len(data)))
-    return data if tokenizer is None else tokenize(data, tokenizer, length)
+    return data if tokenizer is None else tokenize(data, tokenizer, length, model=model)
 
 
-def tokenize(data: DataSet, tokenizer: str, length: int = 128, column: str = "text") -> DataSet:
+def tokenize(
+    data: DataSet, tokenizer: str, length: int | None = None, column: str | None = None, model: str | None = None
+) -> DataSet:
     """Turn a column of texts into token ids, padded with zeros or cut to `length`. Needs the tokenizers library.
+
+    The default column is the only one of texts, else `text`; the default length that of the model's tokens if it is
+    fixed, else 128.
 
     Raises:
         InputError: The library is missing, the file is not a tokenizer, or the column does not exist.
     """
+    if column is None:
+        texts = [name for name, array in data.columns.items() if array.dtype.kind in "OU"]
+        column = texts[0] if len(texts) == 1 else "text"
     if column not in data.columns:
-        raise InputError(f"no column {column!r} to tokenize", where=data.name)
+        remedy = "choose the texts: --inputs COLUMN"
+        raise InputError(f"no column {column!r} to tokenize", where=data.name, remedy=remedy)
+    if length is None:
+        length = _tokens_of(model) or LENGTH
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -63,7 +80,17 @@ def tokenize(data: DataSet, tokenizer: str, length: int = 128, column: str = "te
     columns["input_ids"] = np.array([encoding.ids for encoding in encodings], np.int64)
     columns["attention_mask"] = np.array([encoding.attention_mask for encoding in encodings], np.int64)
     columns["token_type_ids"] = np.array([encoding.type_ids for encoding in encodings], np.int64)
-    return replace(data, columns=columns)
+    reading = f"{Path(tokenizer).name} turns texts into {length} tokens each; --length N cuts or pads to others"
+    return replace(data, columns=columns, reading="; ".join(filter(None, [data.reading, reading])))
+
+
+def _tokens_of(model: str | None) -> int | None:
+    """The number of tokens that a model takes; None if it is open, or without a model."""
+    from autoopt.data.sources.synthetic import read_inputs
+
+    specs = () if model is None else read_inputs(model).specs
+    sizes = [spec.fixed_sizes[1] for spec in specs if spec.name in TOKENS and len(spec.dims) == 2]
+    return next(filter(None, sizes), None)
 
 
 def _lines(path: Path) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from autoopt.data.config import DataConfig
 from autoopt.data.dataset import Array, DataSet, plain_labels
 from autoopt.data.opening import loader_of
+from autoopt.data.reading import PREPROCESSED
 from autoopt.errors import InputError
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import Item, ModelRunner
@@ -45,8 +46,8 @@ BY_CLASS: Final = ("accuracy", "f1")
 CHANNELS: Final = (1, 3, 4)
 """Channels of images: grey, colour, and colour with transparency."""
 # Of the values 0 to 1 of red, green and blue; torchvision's models expect them.
-IMAGENET_MEAN: Final = np.array([0.485, 0.456, 0.406])
-IMAGENET_STD: Final = np.array([0.229, 0.224, 0.225])
+IMAGENET_MEAN: Final = np.array(PREPROCESSED["imagenet"]["mean"])
+IMAGENET_STD: Final = np.array(PREPROCESSED["imagenet"]["std"])
 
 
 @dataclass(frozen=True)

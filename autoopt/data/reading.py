@@ -1,0 +1,160 @@
+"""Options that say how to read a path as data, as the command line and Python take them, and their configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from autoopt.data.csv_files import loader_of_list
+from autoopt.data.folder import FolderLoader, folder_loader
+from autoopt.errors import InputError
+from autoopt.json_codec import to_json, without_nulls
+
+Json: TypeAlias = dict[str, Any]
+Config: TypeAlias = str | Json | None
+"""A path, or a data configuration; None without data."""
+Preprocess = Literal["imagenet", "unit", "bytes"]
+PREPROCESSED: Final[Mapping[Preprocess, Json]] = {
+    "imagenet": {"scale": 1 / 255, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
+    "unit": {"scale": 1 / 255},
+    "bytes": {"scale": 1.0},
+}
+"""Values of pixels from 0 to 255: torchvision's, 0 to 1, and as they are."""
+COLUMN_OPTIONS: Final = {"label": "label_col", "inputs": "input_cols", "ignore": "ignore_cols", "classes": "classes"}
+"""Options with the field of a data configuration that says the same."""
+IMAGE_OPTIONS: Final = ("image_size", "layout", "grayscale")
+TEXTS: Final = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+"""Suffixes of files that a tokenizer beside the model is for."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Options that say how to read data; None for those that are not given."""
+
+    label: str | None = None
+    """The column or array with the labels; for a folder, a CSV file of name and class."""
+    inputs: Sequence[str] | Mapping[str, str] | None = None
+    """The columns or arrays that are the input, or the one of each input of the model."""
+    ignore: Sequence[str] | None = None
+    """Columns or arrays that are left out."""
+    classes: Sequence[str] | None = None
+    """All labels in the order of the model's outputs."""
+    tokenizer: str | None = None
+    """A tokenizer.json; by default the one beside the model."""
+    length: int | None = None
+    """Tokens of a text; by default as many as the model takes, or 128."""
+    image_size: Sequence[int] | None = None
+    """Height and width in pixels."""
+    preprocess: Preprocess | None = None
+    grayscale: bool | None = None
+    scale: float | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    layout: Literal["NCHW", "NHWC"] | None = None
+    sample_rate: int | None = None
+
+    def config(self, data: object, model: object = None) -> Config:
+        """The configuration of a path, or of another configuration, with these options; `data` itself without any.
+
+        `model` is the path of the model, beside which a tokenizer or a `preprocessor_config.json` is looked for.
+
+        Raises:
+            InputError: There are no data, or an option is wrong or does not apply to this kind of data.
+        """
+        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        if data is None:
+            if given:
+                raise InputError("needs --data", where=_option(given[0]))
+            return None
+        config: Json = to_json({COLUMN_OPTIONS[name]: getattr(self, name) for name in given if name in COLUMN_OPTIONS})
+        if isinstance(data, Mapping):
+            self._refuse([name for name in given if name not in COLUMN_OPTIONS], "", "a path, not to a configuration")
+            return {**data, **config}
+        path = str(data)
+        components = self._components(path, model, config)
+        return {"path": path, **config, **components} if config or components else path
+
+    def _components(self, path: str, model: object, config: Json) -> Json:
+        """The loader or the step with the other options; takes the fields of `config` that the loader takes itself."""
+        if Path(path).is_dir():
+            labels = without_nulls({"labels": config.pop("label_col", None)})
+            return self._loader(path, folder_loader(Path(path)), labels, model)
+        columns = list(self.inputs.values()) if isinstance(self.inputs, Mapping) else self.inputs
+        loader = loader_of_list(Path(path), columns)
+        if loader is not None:
+            return self._loader(path, loader, {}, model)
+        self._refuse(IMAGE_OPTIONS, path, "images")
+        self._refuse(["sample_rate"], path, "WAV files")
+        values = self._normalized()
+        tokenizer = self.tokenizer
+        if tokenizer is None and not values and path.lower().endswith(TEXTS):
+            tokenizer = _beside(model, "tokenizer.json")
+        if tokenizer is not None:
+            params = without_nulls({"tokenizer": tokenizer, "length": self.length})
+            return {"pre_process": {"type": "tokenize", "params": params}}
+        self._refuse(["length"], path, "texts with a --tokenizer")
+        return {"pre_process": {"type": "normalize", "params": values}} if values else {}
+
+    def _loader(self, path: str, loader: FolderLoader, labels: Json, model: object) -> Json:
+        """The loader of a folder or list with its parameters; empty without any."""
+        self._refuse(("tokenizer", "length"), path, "texts")
+        if loader == "sounds":
+            self._refuse((*IMAGE_OPTIONS, "preprocess", "mean", "std"), path, "images, not to WAV files")
+            params = {**labels, "scale": self.scale, "sample_rate": self.sample_rate}
+        else:
+            self._refuse(["sample_rate"], path, "WAV files")
+            size = None if self.image_size is None else list(self.image_size)
+            params = {**labels, "size": size, **self._values(), "layout": self.layout}
+            if self.grayscale:
+                params["mode"] = "L"
+            if self.scale is None and self.mean is None and self.std is None and self.preprocess is None:
+                params["preprocessor"] = _beside(model, "preprocessor_config.json")
+        params = without_nulls(params)
+        return {"load_dataset": {"type": loader, "params": params}} if params else {}
+
+    def _values(self) -> Json:
+        """The scale, mean and standard deviation that are given; numbers take precedence over --preprocess."""
+        mean = None if self.mean is None else list(self.mean)
+        std = None if self.std is None else list(self.std)
+        numbers = without_nulls({"scale": self.scale, "mean": mean, "std": std})
+        return {**(PREPROCESSED[self.preprocess] if self.preprocess else {}), **numbers}
+
+    def _normalized(self) -> Json:
+        """Parameters of `normalize`, which has no scale: both numbers are divided by it instead."""
+        values = self._values()
+        if not values:
+            return {}
+        scale = values.get("scale", 1.0)
+        if not scale:
+            raise InputError("must not be 0", where="--scale")
+        defaults = {"mean": [0.0], "std": [1.0]}
+        return {name: [value / scale for value in values.get(name, default)] for name, default in defaults.items()}
+
+    def _refuse(self, names: Iterable[str], path: str, kind: str) -> None:
+        """Refuse options for data that is not of this kind."""
+        for name in names:
+            if getattr(self, name) is None:
+                continue
+            if path and "://" not in path and not Path(path).exists():
+                raise InputError("no such data file or folder", where=path)
+            raise InputError(f"applies to {kind}", where=_option(name))
+
+    def for_calibration(self) -> Reading:
+        """The options of calibration data, which may lack classes."""
+        return replace(self, classes=None)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _beside(model: object, name: str) -> str | None:
+    """A file in the folder of a local model, or in the one above, as folders of Hugging Face's models have it."""
+    if not isinstance(model, str | Path) or not Path(model).is_file():
+        return None
+    for folder in Path(model).absolute().parents[:2]:
+        if (folder / name).is_file():
+            return str(folder / name)
+    return None
