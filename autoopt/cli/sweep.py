@@ -13,7 +13,8 @@ import typer
 from autoopt.cli.data_options import DataRoot
 from autoopt.cli.output import AsJson, document_stream, exit_code, print_json
 from autoopt.cli.run import Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine
-from autoopt.errors import writing
+from autoopt.cli.store_access import require_store
+from autoopt.errors import InputError, writing
 from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
@@ -97,7 +98,13 @@ def _run(request: SweepRequest, engine: Engine) -> SweepResult:
 
 
 def check(  # noqa: PLR0913, PLR0917  options of the command
-    zoo: Annotated[Path, typer.Argument(metavar="ZOO", help="A zoo.yaml or JSON file.")],
+    zoo: Annotated[
+        Path, typer.Argument(metavar="ZOO|MODEL", help="A zoo.yaml or JSON file, or with --baseline a model.")
+    ],
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="PACKAGE|RUN", help="Compare a model with this package or run instead of a sweep."),
+    ] = None,
     only: Annotated[str | None, typer.Option(metavar="TAG", help="Check only the models with this tag.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write a JUnit XML file.")] = None,
     summary: Annotated[
@@ -105,33 +112,35 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
         typer.Option(help="Append a Markdown summary to this file [default: GITHUB_STEP_SUMMARY, if it is set]."),
     ] = None,
     data_root: DataRoot = None,
+    minutes: Minutes = None,
     workers: Workers = 2,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Measure a zoo and compare it with its last good sweep, for continuous integration.
+    """Measure a zoo and compare it with its last good sweep, or a model with a package or run.
 
     The source and the last good model of each are measured in turns; nothing is searched. In GitHub Actions,
     regressions are annotated at the zoo file.
 
     Exit code 1 on a regression.
     """
-    from autoopt.report.progress.progress import Progress
     from autoopt.zoo.ci import check_junit, github_annotations, junit_xml
-    from autoopt.zoo.sweep import run_sweep
     from autoopt.zoo.sweep_request import SweepRequest
     from autoopt.zoo.sweep_text import sweep_markdown, write_sweep
-    from autoopt.zoo.zoo_models import check_zoo
 
-    check_zoo(zoo, only, None, data_root)
     if junit is not None:
         check_junit(junit)
+    request = SweepRequest(
+        zoo=zoo,
+        only=only,
+        nightly=True,
+        check=True,
+        search=without_nulls({"minutes": minutes}),
+        data_root=data_root,
+        workers=workers,
+    )
     with document_stream(as_json) as stream:
-        with Progress(sys.stderr, quiet=quiet) as progress:
-            request = SweepRequest(
-                zoo=zoo, only=only, nightly=True, check=True, data_root=data_root, workers=workers, observer=progress
-            )
-            result = run_sweep(request)
+        result = _checked(request, baseline, quiet=quiet)
         if as_json:
             print_json(result.to_json(), stream)
         else:
@@ -146,6 +155,29 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
         for line in github_annotations(result, str(zoo)):
             typer.echo(line, err=as_json)
     return exit_code(not result.failed)
+
+
+def _checked(request: SweepRequest, baseline: str | None, *, quiet: bool) -> SweepResult:
+    """Check a zoo, or with a baseline a model.
+
+    Raises:
+        InputError: a model without a baseline, or what is named does not exist.
+    """
+    from autoopt.report.progress.progress import Progress
+    from autoopt.spec.proposal_options import names_model
+    from autoopt.zoo.baseline import check_baseline
+    from autoopt.zoo.sweep import run_sweep
+    from autoopt.zoo.zoo_models import check_zoo
+
+    if baseline is not None:
+        require_store()
+    elif names_model(request.zoo):
+        raise InputError("is a model", where=str(request.zoo), remedy="name what was good: --baseline PACKAGE|RUN")
+    else:
+        check_zoo(request.zoo, request.only, None, request.data_root)
+    with Progress(sys.stderr, quiet=quiet) as progress:
+        request = replace(request, observer=progress)
+        return run_sweep(request) if baseline is None else check_baseline(Path(request.zoo), baseline, request)
 
 
 def _write(path: Path, text: str, mode: str) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.run.output_folder import check_out
-from autoopt.engine.run.session import SOURCE_ONLY
+from autoopt.engine.run.session import Session, best_candidates
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.candidate import digest_json
 from autoopt.problem.environment import environment
-from autoopt.results import SweepEntry
+from autoopt.problem.run_request import RunRequest
+from autoopt.results import RunResult, SweepEntry
 from autoopt.results.sweep import OK
 from autoopt.spec import DagSpec
 from autoopt.zoo.remeasuring import measure_again
@@ -65,20 +66,25 @@ class EntryRunner:
     def _run(
         self, item: ZooItem, spec: DagSpec | BareModel, entry: SweepEntry, earlier: Sequence[EarlierEntry]
     ) -> SweepEntry:
-        run = ""
         candidates: tuple[str, ...] = ()
         if self.request.check:
             last = earlier[0].entry.result if earlier else None
             if last is None:
                 return replace(entry, status=NOT_MEASURED, reason="not in the last sweep")
-            if not last.targets and not last.parts:  # those are searched, unless an identical run has finished
-                candidates = (SOURCE_ONLY,)
-                if last.best is not None and last.best.trial is not None:
-                    candidates = (f"{last.run}:{last.best.trial}",)
+            candidates = best_candidates(last)
         try:
             if self.request.out is not None:
                 check_out(self.request.out / entry.name)
-            with prepare(self.request.run_request(self.sweep, item, spec, candidates)) as session:
+            request = self.request.run_request(self.sweep, item, spec, candidates)
+        except InputError as error:
+            return replace(entry, reason=str(error))
+        return self.measured(request, entry, earlier)
+
+    def measured(self, request: RunRequest, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
+        """Carry out the run of an entry. A model that cannot be read or run gives an entry with the reason."""
+        run = ""
+        try:
+            with prepare(request) as session:
                 run = session.ctx.run
                 return self._search(session, entry, earlier)
         except AutooptError as error:
@@ -86,8 +92,12 @@ class EntryRunner:
             return replace(entry, status=status, reason=str(error), failed_run=run)
 
     def _search(self, session: Prepared, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
+        search = self.search
+        last = earlier[0].entry.result if earlier else None
+        if self.request.check and last is not None and not best_candidates(last):
+            search = _refuse_to_search
         try:
-            result = session.execute(self.search)
+            result = session.execute(search)
         except KeyboardInterrupt:
             # The folder may hold a good model of an earlier sweep, which an unfinished search must not replace.
             if self.request.out is not None and not earlier:
@@ -119,6 +129,15 @@ class EntryRunner:
             self.request.observer.on_note(f"{entry.name}: a regression; {out / entry.name} stays as it is")
             return
         session.export(entry.result, out / entry.name)
+
+
+def _refuse_to_search(session: Session) -> RunResult:
+    """In place of a search of a check: several targets or models are compared only if nothing of theirs has changed.
+
+    Raises:
+        InputError: Always.
+    """
+    raise InputError("its targets or models have changed since the last sweep, and a check searches for nothing")
 
 
 def _has_other_source(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> bool:

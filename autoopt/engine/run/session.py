@@ -419,3 +419,12 @@ def search_inline(session: Session) -> RunResult:
     """Search with trials in threads of this process."""
     with InlineExecutor(session.ctx.attempt.workers, session.ctx.resources.stop) as executor:
         return session.search(executor)
+
+
+def best_candidates(result: RunResult) -> tuple[str, ...]:
+    """What to measure in place of a search to see again what a run found; empty for several targets or models."""
+    if result.targets or result.parts:
+        return ()
+    if result.best is None or result.best.trial is None:
+        return (SOURCE_ONLY,)
+    return (f"{result.run}:{result.best.trial}",)
