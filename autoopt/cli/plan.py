@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -29,7 +29,6 @@ def plan(  # noqa: PLR0913  options of the command
         int, typer.Option(min=0, help="Maximum number of chains to list; counts include all of them.")
     ] = 100,
     as_json: AsJson = False,
-    format: Annotated[Literal["text", "mermaid"], typer.Option(help="Output format.")] = "text",
 ) -> None:
     """Show the chains of a DAG, their points, and what was pruned and why. Runs nothing.
 
@@ -37,7 +36,7 @@ def plan(  # noqa: PLR0913  options of the command
     targets, or models that belong together, have a plan each.
     """
     from autoopt.cli.logs import is_verbose
-    from autoopt.dag.compiler.rendering import mermaid, summary_text, tree_text
+    from autoopt.dag.compiler.rendering import summary_text, tree_text
     from autoopt.problem.model_folders import read_models
     from autoopt.problem.plan_request import make_plans
     from autoopt.problem.run_request import RunRequest
@@ -60,17 +59,14 @@ def plan(  # noqa: PLR0913  options of the command
     if as_json:
         print_json(plans.to_json(limit))
         return
-    comment = "%% " if format == "mermaid" else ""
     for sentence in plans.runtimes:
-        sys.stdout.write(f"{comment}{sentence}\n")
+        sys.stdout.write(f"{sentence}\n")
     for number, (name, plan) in enumerate(plans.by_name.items()):
         if number:
             sys.stdout.write("\n")
         if plans.kind:
-            sys.stdout.write(f"{comment}{plans.kind} {name}\n")
-        if format == "mermaid":
-            sys.stdout.write(mermaid(plan))
-        elif plan.decisions and not is_verbose():
+            sys.stdout.write(f"{plans.kind} {name}\n")
+        if plan.decisions and not is_verbose():
             sys.stdout.write(summary_text(plan))
         else:
             sys.stdout.write(tree_text(plan, limit))

@@ -59,5 +59,7 @@ class RunFacts:
     """All measurements of the best model, oldest first."""
     operator_times: OperatorTimes = field(default_factory=OperatorTimes)
     """Of source and best model."""
+    sensitivity: Sequence[Mapping[str, Any]] = ()
+    """The layers as `layer_sensitivity` ranks them, the most sensitive first."""
     part_trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
     """For a run over several targets or models, the trials of each by the id of its run."""

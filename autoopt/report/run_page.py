@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from autoopt.errors import one_line
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate, Objective, headline_metrics, is_ratio_metric
 from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
 from autoopt.report.effects import Level, chain_levels, effects
@@ -42,6 +43,8 @@ from autoopt.results.figures import first_objective, is_quality, metrics_of, tri
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
 MOST_TILES: Final = 4
+MOST_LAYERS: Final = 12
+"""Rows of the table of sensitive layers."""
 MOST_OPERATORS: Final = 8
 """Rows of the table of operators, besides one for all others together."""
 TITLES: Final = {
@@ -72,6 +75,8 @@ class Search:
     measured: list[Table]
     operators: Table
     """Without rows if they were not profiled."""
+    layers: Table
+    """Without rows if no pass ranked the layers."""
     inferences: str
     """The number of inferences that the operators were profiled in."""
     notes: Sequence[str]
@@ -246,6 +251,7 @@ def search_of(result: RunResult, trials: Sequence[Trial], facts: RunFacts, table
         has_best=result.best is not None,
         measured=measured_tables(result.best, outputs=True),
         operators=operator_table(facts.operator_times),
+        layers=layers_table(facts.sensitivity),
         inferences=plural(facts.operator_times.inferences, "inference"),
         notes=result.other_notes,
         effect_figures=figures(effect_charts()),
@@ -287,6 +293,15 @@ def operator_table(times: OperatorTimes) -> Table:
         change = f"{number_text(row.change)} ms"
         rows.append((name, *cells, change if change.startswith("-") else f"+{change}"))
     return Table(("operator", "source", "best model", "change"), tuple(rows), right=frozenset({1, 2, 3}))
+
+
+def layers_table(ranking: Sequence[Mapping[str, Any]]) -> Table:
+    """The layers that 8-bit quantization disturbs most, each quantized by itself."""
+    rows = []
+    for layer in ranking[:MOST_LAYERS]:
+        ratio, share = f"{float(layer['sqnr_db']):.1f} dB", percent(float(layer["work"]))
+        rows.append((one_line(str(layer["node"])), str(layer["op_type"]), ratio, share))
+    return Table(("layer", "operator", "signal to noise", "share of the work"), tuple(rows), right=frozenset({2, 3}))
 
 
 def _levels_table(head: tuple[str, ...], levels: Sequence[tuple[str, Level]], objective: Objective) -> Table:

@@ -10,7 +10,7 @@ from autoopt.report.words.verdict import gains
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import OK
 from autoopt.working_folder import check_own
-from autoopt.zoo.sweep_text import changes_table
+from autoopt.zoo.sweep_text import change_lines
 
 SUITE = "autoopt "
 """Opens the name of every test suite."""
@@ -38,9 +38,9 @@ def _add_test_case(suite: ElementTree.Element, result: SweepResult, entry: Sweep
     attributes = {"classname": result.name, "name": one_line(entry.name), "time": f"{entry.seconds:.3f}"}
     case = ElementTree.SubElement(suite, "testcase", attributes)
     if entry.compared.regressed:
-        ElementTree.SubElement(case, "failure", message=problem_text(result, entry))
+        ElementTree.SubElement(case, "failure", message=problem_text(entry))
     elif entry.status != OK:
-        ElementTree.SubElement(case, "error", message=problem_text(result, entry))
+        ElementTree.SubElement(case, "error", message=problem_text(entry))
     elif entry.result is not None and entry.best is not None:
         text = ", ".join(gains(entry.result, entry.best)) or entry.best.short_chain
         ElementTree.SubElement(case, "system-out").text = one_line(text)
@@ -52,17 +52,15 @@ def github_annotations(result: SweepResult, file: str) -> list[str]:
     for entry in result.models:
         if entry.compared.regressed or entry.status != OK:
             level = "error" if entry.compared.regressed else "warning"
-            text = problem_text(result, entry).replace("%", "%25")
+            text = problem_text(entry).replace("%", "%25")
             lines.append(f"::{level} file={file},title=autoopt {one_line(entry.name)}::{text}")
     return lines
 
 
-def problem_text(result: SweepResult, entry: SweepEntry) -> str:
+def problem_text(entry: SweepEntry) -> str:
     """Description of a model's problem: its verdict, what moved, the reason, the possible causes."""
     parts = [entry.compared.verdict if entry.compared.regressed else entry.status]
-    for name, what, metric, before, after, verdict in changes_table(result).rows:
-        if name == entry.name:
-            parts.append(f"{what} {metric} {before} -> {after} ({verdict})")
+    parts += change_lines(entry)
     if entry.reason:
         parts.append(entry.reason)
     causes = (*entry.compared.causes, *entry.compared.other_inputs)

@@ -1,23 +1,17 @@
-"""The pages of a sweep's runs in a folder beside the page of the sweep, and facts for that page."""
+"""The pages of a sweep's runs in a folder beside the page of the sweep."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import writing
-from autoopt.metrics import Estimate, is_ratio_metric
 from autoopt.report.pages import write_page
-from autoopt.results import RunResult, SweepEntry, Trial
-from autoopt.results.figures import first_objective
+from autoopt.results import RunResult, SweepEntry
 from autoopt.store import Store
-from autoopt.store.finished import finished_trials
-from autoopt.zoo.sweep_comparison import EarlierEntry
-from autoopt.zoo.sweep_page import NightRatio, SweepFacts
 
 FOLDER = "reports"
 MOST_PAGES = 100
@@ -25,45 +19,6 @@ MOST_PAGES = 100
 KEPT_PAGES = 1000
 """Pages of runs of earlier sweeps that stay: about 80 MB."""
 RUN_ID: Final = re.compile("[0-9a-f]{12}")
-
-
-def sweep_facts(
-    store: Store, sweep: str, entries: Sequence[SweepEntry], earlier: Mapping[str, Sequence[EarlierEntry]]
-) -> SweepFacts:
-    """Look up the trials and the earlier sweeps of the models that minimize a metric with a ratio.
-
-    `earlier` holds the good entries of earlier sweeps by the model's name, newest first.
-    """
-    begun = cache(lambda sweep: store.sweeps.get(sweep).created)
-    chains, nights = {}, {}
-    for entry in entries:
-        if entry.result is None:
-            continue
-        objective = first_objective(entry.result)
-        if objective.goal == "minimize" and is_ratio_metric(objective.metric):
-            chains[entry.name] = _best_by_chain(finished_trials(store, entry.run), objective.metric)
-            before = [(one.sweep, one.entry) for one in earlier[entry.name] if not one.release]
-            sweeps = [*reversed(before), (sweep, entry)]
-            nights[entry.name] = _nights(begun, sweeps, objective.metric)
-    return SweepFacts(chains, nights, time=begun(sweep))
-
-
-def _best_by_chain(trials: Sequence[Trial], metric: str) -> dict[str, Estimate]:
-    """The lowest ratio of the feasible trials of each chain."""
-    best: dict[str, Estimate] = {}
-    for trial in trials:
-        ratio = trial.ratios.get(metric)
-        if ratio is not None and trial.feasible and (trial.chain not in best or ratio.value < best[trial.chain].value):
-            best[trial.chain] = ratio
-    return best
-
-
-def _nights(begun: Callable[[str], float], sweeps: Sequence[tuple[str, SweepEntry]], metric: str) -> list[NightRatio]:
-    nights = []
-    for sweep, entry in sweeps:
-        if entry.best is not None and metric in entry.best.ratios:
-            nights.append(NightRatio(begun(sweep), entry.best.ratios[metric], entry.run, metric))
-    return nights
 
 
 def write_run_pages(store: Store, entries: Sequence[SweepEntry], out: Path) -> dict[str, str]:

@@ -28,11 +28,11 @@ from autoopt.working_folder import check_own
 from autoopt.zoo.earlier_sweeps import SweepHistory
 from autoopt.zoo.lasting import lasting_regression
 from autoopt.zoo.night_history import entries_by_model
-from autoopt.zoo.run_pages import sweep_facts, write_run_pages
+from autoopt.zoo.run_pages import write_run_pages
 from autoopt.zoo.stored_nights import DEFAULT_NIGHTS, stored_nights
 from autoopt.zoo.sweep_comparison import EarlierEntry, compare_entry, differences
 from autoopt.zoo.sweep_entry import EntryRunner
-from autoopt.zoo.sweep_page import SweepFacts, sweep_html
+from autoopt.zoo.sweep_page import sweep_html
 from autoopt.zoo.sweep_request import SearchWith, SweepRequest
 from autoopt.zoo.zoo_models import BareModel, ZooItem, check_data, check_metrics, dag_of, items
 
@@ -125,7 +125,7 @@ class Sweep:
                 observer.on_note(f"cancelled; continue with: autoopt sweep {self._request.zoo} --resume")
             raise
         result = self._finish("finished", entries, all_models, newest)
-        self._write_pages(result, earlier)
+        self._write_pages(result)
         return result
 
     def _compared(
@@ -198,13 +198,12 @@ class Sweep:
         self._store.sweeps.finish(self._id, status, result.to_json())
         return result
 
-    def _write_pages(self, result: SweepResult, earlier: Mapping[str, Sequence[EarlierEntry]]) -> None:
+    def _write_pages(self, result: SweepResult) -> None:
         """Write the report and the pages of its runs, if a folder is given."""
         if self._request.out is None:
             return
-        facts = sweep_facts(self._store, self._id, result.models, earlier)
         pages = write_run_pages(self._store, result.models, self._request.out)
-        write_report(result, self._request.out, replace(facts, pages=pages))
+        write_report(result, self._request.out, pages, self._store.sweeps.get(self._id).created)
 
     def _run_model(
         self, runner: EntryRunner, item: ZooItem, spec: DagSpec | BareModel, earlier: Sequence[EarlierEntry]
@@ -268,13 +267,13 @@ def check_report(out: Path) -> None:
         check_page(out / PAGE)
 
 
-def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None) -> None:
-    """Write the document and the page of a sweep, which shows `facts` too, into `out`, each atomically.
+def write_report(result: SweepResult, out: Path, pages: Mapping[str, str], begun: float) -> None:
+    """Write the document and the page of a sweep into `out`, each atomically; `sweep_html` explains the last two.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    files = {REPORT: json.dumps(result.to_json(), indent=2) + "\n", PAGE: sweep_html(result, facts)}
+    files = {REPORT: json.dumps(result.to_json(), indent=2) + "\n", PAGE: sweep_html(result, pages, begun)}
     with writing(out, "cannot write the report"):
         out.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate, headline_metrics, is_ratio_metric
-from autoopt.report.table import Table, markdown, write_lines, write_table
-from autoopt.report.words.change import estimate_text, ratio_change, value_text
-from autoopt.report.words.figures import chain_text
+from autoopt.metrics import Estimate, is_ratio_metric
+from autoopt.report.table import Table, markdown, write_lines
+from autoopt.report.words.change import ratio_change
 from autoopt.report.words.formatting import first_names, metric_text, plural, short
 from autoopt.report.words.markup import markdown_text
-from autoopt.report.words.verdict import gains
+from autoopt.report.words.steps import steps_text
+from autoopt.report.words.verdict import verdict_lines
 from autoopt.results import MetricChange, SweepEntry, SweepResult
-from autoopt.results.figures import is_quality, model_estimate
 from autoopt.results.sweep import OK
 
 MOST_LINES = 5
@@ -24,60 +23,47 @@ MOST_LINES = 5
 MOST_REASON = 200
 """Longest reason of a failure in a message, in characters."""
 NO_REGRESSION = "no regression"
+WIDTH = 76
+"""Characters of a line of passes."""
 
 
 def write_sweep(result: SweepResult, stream: TextIO) -> None:
-    """Write the sweep as text."""
-    tables, changes = [models_table(result)], changes_table(result)
-    if changes.rows:
-        tables.append(changes)
-    for table in tables:
-        write_table(table, stream)
-    write_lines(summary(result), stream)
+    """Write the sweep as text: what each model gained, in the words of its run, what moved since, then the summary."""
+    lines = [sweep_title(result)]
+    for entry in result.models:
+        answer, passes = _answer(entry), _passes(entry, WIDTH)
+        lines.append(f"{one_line(entry.name)} ({entry.compared.verdict}): {answer}")
+        lines += [f"  {line}" for line in (passes, *change_lines(entry)) if line]
+    write_lines([*lines, *summary(result)], stream)
 
 
 def models_table(result: SweepResult) -> Table:
-    """One row for each model: its status, its best model with its figures, and how that compares with earlier."""
-    metrics = sweep_metrics(result.models)
-    columns = ("model", "tags", "status", "best model", *metrics, "since last good")
-    rows = tuple(_row(entry, metrics) for entry in result.models)
-    return Table(columns, rows, title=sweep_title(result))
-
-
-def _row(entry: SweepEntry, metrics: Sequence[str]) -> tuple[str, ...]:
-    status, best = entry.status, entry.best
-    if entry.result is not None and entry.result.reused:
-        status = f"{status} (unchanged)"
-    if best is None:
-        cells = [one_line(entry.reason or "-"), *["-"] * len(metrics)]
-    else:
-        cells = [chain_text(best), *(estimate_text(name, model_estimate(best, name)) for name in metrics)]
-    return (entry.name, ", ".join(entry.tags), status, *cells, entry.compared.verdict)
-
-
-def sweep_metrics(entries: Sequence[SweepEntry]) -> tuple[str, ...]:
-    """The metrics that the table of a sweep shows: the models' objectives and constraints, the size, a quality."""
-    headlines: list[str] = []
-    quality: list[str] = []
-    for entry in entries:
-        if entry.result is not None:
-            headlines += headline_metrics(entry.result.objectives, entry.result.constraints)
-        if entry.best is not None:
-            quality += filter(is_quality, entry.best.metrics)
-    if any(map(is_quality, headlines)):
-        quality = []
-    return tuple(dict.fromkeys([*headlines, "size", *quality[:1]]))
-
-
-def changes_table(result: SweepResult) -> Table:
-    """The metrics that moved beyond their intervals."""
+    """One row for each model: how it compares with earlier, and what its run gained."""
     rows = []
     for entry in result.models:
-        for change in entry.compared.changes:
-            before, after = _change_text(change, change.before), _change_text(change, change.after)
-            rows.append((entry.name, change.what, change.metric, before, after, change.verdict))
-    columns = ("model", "what", "metric", "before", "after", "verdict")
-    return Table(columns, tuple(rows), title="changes beyond the noise")
+        run = short(entry.run or entry.failed_run)
+        rows.append((entry.name, entry.compared.verdict, _answer(entry), _passes(entry), run))
+    return Table(("model", "since last good", "result", "passes", "run"), tuple(rows), title=sweep_title(result))
+
+
+def _answer(entry: SweepEntry) -> str:
+    """What the run of a model says of it; the reason without a result."""
+    if entry.result is None or (entry.best is None and entry.reason):
+        return f"{entry.status}: {one_line(entry.reason or '-')}"
+    return verdict_lines(entry.result)[0]
+
+
+def _passes(entry: SweepEntry, width: int = 0) -> str:
+    if entry.best is None or entry.best.is_source:
+        return ""
+    return steps_text(entry.best.short_chain, entry.best.point, width)
+
+
+def change_lines(entry: SweepEntry) -> Iterator[str]:
+    """The metrics that moved beyond their intervals."""
+    for change in entry.compared.changes:
+        before, after = _change_text(change, change.before), _change_text(change, change.after)
+        yield f"{change.verdict}: {change.metric} of the {change.what} {before} -> {after}"
 
 
 def _change_text(change: MetricChange, estimate: Estimate | None) -> str:
@@ -168,12 +154,10 @@ def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
 def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyType({})) -> str:
     """The sweep as Markdown, for artifacts of flow runs; `pages` are the addresses of runs by their id."""
     links = {entry.name: pages[entry.run] for entry in result.models if entry.run in pages}
-    parts = [f"**{markdown_text(_headline(result))}**", markdown(_markdown_models(result), links)]
-    changes = changes_table(result)
-    if changes.rows:
-        parts.append(markdown(changes))
-    lines = [markdown_text(line) for line in summary(result) if line != NO_REGRESSION]  # the headline says so
-    return "\n\n".join([*parts, *lines])
+    parts = [f"**{markdown_text(_headline(result))}**", markdown(models_table(result), links)]
+    changes = [f"{entry.name}: {line}" for entry in result.models for line in change_lines(entry)]
+    lines = [line for line in (*changes, *summary(result)) if line != NO_REGRESSION]  # the headline says so
+    return "\n\n".join([*parts, *map(markdown_text, lines)])
 
 
 def sweep_title(result: SweepResult) -> str:
@@ -196,12 +180,10 @@ def message(result: SweepResult) -> str:
 
 def _regression_line(entry: SweepEntry) -> str:
     """The change for the worse: `cnn: latency_p50 of the best model 0.310x (...) -> 0.620x (...)`, or why it fails."""
-    changes = [change for change in entry.compared.changes if change.verdict == "worse"]
+    changes = [line.removeprefix("worse: ") for line in change_lines(entry) if line.startswith("worse: ")]
     if not changes:
         return f"{entry.name} {entry.compared.verdict}: {one_line(entry.reason)[:MOST_REASON]}"
-    change = changes[0]
-    before, after = _change_text(change, change.before), _change_text(change, change.after)
-    line = f"{entry.name}: {change.metric} of the {change.what} {before} -> {after}."
+    line = f"{entry.name}: {changes[0]}."
     if entry.compared.other_inputs:
         line += f" Its inputs changed: {'; '.join(entry.compared.other_inputs)}."
     return line
@@ -223,17 +205,3 @@ def _headline(result: SweepResult) -> str:
     if result.not_run:
         line += f"; no time for {plural(len(result.not_run), 'model')}"
     return f"{line}."
-
-
-def _markdown_models(result: SweepResult) -> Table:
-    """The models with the verdict first: what a run gained, then the values of the metrics."""
-    metrics = sweep_metrics(result.models)
-    rows = []
-    for entry in result.models:
-        name, answer, best = entry.name, one_line(entry.reason or "-"), entry.best
-        cells = ["-"] * len(metrics)
-        if entry.result is not None and best is not None:
-            answer = ", ".join(gains(entry.result, best)) or chain_text(best)
-            cells = [value_text(metric, best.metrics) or "-" for metric in metrics]
-        rows.append((name, entry.compared.verdict, answer, *cells, short(entry.run or entry.failed_run)))
-    return Table(("model", "since last good", "result", *metrics, "run"), tuple(rows))

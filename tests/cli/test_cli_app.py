@@ -118,7 +118,7 @@ def test_names_that_the_terminal_cannot_show_are_escaped(
 ) -> None:
     stream = TextIOWrapper(BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
-    assert app.main(["plan", str(write(mlp(), tmp_path / "ö")), "--format", "text", "--verbose"]) == 0
+    assert app.main(["plan", str(write(mlp(), tmp_path / "ö")), "--verbose"]) == 0
     assert app.main(["report", "--out", str(tmp_path / "ö\udcff.html")]) == 0  # a byte that is not UTF-8
     stream.seek(0)
     assert "\\u2514" in stream.read()  # a line of the tree

@@ -47,7 +47,6 @@ def test_passes_and_metrics_are_completed(complete: Any) -> None:
         ("run m.onnx --layout", ["NCHW", "NHWC"]),
         ("run m.onnx --engine", ["inline", "prefect"]),
         ("run m.onnx --again", ["failed", "measurements", "all"]),
-        ("plan m.onnx --format", ["text", "mermaid"]),
     ],
 )
 def test_values_of_options_are_completed(complete: Any, line: str, expected: list[str]) -> None:

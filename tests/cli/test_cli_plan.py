@@ -41,11 +41,6 @@ def test_limit_lists_fewer_and_counts_all(plan: Plan) -> None:
     assert (len(data["chains"]), data["chain_count"], data["point_count"]) == (2, 6, 24)
 
 
-@pytest.mark.parametrize(("form", "begins"), [("text", "six-pass: 6 chains, 24 points"), ("mermaid", "flowchart LR")])
-def test_drawings(plan: Plan, form: str, begins: str) -> None:
-    assert plan(SIX, "--format", form).out.startswith(begins)
-
-
 def test_the_goal_is_that_of_the_file_unless_options_override_it(plan: Plan) -> None:
     assert "goal: minimize latency_p50\n" in plan(SIX).out
     options = ("--minimize", "size", "--metric", "f1", "--max-drop", "0.02")

@@ -1,4 +1,4 @@
-"""Plans as text, Mermaid and DOT."""
+"""Plans as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dag_worlds import make_info
 
 from autoopt.dag import Plan, compile_plan
 from autoopt.dag.compiler.plan import Decision
-from autoopt.dag.compiler.rendering import mermaid, tree_text
+from autoopt.dag.compiler.rendering import tree_text
 from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.registry import PassInfo
 from autoopt.spec import load_dag
@@ -76,19 +76,3 @@ def test_an_alias_is_shown_with_the_pass_and_the_parameters_that_it_stands_for()
     lines = tree_text(compile_plan(load_dag(dag), look_up)).splitlines()
     assert 'alias: a: quick is q with v: 1, mode: "fast"' in lines
     assert "alias: b: other is q" in lines
-
-
-def test_mermaid_shows_the_graph_with_pruned_parts_dashed() -> None:
-    made = plan()
-    assert mermaid(made).splitlines() == [
-        "flowchart LR",
-        '    n0["a (p)"]',
-        '    n1["b (q, x3)"]',
-        '    n2["c (broken)"]',
-        '    n3["d (asks)"]',
-        "    n0 --> n1",
-        "    n0 -.-> n2",
-        "    n1 --> n3",
-        "    classDef pruned stroke-dasharray: 4 4",
-        "    class n2 pruned",
-    ]

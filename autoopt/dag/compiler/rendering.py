@@ -1,4 +1,4 @@
-"""A plan as text: a tree of chains for people, Mermaid for other tools. Pure functions."""
+"""A plan as text: a tree of chains for people. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from autoopt.dag.compiler.chain import Chain, CutValue
 from autoopt.dag.compiler.plan import Plan
-from autoopt.dag.graph.pass_graph import END, START
 from autoopt.errors import one_line
 from autoopt.spec.targets import HostSpec
 
@@ -69,21 +68,6 @@ def _aliases(plan: Plan) -> Iterator[str]:
         line = f"alias: {node}: {alias.written} is {alias.pass_name}"
         params = ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
         yield f"{line} with {params}" if params else line
-
-
-def mermaid(plan: Plan) -> str:
-    """The pass graph as a Mermaid flowchart; nodes and edges on no kept chain are dashed."""
-    names = _drawing_names(plan)
-    lines = ["flowchart LR"]
-    for key, name in names.items():
-        lines.append(f'    {name}["{_label(plan, plan.graph.node_of[key])}"]')
-    for edge in _drawn_edges(plan):
-        arrow = "-->" if edge in plan.kept_edges else "-.->"
-        lines.append(f"    {names[edge[0]]} {arrow} {names[edge[1]]}")
-    dashed = [name for key, name in names.items() if key not in plan.kept_keys]
-    if dashed:
-        lines += ["    classDef pruned stroke-dasharray: 4 4", f"    class {','.join(dashed)} pruned"]
-    return "\n".join(lines) + "\n"
 
 
 class _Branches:
@@ -197,15 +181,3 @@ def _pruned(plan: Plan, limit: int | None) -> Iterator[str]:
     if plan.pruned_count > listed:
         rules = ", ".join(f"{rule}: {count}" for rule, count in plan.pruned_by_rule.items())
         yield f"pruned: {plan.pruned_count} chains in total ({rules})"
-
-
-def _drawing_names(plan: Plan) -> dict[str, str]:
-    keys = [key for key in plan.graph.order if key not in (START, END)]
-    return {key: f"n{index}" for index, key in enumerate(keys)}
-
-
-def _drawn_edges(plan: Plan) -> Iterator[tuple[str, str]]:
-    for key in plan.graph.order:
-        for after in plan.graph.successors(key):
-            if key != START and after != END:
-                yield key, after

@@ -19,7 +19,7 @@ from autoopt.problem.environment import environment
 from autoopt.problem.probe import Probe
 from autoopt.report.run_facts import ModelContent, PairedMeasurement, RunFacts
 from autoopt.report.run_page import html_report
-from autoopt.results import RunResult
+from autoopt.results import RunResult, Trial
 from autoopt.results.figures import first_objective, kind
 from autoopt.results.operator_times import OperatorTimes
 from autoopt.store import RunRecord, Store
@@ -70,8 +70,19 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         part_lineages=part_lineages,
         models=_model_facts(store, lineages),
         measurements=_measurements(store, result),
+        sensitivity=_sensitivity(store, finished_trials(store, record.id)),
         part_trials={each.run: finished_trials(store, each.run) for each in result.part_results},
     )
+
+
+def _sensitivity(store: Store, trials: Sequence[Trial]) -> Sequence[Json]:
+    """The ranking of layers that a pass of the run made; empty if none did."""
+    keys = {key for trial in trials for key in trial.pass_runs}
+    for record in store.results.pass_runs(sorted(keys)).values():
+        ranking: Sequence[Json] = record.reports.get("layer_sensitivity", {}).get("ranking", ())
+        if ranking:
+            return ranking
+    return ()
 
 
 def _section(document: Json, name: str) -> Json:
