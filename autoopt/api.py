@@ -133,7 +133,7 @@ def run(
     evaluation = reading.config(None if data is None else data_file(data, folder), source or graph)
     if "calibration" in options:
         calibration = data_file(options["calibration"], folder)
-        fields["calibration"] = reading.for_calibration().config(calibration, source or graph)
+        fields["calibration"] = replace(reading, classes=None).config(calibration, source or graph)
     if listener is not None:
         fields["observer"] = CallbackObserver(listener)
     with ExitStack() as stack:

@@ -61,13 +61,9 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         "report": Command("runs:report", "Write a run as an HTML page.", "autoopt report latest"),
         "ui": Command("ui:ui", "Show runs, nights and releases in a browser.", "autoopt ui --open"),
         "compare": Command(
-            "compare:compare",
-            "Compare two runs, or two models layer by layer.",
-            "autoopt compare model.onnx out/model.onnx",
+            "compare:compare", "Compare two runs, or two models layer by layer.", "autoopt compare 1f2e3d4c5b6a"
         ),
-        "lineage": Command(
-            "lineage:lineage", "Show how a model was made.", "autoopt lineage latest", "autoopt lineage out/model.onnx"
-        ),
+        "lineage": Command("lineage:lineage", "Show how a model was made.", "autoopt lineage out/model.onnx"),
     },
     "Use results elsewhere": {
         "export": Command(
@@ -81,41 +77,26 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
         ),
     },
     "Zoos of models, every night": {
-        "sweep": Command(
-            "sweep:sweep",
-            "Optimize a zoo and compare with its last good sweep.",
-            "autoopt sweep zoo.yaml",
-            "autoopt sweep zoo.yaml --nightly --only cnn",
-        ),
+        "sweep": Command("sweep:sweep", "Optimize a zoo; compare with its last good sweep.", "autoopt sweep zoo.yaml"),
         "check": Command(
-            "sweep:check", "Measure a zoo again and compare, for CI.", "autoopt check zoo.yaml --junit autoopt.xml"
+            "sweep:check",
+            "Measure a zoo or a model again and compare, for CI.",
+            "autoopt check zoo.yaml --junit autoopt.xml",
+            "autoopt check model.onnx --baseline out",
         ),
-        "nights": Command(
-            "nights:nights",
-            "Show the sweeps of a zoo over time.",
-            "autoopt nights production",
-            "autoopt nights --compare 1f2e3d4c5b6a latest",
-        ),
+        "nights": Command("nights:nights", "Show the sweeps of a zoo over time.", "autoopt nights production"),
         "promote": Command(
             "promote:promote",
             "Release a model; later sweeps compare with it.",
             "autoopt promote cnn --to /srv/models/cnn",
-            "autoopt promote 1f2e3d4c5b6a 3 --to mlflow:cnn",
-            "autoopt promote --undo production/cnn",
         ),
         "serve": Command(
-            "serve:serve",
-            "Start a Prefect server, workers and deployments.",
-            'autoopt serve --zoo zoo.yaml --cron "0 2 * * *"',
+            "serve:serve", "Start a Prefect server, workers, deployments.", "autoopt serve --zoo zoo.yaml"
         ),
     },
     "Single passes and models": {
         "data": Command("data:data", "Show what a model would be fed.", "autoopt data model.onnx test.npz"),
-        "passes": Command(
-            "passes:app",
-            "List passes, show one, or create one from a template.",
-            "autoopt passes show static_quantization",
-        ),
+        "passes": Command("passes:app", "List passes, show one, or create one from a template.", "autoopt passes list"),
         "apply": Command(
             "apply:apply",
             "Apply one pass to a model.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import typer
@@ -160,7 +160,7 @@ class DataOptions:
         Raises:
             InputError: as for `apply`.
         """
-        other = self.reading().for_calibration().config(calibration, model) if calibration else None
+        other = replace(self, classes=None).apply(calibration, model) if calibration else None
         return self.apply(data, model), other
 
     def generated_size(self) -> dict[str, JsonValue]:

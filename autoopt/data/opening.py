@@ -188,9 +188,6 @@ def _add_columns(params: dict[str, object], loader: str, config: DataConfig) -> 
     """Pass `label_col`, `input_cols` and, for a table, `ignore_cols` on to the loader."""
     if loader in TABLES and config.ignore_cols is not None:
         params["ignore_cols"] = config.ignore_cols
-    if loader == "text" and config.input_cols:
-        params["text_col"] = next(iter(config.input_cols))
-        config = replace(config, input_cols=None)
     for field, value in (("label_col", config.label_col), ("input_cols", config.input_cols)):
         if value is None:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -140,10 +140,6 @@ class Reading:
             if path and "://" not in path and not Path(path).exists():
                 raise InputError("no such data file or folder", where=path)
             raise InputError(f"applies to {kind}", where=_option(name))
-
-    def for_calibration(self) -> Reading:
-        """The options of calibration data, which may lack classes."""
-        return replace(self, classes=None)
 
 
 def _option(name: str) -> str:

@@ -135,7 +135,9 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
         search=search,
         several=several,
         way=_way(facts.lineage, facts.models),
-        use=_uses(result, facts),
+        has_better=result.better_model is not None,
+        parts=[shell_word(part.name) for part in result.parts],
+        model=shell_word(facts.model or "model.onnx"),
         lossy=lossy_steps(result),
         has_lossy=result.best_lossy is not None,
         store=f"autoopt runs {short(result.run)}\nautoopt lineage {short(result.run)}",
@@ -362,20 +364,3 @@ def _way(document: Mapping[str, Any], models: Mapping[str, ModelContent], prefix
         texts = [f"{nodes} nodes" if nodes.isdecimal() else "", size.strip("-")]
         boxes.append((number, name, ", ".join(filter(None, texts))))
     return Way(f"step-{prefix}", boxes, steps, "\n".join(lineage_lines(document)))
-
-
-def _uses(result: RunResult, facts: RunFacts) -> list[tuple[str, str]]:
-    """Headings and commands for the best model, if it is not the source."""
-    if result.better_model is None:
-        return []
-    text = 'import autoopt\n\nsession = autoopt.load("out")  # an onnxruntime.InferenceSession, as it was measured'
-    replay = f"autoopt replay out/recipe.json --model {shell_word(facts.model or 'model.onnx')}"
-    if result.parts:
-        text = 'import autoopt\n\nsession = autoopt.load("out")  # run() runs all models together'
-        recipes = [shell_word(f"out/{part.name}/recipe.json") for part in result.parts]
-        replay = "\n".join(f"autoopt replay {recipe} --model MODEL" for recipe in recipes)
-    return [
-        ("See the gain on this machine", "python out/run.py"),
-        ("Use the model in a program", text),
-        ("Make the same model again from its recipe", replay),
-    ]

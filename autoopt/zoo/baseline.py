@@ -60,14 +60,10 @@ def check_baseline(model: Path, baseline: str, request: SweepRequest) -> SweepRe
     entry = replace(entry, compared=compare_entry(entry, earlier), seconds=round(time.monotonic() - began, 3))
     names = (entry.name,)
     return SweepResult(
-        sweep="",
         name=record.name,
         zoo=str(model),
-        nightly=False,
-        accepted=False,
         models=(entry,),
         regressions=names if entry.compared.regressed else (),
         improvements=names if entry.compared.improved else (),
-        environment_changes=(),
         seconds=entry.seconds,
     )

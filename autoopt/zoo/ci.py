@@ -59,8 +59,8 @@ def github_annotations(result: SweepResult, file: str) -> list[str]:
 
 def problem_text(entry: SweepEntry) -> str:
     """Description of a model's problem: its verdict, what moved, the reason, the possible causes."""
-    parts = [entry.compared.verdict if entry.compared.regressed else entry.status]
-    parts += change_lines(entry)
+    state = entry.compared.verdict if entry.compared.regressed else entry.status
+    parts = list(change_lines(entry)) or [state]
     if entry.reason:
         parts.append(entry.reason)
     causes = (*entry.compared.causes, *entry.compared.other_inputs)

@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoopt.engine.run.session import search_inline
-from autoopt.errors import SystemFailure, one_line, writing
-from autoopt.json_codec import read_object
+from autoopt.errors import SystemFailure, writing
 from autoopt.report.pages import check_page, write_page
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.settings import root_of_data, settings
@@ -104,9 +103,6 @@ class Sweep:
         newest = self._history.newest_entries(self._id, all_models)
         entries: list[SweepEntry] = []
         observer.on_sweep_start([model.name for model in all_models])
-        note = replaced_report_note(self._request.out, self._name)
-        if note:
-            observer.on_note(note)
         try:
             for item in self._ordered(models):
                 entry = finished.get(item.name)
@@ -243,17 +239,6 @@ class Sweep:
             environment_changes=tuple(dict.fromkeys(changes)),
             seconds=round(time.monotonic() - self._began, 3),
         )
-
-
-def replaced_report_note(out: Path | None, name: str) -> str:
-    """Say that the report of a zoo will replace that of another one in `out`; empty if it will not."""
-    if out is None:
-        return ""
-    other = read_object(out / REPORT).get("name")
-    if not isinstance(other, str) or other == name:
-        return ""
-    replaced = f"that of the zoo {one_line(other)!r} in {out}/"
-    return f"the report of this sweep will replace {replaced}; --out names another folder"
 
 
 def check_report(out: Path) -> None:

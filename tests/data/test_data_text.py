@@ -26,8 +26,8 @@ def test_lines_and_json_lines_are_items(tmp_path):
 
 def test_a_tokenizer_file_turns_texts_into_ids(tmp_path, tokenizer):
     (tmp_path / "t.txt").write_text("one two\ntwo three four five\n")
-    params = {"tokenizer": tokenizer, "length": 3}
-    data = open_data({"path": str(tmp_path / "t.txt"), "load_dataset": {"type": "text", "params": params}})
+    step = {"type": "tokenize", "params": {"tokenizer": tokenizer, "length": 3}}
+    data = open_data({"path": str(tmp_path / "t.txt"), "pre_process": step})
     assert data.columns["input_ids"].tolist() == [[1, 2, 0], [2, 0, 0]]
     assert data.columns["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
 
@@ -81,13 +81,6 @@ def test_the_tokenizer_beside_a_model_is_for_its_texts(tmp_path, tokenizer):
     assert data.columns["input_ids"].tolist() == [[1, 2, 0, 0], [2, 0, 0, 0]]
     assert data.reading.startswith("ids are left out: 'id'; --inputs A,B,... chooses columns; tokenizer.json turns")
     assert Reading(length=2).config(tmp_path / "t.csv", path)["pre_process"]["params"]["length"] == 2
-
-
-def test_only_the_chosen_lines_are_tokenized(tmp_path, tokenizer):
-    (tmp_path / "t.txt").write_text("one\ntwo\none two\n")
-    data = text.load(str(tmp_path / "t.txt"), tokenizer=tokenizer, length=2, choose=lambda count: np.arange(1, count))
-    assert data.columns["input_ids"].tolist() == [[2, 0], [1, 2]]
-    assert set(data.columns) == {"input_ids", "attention_mask", "token_type_ids"}
 
 
 @pytest.mark.parametrize("content", ["no json", '{"other": 1}', "[1]", "3", "[" * 100_000])

@@ -32,7 +32,7 @@ def test_junit_has_a_case_for_each_model() -> None:
     assert failure is not None
     assert error is not None
     assert failure.get("message") == (
-        "worse; best model latency_p50 2.0x faster (1.9 to 2.1) -> 1.7x faster (1.6 to 1.7) (worse); "
+        "worse: latency_p50 of the best model 2.0x faster (1.9 to 2.1) -> 1.7x faster (1.6 to 1.7); "
         "possible cause: onnxruntime 1.30 -> 1.31"
     )
     assert error.get("message") == "failed; 100 % unreadable"
@@ -40,5 +40,5 @@ def test_junit_has_a_case_for_each_model() -> None:
 
 def test_annotations_name_the_zoo_file() -> None:
     error, warning = github_annotations(RESULT, "zoo.yaml")
-    assert error.startswith("::error file=zoo.yaml,title=autoopt <slow>::worse; best model latency_p50")
+    assert error.startswith("::error file=zoo.yaml,title=autoopt <slow>::worse: latency_p50 of the best model")
     assert warning == "::warning file=zoo.yaml,title=autoopt odd::failed; 100 %25 unreadable"

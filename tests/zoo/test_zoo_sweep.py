@@ -79,24 +79,6 @@ def evaluation_count(folder: Path) -> int:
         return stats(store).rows["evaluation"]
 
 
-def test_a_sweep_says_that_its_report_replaces_that_of_another_zoo(folder: Path) -> None:
-    notes: list[str] = []
-
-    def on_event(event: str, **values: Any) -> None:
-        if event == "note":
-            notes.append(values["text"])
-
-    out, observer = folder / "out", CallbackObserver(on_event)
-    out.mkdir()
-    (out / "sweep.json").write_text(json.dumps({"schema": 1, "sweep": "1f2e3d4c5b6a", "name": "other"}, indent=2))
-    (folder / "zoo.yaml").write_text("name: nightly\ndag: dag.yaml\nmodels: [mlp]\n")
-    sweep(folder, out=out, observer=observer)
-    said = f"the report of this sweep will replace that of the zoo 'other' in {out}/; --out names another folder"
-    assert notes.count(said) == 1
-    sweep(folder, out=out, observer=observer)
-    assert notes.count(said) == 1
-
-
 def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
     first = sweep(folder, out=folder / "out")
     found = models(first)

@@ -61,7 +61,7 @@ def test_a_row_says_what_the_run_says_of_its_best_model() -> None:
 def test_a_model_without_a_result_shows_the_reason() -> None:
     refused = SweepEntry(name="bad", status="refused", reason="not an ONNX model")
     row = models_table(replace(SWEEP, models=(refused,))).rows[0]
-    assert row == ("bad", "new", "refused: not an ONNX model", "", "-")
+    assert row == ("bad", "new", "refused: not an ONNX model", "", "")
 
 
 def test_changes_of_values_have_their_intervals() -> None:

@@ -17,23 +17,20 @@ _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile)
 
 def load_npz(
     path: str,
-    label_name: str = "labels",
     label_col: str | None = None,
     input_cols: Sequence[str] | None = None,
     model: str | None = None,
 ) -> DataSet:
     """Load an `.npz` file.
 
-    `label_col` (or `label_name`) is the array with the ground truth; by default one that is called as `LABELS` says and
+    `label_col` is the array with the ground truth; by default one that is called as `LABELS` says and
     is no input of the `model`. `input_cols` are the arrays to use as inputs, by default all others.
 
     Raises:
         InputError: The file does not hold plain arrays, has no such array, or has several that may be the labels.
     """
     columns = _arrays_in(path)
-    label = label_col or label_name
-    if label == "labels" and label not in columns:
-        label = _find_labels(columns, path, model)
+    label = label_col or ("labels" if "labels" in columns else _find_labels(columns, path, model))
     if label and label not in columns:
         raise InputError(f"has no array {label!r}", where=path, remedy=did_you_mean(label, columns))
     labels = columns.get(label)

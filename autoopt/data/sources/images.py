@@ -109,7 +109,8 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     options = ImageOptions(size, mode, layout, scale, mean, std)
     if preprocessor is not None:
         options = _as_stated(preprocessor, options)
-        data = replace(data, reading="; ".join(filter(None, [data.reading, _in_words(preprocessor, options)])))
+        reading = f"size and values of images as {Path(preprocessor).name} says"
+        data = replace(data, reading="; ".join(filter(None, [data.reading, reading])))
     pictures = [_read(file, options, path) for file in data.columns["file"]]
     return replace(data, columns={"image": options.stack(pictures, path)})
 
@@ -121,12 +122,9 @@ def _as_stated(file: str, options: ImageOptions) -> ImageOptions:
         InputError: The file is not readable as such.
     """
     stated = read_object(Path(file))
-    sizes = [stated.get("crop_size"), stated.get("size")]
-    sides = [[size, size] if isinstance(size, int) else size for size in sizes]
-    sides = [[size.get("height"), size.get("width")] if isinstance(size, dict) else size for size in sides]
-    size = options.size or next((side for side in sides if side and None not in side), None)
+    size = options.size or next(filter(None, map(_sides, (stated.get("crop_size"), stated.get("size")))), None)
     mean, std = stated.get("image_mean", 0.0), stated.get("image_std", 1.0)
-    if not stated.get("do_normalize", "image_mean" in stated):
+    if not stated.get("do_normalize", True):
         mean, std = 0.0, 1.0
     scale = stated.get("rescale_factor", 1 / 255) if stated.get("do_rescale", True) else 1.0
     try:
@@ -135,10 +133,11 @@ def _as_stated(file: str, options: ImageOptions) -> ImageOptions:
         raise InputError(f"not a preprocessor configuration ({error})", where=file) from error
 
 
-def _in_words(file: str, options: ImageOptions) -> str:
-    size = "" if options.size is None else f" of {'x'.join(map(str, options.size))}"
-    values = f"pixels * {options.scale:.4g} - mean {np.asarray(options.mean)}, / std {np.asarray(options.std)}"
-    return f"images{size} as {Path(file).name} says: {values}"
+def _sides(size: object) -> list[int] | None:
+    """Height and width of a size in such a file; None if only one side of it is fixed."""
+    if isinstance(size, int):
+        return [size, size]
+    return [size["height"], size["width"]] if isinstance(size, dict) and {"height", "width"} <= size.keys() else None
 
 
 def _read(file: Path, options: ImageOptions, where: str) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,16 +18,6 @@ Inputs: TypeAlias = Sequence[str] | Mapping[str, str | Sequence[str]]
 _ID: Final = re.compile(r"id|.*[ _-]id|index|unnamed: 0|", re.IGNORECASE)
 """Names of columns that may number the rows; pandas writes the index of a table without one."""
 _DECIMAL_COMMA: Final = re.compile(r"\s*[+-]?\d+,\d+\s*")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The columns that the user chose, None for none, and the path of the model that takes them."""
-
-    label: str | None = None
-    inputs: Inputs | None = None
-    ignored: Sequence[str] | None = None
-    model: str | None = None
 
 
 def load_csv(
@@ -51,7 +40,7 @@ def load_csv(
         if values.dtype == object and all(map(_DECIMAL_COMMA.fullmatch, values)):
             reason = f"column {name!r} holds numbers with a decimal comma, such as {values[0].strip()}"
             raise InputError(reason, where=path, remedy="write them with a point")
-    return to_dataset(columns, path, Choice(label_col, input_cols, ignore_cols, model))
+    return to_dataset(columns, path, label_col, input_cols, ignore_cols, model)
 
 
 def load_parquet(
@@ -80,10 +69,17 @@ def load_parquet(
     if choose is not None and len(table):
         table = table.take(choose(len(table)))
     columns = {name: _from_list(table.column(name).to_pylist(), name, path) for name in table.column_names}
-    return to_dataset(columns, path, Choice(label_col, input_cols, ignore_cols, model))
+    return to_dataset(columns, path, label_col, input_cols, ignore_cols, model)
 
 
-def to_dataset(columns: Mapping[str, Array], path: str, choice: Choice) -> DataSet:
+def to_dataset(
+    columns: Mapping[str, Array],
+    path: str,
+    label: str | None,
+    inputs: Inputs | None,
+    ignored: Sequence[str] | None,
+    model: str | None,
+) -> DataSet:
     """The rows of a table as items; messages name `path`.
 
     The columns of an input have the shape (items, columns) together. By default, the label is one of `LABELS` if there
@@ -92,19 +88,16 @@ def to_dataset(columns: Mapping[str, Array], path: str, choice: Choice) -> DataS
     Raises:
         InputError: A column does not exist, or the columns of one input are not all numbers.
     """
-    label = choice.label or next((name for name in columns if name.lower() in LABELS), None)
-    check_columns(columns, [*filter(None, [label]), *(choice.ignored or ())], path)
+    label = label or next((name for name in columns if name.lower() in LABELS), None)
+    check_columns(columns, [*filter(None, [label]), *(ignored or ())], path)
     labels = None if label is None else columns[label]
-    inputs, reading = choice.inputs, ""
+    reading = ""
     if inputs is None:
-        inputs = [name for name in columns if name != label and name not in (choice.ignored or ())]
-        ids = _ids(columns, inputs, choice.model) if choice.ignored is None else []
+        inputs = [name for name in columns if name != label and name not in (ignored or ())]
+        ids = _ids(columns, inputs, model) if ignored is None else []
         if ids:
             inputs = [name for name in inputs if name not in ids]
-            names = ", ".join(map(repr, ids))
-            reading = (
-                f"left out {names}, which number{'s' * (len(ids) == 1)} the rows; --inputs A,B,... chooses columns"
-            )
+            reading = f"ids are left out: {', '.join(map(repr, ids))}; --inputs A,B,... chooses columns"
     if not isinstance(inputs, Mapping):
         inputs = {"input": inputs}
     joined = {}

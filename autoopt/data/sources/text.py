@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,32 +18,25 @@ LENGTH: Final = 128
 """Tokens of a text for a model that takes any number."""
 
 
-def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
+def load(
     path: str,
-    *,
-    tokenizer: str | None = None,
-    length: int | None = None,
-    model: str | None = None,
     labels: str | None = None,
-    text_col: str = "text",
+    input_cols: Sequence[str] = ("text",),
     label_col: str = "label",
     choose: Choose | None = None,
 ) -> DataSet:
     """Load the lines of a text file or of a JSON-lines file as the input `text`; empty lines are left out.
 
-    A `tokenizer` file turns them into `input_ids`, `attention_mask` and `token_type_ids` of `length` tokens instead.
-    `labels` is a file with one label per line; JSON lines hold text and label under `text_col` and `label_col`.
+    `labels` is a file with one label per line; JSON lines hold the text in the first of `input_cols`.
 
     Raises:
         InputError: The file is not readable or empty, or the labels do not fit.
     """
-    texts, truth, names = _read(Path(path), text_col, label_col)
+    texts, truth, names = _read(Path(path), input_cols[0], label_col)
     if labels is not None:
         truth, names = class_ids([line.strip() for line in _lines(Path(labels))])
     data = DataSet({"text": np.array(texts, object)}, truth, name=path, classes=names)
-    if choose is not None:
-        data = data.take(choose(len(data)))
-    return data if tokenizer is None else tokenize(data, tokenizer, length, model=model)
+    return data if choose is None else data.take(choose(len(data)))
 
 
 def tokenize(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from autoopt.errors import one_line
 from autoopt.outcome import Outcome
@@ -52,24 +52,11 @@ class LiveState:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class Display(Protocol):
-    """Writes progress to its stream. Thread-safe; called without the lock of the state."""
-
-    def write_line(self, text: str) -> None:
-        """Write a whole line."""
-
-    def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
-        """Write a line on a finished trial; `gains`: it is the best so far and better than the source model."""
-
-    def update(self) -> None:
-        """Show a change of the state."""
-
-    def close(self) -> None:
-        """Remove everything but the lines."""
-
-
 class Lines:
-    """Writes whole lines only. A stream that takes no more, such as a full disk, ends no run."""
+    """Writes whole lines only. A stream that takes no more, such as a full disk, ends no run.
+
+    Thread-safe; called without the lock of the state.
+    """
 
     def __init__(self, stream: TextIO, state: LiveState) -> None:
         self._stream, self._state = stream, state

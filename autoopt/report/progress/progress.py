@@ -9,17 +9,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.report.progress.displays import SPINNER, Display, Lines, LiveState, Work
+from autoopt.report.progress.displays import SPINNER, Lines, LiveState, Work
 from autoopt.report.progress.search_progress import SearchProgress
 from autoopt.report.words.limits import figure_text
 from autoopt.results import Trial
 from autoopt.results.figures import DEFAULT_OBJECTIVE, kind
+
+if TYPE_CHECKING:
+    from autoopt.report.progress.live_view import LiveView
 
 
 class Progress(Observer):
@@ -43,7 +46,7 @@ class Progress(Observer):
         """The notes that were shown."""
 
     @cached_property
-    def _display(self) -> Display:
+    def _display(self) -> Lines | LiveView:
         """The display, which opens with the first thing to show."""
         if self._live and is_terminal(self._stream):
             # Imported only now: without a terminal, nothing needs rich.
