@@ -175,7 +175,7 @@ def test_where_nothing_meets_the_constraints_the_best_model_is_the_source(model:
 
 def test_options_are_those_of_a_request() -> None:
     fields = {field.name for field in dataclasses.fields(RunRequest)}
-    own = {*api.SEARCH_OPTIONS, *api.GOAL_OPTIONS, *api.COLUMN_OPTIONS}
+    own = {*api.SEARCH_OPTIONS, *api.GOAL_OPTIONS, *api.READING_OPTIONS}
     arguments = {"dag", "model", "data", "out"}
     set_by_autoopt = {
         "fields",

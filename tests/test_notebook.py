@@ -35,7 +35,6 @@ def run_cell(source: str, names: dict[str, object]) -> object:
 @pytest.mark.usefixtures("kept_workers")
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "dags").symlink_to(ROOT / "dags")
     monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
     settings.cache_clear()
     names: dict[str, object] = {}

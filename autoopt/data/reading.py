@@ -119,7 +119,11 @@ class Reading:
         mean = None if self.mean is None else list(self.mean)
         std = None if self.std is None else list(self.std)
         numbers = without_nulls({"scale": self.scale, "mean": mean, "std": std})
-        return {**(PREPROCESSED[self.preprocess] if self.preprocess else {}), **numbers}
+        if self.preprocess is None:
+            return numbers
+        if self.preprocess not in PREPROCESSED:
+            raise InputError(f"is {', '.join(PREPROCESSED)}, not {self.preprocess!r}", where="--preprocess")
+        return {**PREPROCESSED[self.preprocess], **numbers}
 
     def _normalized(self) -> Json:
         """Parameters of `normalize`, which has no scale: both numbers are divided by it instead."""

@@ -67,9 +67,8 @@ def _with_labels(description: DataDescription, data: DataSet, labels: Array) -> 
             counts = counts[values >= 0]  # others do not count
         smallest, labelled = int(counts.min(initial=plain.size)), int(counts.sum())
         description = replace(description, classes=len(counts), smallest_class=smallest, labelled=labelled)
-    if text is None:
-        return description
-    return replace(description, class_names=_class_names(labels))
+    names = data.classes[:TEXTS] if text is None else _class_names(labels)
+    return replace(description, class_names=names)
 
 
 def _column(array: Array) -> Column:
