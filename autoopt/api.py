@@ -129,7 +129,8 @@ def run(
     fields = _request_fields(options)
     source = None if model is None else model_file(model, folder)
     graph = model_file(dag, folder) if isinstance(dag, Serializable) else dag
-    reading = Reading(**{name: value for name, value in options.items() if name in READING_OPTIONS})
+    given: dict[str, Any] = {name: value for name, value in options.items() if name in READING_OPTIONS}
+    reading = Reading(**given)
     evaluation = reading.config(None if data is None else data_file(data, folder), source or graph)
     if "calibration" in options:
         calibration = data_file(options["calibration"], folder)

@@ -140,7 +140,7 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
         workers=workers,
     )
     with document_stream(as_json) as stream:
-        result = _checked(request, baseline, quiet=quiet)
+        result = _checked(zoo, baseline, request, quiet=quiet)
         if as_json:
             print_json(result.to_json(), stream)
         else:
@@ -157,7 +157,7 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
     return exit_code(not result.failed)
 
 
-def _checked(request: SweepRequest, baseline: str | None, *, quiet: bool) -> SweepResult:
+def _checked(zoo: Path, baseline: str | None, request: SweepRequest, *, quiet: bool) -> SweepResult:
     """Check a zoo, or with a baseline a model.
 
     Raises:
@@ -171,13 +171,13 @@ def _checked(request: SweepRequest, baseline: str | None, *, quiet: bool) -> Swe
 
     if baseline is not None:
         require_store()
-    elif names_model(request.zoo):
-        raise InputError("is a model", where=str(request.zoo), remedy="name what was good: --baseline PACKAGE|RUN")
+    elif names_model(zoo):
+        raise InputError("is a model", where=str(zoo), remedy="name what was good: --baseline PACKAGE|RUN")
     else:
-        check_zoo(request.zoo, request.only, None, request.data_root)
+        check_zoo(zoo, request.only, None, None if request.data_root is None else str(request.data_root))
     with Progress(sys.stderr, quiet=quiet) as progress:
         request = replace(request, observer=progress)
-        return run_sweep(request) if baseline is None else check_baseline(Path(request.zoo), baseline, request)
+        return run_sweep(request) if baseline is None else check_baseline(zoo, baseline, request)
 
 
 def _write(path: Path, text: str, mode: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from autoopt.engine.run.output_folder import RECIPE_FILE
 from autoopt.engine.run.session import best_candidates, search_inline
 from autoopt.errors import InputError
-from autoopt.json_codec import read_object, without_nulls
+from autoopt.json_codec import read_object
 from autoopt.problem.environment import environment
 from autoopt.problem.run_request import RunRequest
 from autoopt.results import SweepEntry, SweepResult
@@ -41,16 +42,18 @@ def check_baseline(model: Path, baseline: str, request: SweepRequest) -> SweepRe
     if last.targets or last.parts:
         raise InputError(f"run {record.id} has several targets or models", where=baseline, remedy="check them in a zoo")
     asked = RunRequest.from_json(record.settings["request"])
+    changes: dict[str, Any] = {"dag" if names_model(asked.dag) else "model": str(model)}
+    if request.data_root is not None:
+        changes["data_root"] = request.data_root
     asked = replace(
         asked,
-        **{"dag" if names_model(asked.dag) else "model": str(model)},
         candidates=best_candidates(last),
         search={**asked.search, **request.search},
         workers=request.workers,
         again=None,
         out=None,
         observer=request.observer,
-        **without_nulls({"data_root": request.data_root}),
+        **changes,
     )
     before = SweepEntry(record.name, OK, result=last, environment=recipe.get("environment") or {})
     earlier = [EarlierEntry(record.id, before)]

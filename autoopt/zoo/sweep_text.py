@@ -161,8 +161,8 @@ def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyT
 
 
 def sweep_title(result: SweepResult) -> str:
-    """Name and short id of a sweep."""
-    return f"sweep {result.name} {short(result.sweep)}"
+    """Name and short id of a sweep; a check of a single model has no id."""
+    return f"sweep {result.name} {short(result.sweep)}" if result.sweep else f"check of {result.name}"
 
 
 def message(result: SweepResult) -> str:

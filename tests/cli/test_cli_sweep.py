@@ -49,5 +49,8 @@ def test_a_zoo_is_checked_with_junit_and_a_summary(
     [case] = ElementTree.parse(tmp_path / "junit.xml").getroot()[0]
     assert (case.get("name"), case.find("failure")) == ("mlp", None)
     assert "**No regression in 1 model.**" in (tmp_path / "summary.md").read_text()
+    said = call("check", "mlp/model.onnx", "--baseline", runs[1]["run"], "--quiet")
+    assert (said.code, said.out.splitlines()[0], said.out.splitlines()[-1]) == (0, "check of mlp", "no regression")
+    assert call("check", "mlp/model.onnx").err.startswith("mlp/model.onnx: is a model; name what was good: --baseline")
     code, out, err = call("check", "zoo.yaml", "--only", "gpu")
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -275,7 +275,7 @@ def test_an_array_that_tokenizers_always_make_is_not_named() -> None:
 @pytest.mark.parametrize("names", [("ids",), ("ids", "mask")])
 def test_texts_for_a_model_of_tokens_need_a_tokenizer(names: tuple[str, ...]) -> None:
     inspection = replace(EMPTY, inputs=tuple(ValueSpec(name, "int64", ("n", 2)) for name in names))
-    with pytest.raises(InputError, match=r"for texts, write pre_process: \{type: tokenize"):
+    with pytest.raises(InputError, match="for texts, add --tokenizer"):
         check_data(DataDescription(5, {"text": Column("<U9", (5,))}), inspection, "texts.jsonl")
 
 

@@ -128,7 +128,8 @@ def _as_stated(file: str, options: ImageOptions) -> ImageOptions:
         mean, std = 0.0, 1.0
     scale = stated.get("rescale_factor", 1 / 255) if stated.get("do_rescale", True) else 1.0
     try:
-        return replace(options, size=size, scale=float(scale), mean=np.asarray(mean, float), std=np.asarray(std, float))
+        values = [list(map(float, np.ravel(value))) for value in (mean, std)]
+        return replace(options, size=size, scale=float(scale), mean=values[0], std=values[1])
     except (TypeError, ValueError) as error:
         raise InputError(f"not a preprocessor configuration ({error})", where=file) from error
 
