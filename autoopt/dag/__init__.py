@@ -12,13 +12,4 @@ from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.compiler.pruning import Facts
 from autoopt.dag.compiler.requirements import pass_infos
 
-__all__ = [
-    "Chain",
-    "ChainNode",
-    "Facts",
-    "Plan",
-    "check_dag",
-    "compile_plan",
-    "pass_infos",
-    "read_dag",
-]
+__all__ = ["Chain", "ChainNode", "Facts", "Plan", "check_dag", "compile_plan", "pass_infos", "read_dag"]

@@ -1,8 +1,6 @@
 """Parameters of Olive's passes by the names and values of autoopt's passes.
 
-A line of the table is `parameter of Olive | parameter of autoopt | values as JSON`. A parameter that has the same name
-and values in both needs no line. `-` in place of a parameter means that autoopt needs none, and the rest of the line
-says why.
+`parameters.txt` is the table; its head says what a line means.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 from autoopt.errors import InputError
@@ -19,58 +18,7 @@ from autoopt.olive.config import Remarks, Section, section
 from autoopt.registry import PassInfo
 from autoopt.spec.source import Place
 
-_TABLE: Final = r"""
-precision | weight_type | {"int8": "QInt8", "uint8": "QUInt8"}
-weight_type | weight_type | {"int8": "QInt8", "uint8": "QUInt8"}
-activation_type | activation_type | {"int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16", "uint16": "QUInt16"}
-op_types_to_quantize | op_types |
-MatMulConstBOnly | matmul_const_b_only |
-ActivationSymmetric | activation_symmetric |
-WeightSymmetric | weight_symmetric |
-CalibMovingAverage | moving_average |
-sym | is_symmetric |
-symmetric | is_symmetric |
-group_size | block_size |
-algorithm | algorithm | {"DEFAULT": "default", "RTN": "rtn", "HQQ": "hqq", "AWQ": "awq", "GPTQ": "gptq"}
-model_type | model_type | {"TRANSFORMER": "transformer"}
-execution_mode_list | execution_mode | {"ORT_SEQUENTIAL": "sequential", "ORT_PARALLEL": "parallel"}
-opt_level_list | graph_optimization_level | {"0": "disable", "1": "basic", "2": "extended", "99": "all"}
-inter_thread_num_list | inter_op_num_threads |
-intra_thread_num_list | intra_op_num_threads |
-op_block_list | op_block_list |
-save_format | file_format |
-use_int4 | signed |
-lm_head | head_bits | {"true": 0, "false": 32}
-embeds | - | embedding_bits has the number of bits for embeddings
-use_transpose_op | - | weights are stored as MatMul reads them
-add_zero_point | - | zero points are always stored
-optional_inputs | defaults | {"true": "empty", "false": "none"}
-make_inputs | - | the weights of an adapter always become inputs
-dynamic_lora_r | - | the rank of these inputs is always open
-adapter_type | - | adapters of all types are extracted
-save_as_external_data | - | autoopt stores large weights beside the model itself
-all_tensors_to_one_file | - | autoopt stores large weights beside the model itself
-external_data_name | - | autoopt stores large weights beside the model itself
-size_threshold | - | autoopt stores large weights beside the model itself
-convert_attribute | - | autoopt stores large weights beside the model itself
-providers_list | - | list the execution providers in targets
-device | - | target names the device
-io_bind | - | session_tuning searches io_binding where the provider is CUDA
-input_names | - | the model has its inputs, and data their values
-input_shapes | - | the model has its inputs, and data their values
-input_types | - | the model has its inputs, and data their values
-only_onnxruntime | - | transformer_fusion of engine onnxruntime has opt_level
-batch_size | - | data configs have batch_size
-dataloader_func | - | data.calibration is the data of all passes
-func_kwargs | - | data.calibration is the data of all passes
-data_dir | - | data.calibration is the data of all passes
-user_script | - | data.calibration is the data of all passes
-max_drop | - | the limit of a run is a constraint: {metric: accuracy, max_drop: 0.01}
-drop_type | - | max_drop of a constraint is absolute; min_ratio is relative
-validation_func | - | the metrics of the run judge all passes
-metric | - | the metrics of the run judge all passes
-recipes | - | smooth_quant is the only one that becomes a node of its own
-"""
+_TABLE: Final = Path(__file__).with_name("parameters.txt")
 _SILENT: Final = ("data_config", "evaluator", "host", "disable_search", "quant_mode", "quant_preprocess", "output_name")
 """Parameters that other parts of the conversion read."""
 _OWN_SEARCH: Final = "SEARCHABLE_VALUES"
@@ -90,7 +38,8 @@ class _Line:
 @lru_cache(maxsize=1)
 def _lines() -> Mapping[str, _Line]:
     lines = {}
-    for row in _TABLE.strip().splitlines():
+    rows = [row for row in _TABLE.read_text(encoding="utf-8").splitlines() if row and not row.startswith("#")]
+    for row in rows:
         olive, name, rest = (part.strip() for part in f"{row} ".split(" | "))
         if name == "-":
             lines[olive] = _Line("", {}, rest)

@@ -19,21 +19,8 @@ from autoopt.json_codec import to_json
 from autoopt.metrics import STEADY_STATE, Constraint, Objective
 from autoopt.model.inspection import Inspection
 from autoopt.model.similarity import same_graph
-from autoopt.problem.best_candidate import (
-    BestCandidate,
-    Machine,
-    RunGoal,
-    best_candidate,
-    goal_of,
-    limits_of,
-)
-from autoopt.problem.first_points import (
-    Question,
-    learned_points,
-    machine_differences,
-    sources_for,
-    threads_text,
-)
+from autoopt.problem.best_candidate import BestCandidate, Machine, RunGoal, best_candidate, goal_of, limits_of
+from autoopt.problem.first_points import Question, learned_points, machine_differences, sources_for, threads_text
 from autoopt.problem.lessons import MAX_OWN, all_lessons, is_measured, lessons_key
 from autoopt.problem.readings import code_digest, read_once
 from autoopt.spec.search import SearchConfig

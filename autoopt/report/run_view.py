@@ -17,14 +17,7 @@ from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Column, Table, table_of
 from autoopt.report.words.change import ratio_change
 from autoopt.report.words.figures import shared_flags
-from autoopt.report.words.formatting import (
-    ALL_MEASUREMENTS,
-    counts_text,
-    percent,
-    plural,
-    seconds_text,
-    short,
-)
+from autoopt.report.words.formatting import ALL_MEASUREMENTS, counts_text, percent, plural, seconds_text, short
 from autoopt.report.words.limits import figure_text, limits_of
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import gains, headlines, verdict, verdict_lines
@@ -180,10 +173,7 @@ def chosen_table(result: RunResult, chosen: ChosenTarget) -> Table:
     """The source model on the first target, and the best model of each target."""
     rows = [LabelledModel("source", result.baseline.model), *itertools.starmap(LabelledModel, chosen.models.items())]
     models = [row.model for row in rows]
-    columns = [
-        Column("target", [row.label for row in rows]),
-        *_figure_columns(result, models, headlines(result), 1),
-    ]
+    columns = [Column("target", [row.label for row in rows]), *_figure_columns(result, models, headlines(result), 1)]
     room = WIDTH - sum(column.width + 2 for column in columns)
     columns.append(Column("passes", [_passes(model, room) for model in models]))
     best = [row.label for row in rows].index(chosen.name) if chosen.name in chosen.models else None

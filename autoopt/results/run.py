@@ -147,27 +147,14 @@ class RunResult:
 
     def to_json(self) -> dict[str, object]:
         """Convert to the document that `autoopt run --json` prints."""
-        document: dict[str, object] = {
-            "schema": SCHEMA,
-            "run": self.run,
-            "status": self.status,
-            "reused": self.reused,
-            "baseline": json_codec.to_json(self.baseline),
-            "best": _optional_json(self.best),
-            "best_lossy": _optional_json(self.best_lossy),
-            "pareto": [model.to_json() for model in self.front],
-            "trials": dict(self.trial_counts),
-            "pass_runs": asdict(self.pass_runs),
-            "evaluations": asdict(self.evaluations),
-            "seconds": dict(self.seconds),
-            "stopped": self.stopped,
-            "time_limit": self.time_limit,
-            "untried": self.untried,
-            "undecided": self.undecided,
-            "notes": list(self.notes),
-            "objectives": list(map(asdict, self.objectives)),
-            "constraints": [json_codec.without_nulls(asdict(constraint)) for constraint in self.constraints],
-        }
+        plain = replace(self, best=None, best_lossy=None, front=(), targets=(), choice=None, parts=())
+        document: dict[str, object] = {"schema": SCHEMA, **json_codec.to_json(plain)}
+        document["best"] = None if self.best is None else self.best.to_json()
+        document["best_lossy"] = None if self.best_lossy is None else self.best_lossy.to_json()
+        document["pareto"] = [model.to_json() for model in self.front]
+        document["constraints"] = list(map(json_codec.without_nulls, map(asdict, self.constraints)))
+        for name in ("targets", "choice", "parts"):
+            del document[name]
         if self.targets:
             document["targets"] = [target.to_json() for target in self.targets]
             document["choice"] = json_codec.to_json(self.choice)
@@ -198,12 +185,6 @@ class RunResult:
             targets=tuple(replace(t, result=t.result.as_reused(seconds)) for t in self.targets),
             parts=tuple(replace(part, result=part.result.as_reused(seconds)) for part in self.parts),
         )
-
-
-def _optional_json(model: ModelResult | None) -> object:
-    if model is None:
-        return None
-    return model.to_json()
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,7 @@ _FORMS: Final[dict[str, dict[str, _Form]]] = {
 
 
 def json_schema(
-    model: type[StrictModel] = DagSpec,
-    passes: Iterable[PassInfo] = (),
-    measurement: Mapping[str, str] | None = None,
+    model: type[StrictModel] = DagSpec, passes: Iterable[PassInfo] = (), measurement: Mapping[str, str] | None = None
 ) -> dict[str, JsonValue]:
     """Return the JSON Schema (draft 2020-12) of a file's model, `DagSpec` or `ZooSpec`.
 

@@ -162,11 +162,7 @@ def test_a_cycle_is_told_at_its_last_edge(edges: list[str], message: str) -> Non
     ("node", "place", "reason"),
     [
         ({"pass": "plan"}, "passes.n.pass", "unknown pass 'plan'; did you mean 'plain'?"),
-        (
-            {"pass": "two", "params": {"flg": True}},
-            "passes.n.params.flg",
-            "did you mean 'flag'?",
-        ),
+        ({"pass": "two", "params": {"flg": True}}, "passes.n.params.flg", "did you mean 'flag'?"),
         ({"pass": "two", "params": {"flag": 1}}, "passes.n.params.flag", "must be true or false, not 1"),
         ({"pass": "two", "params": {"w": {"search": [1, "x"]}}}, "passes.n.params.w.search[1]", "must be int, not 'x'"),
         ({"pass": "demanding"}, "passes.n", "needs parameter 'must'"),
@@ -256,12 +252,7 @@ def test_chains_that_take_long_or_promise_little_are_late(inspection: Inspection
             "inspection",
             "needs BatchNormalization; the model has none",
         ),
-        (
-            ["needs_absent"],
-            Facts(),
-            "requires",
-            "cannot be inserted: pass absent is not available",
-        ),
+        (["needs_absent"], Facts(), "requires", "cannot be inserted: pass absent is not available"),
         (["needs_unknown"], Facts(), "requires", "requires nobody, which cannot be inserted: unknown pass 'nobody'"),
         (["needs_demanding"], Facts(), "requires", "it needs parameter 'must'"),
         (["ring"], Facts(), "requires", "require each other in a cycle"),
@@ -399,11 +390,7 @@ def test_preferences_and_weights() -> None:
     [
         ({"forbid": ["b -> a"]}, "forbid[0]", "no chain of this graph begins with b"),
         ({"require": ["a"]}, "require[0]", "no chain of this graph ends after a"),
-        (
-            {"forbid": [{"values": {"a": {"vv": 1}}}]},
-            "forbid[0].values.a.vv",
-            "did you mean 'v'?",
-        ),
+        ({"forbid": [{"values": {"a": {"vv": 1}}}]}, "forbid[0].values.a.vv", "did you mean 'v'?"),
         ({"forbid": [{"values": {"a": {"v": 9}}}]}, "forbid[0].values.a.v", "must be one of 1, 2, 3, not 9"),
         ({"forbid": [{"values": {"b": {"flag": 1}}}]}, "forbid[0].values.b.flag", "must be one of True, False, not 1"),
         ({"weights": {"a -> x": 2.0}}, "weights.a -> x", "no chain of this graph begins with a -> x"),
@@ -506,11 +493,7 @@ def test_files_that_parameters_name_are_found_beside_the_dag_and_count_by_conten
 
 def test_values_that_the_target_cannot_use_are_shown_as_cut() -> None:
     settings = {"activation_type": "search", "reduce_range": "search"}
-    dag = {
-        "name": "d",
-        "passes": {"s": {"pass": "static_quantization", "params": settings}},
-        "chains": [["s"]],
-    }
+    dag = {"name": "d", "passes": {"s": {"pass": "static_quantization", "params": settings}}, "chains": [["s"]]}
     x86 = Accelerator(isa=frozenset({"avx2", "avx512_vnni"}))
     plan = compile_plan(load_dag(dag), pass_infos(x86))
     cut = {(c["param"], c["value"]): c["reason"] for c in plan.to_json()["cut"]}

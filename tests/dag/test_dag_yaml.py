@@ -15,13 +15,7 @@ from autoopt.dag.warm_start import Example
 from autoopt.spec.proposal_options import ProposalOptions
 
 json_values = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(-(10**6), 10**6),
-        st.floats(-1e6, 1e6),
-        st.text(),
-    ),
+    st.one_of(st.none(), st.booleans(), st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6), st.text()),
     # YAML reads keys of at most 1024 characters without a question mark, and an escape takes ten.
     lambda inner: st.one_of(
         st.lists(inner, max_size=4), st.dictionaries(st.text(min_size=1, max_size=90), inner, max_size=4)

@@ -129,10 +129,7 @@ def test_the_measure_of_quality_follows_from_the_data(data: dict[str, Any], qual
 @pytest.mark.parametrize(
     ("options", "end"),
     [
-        (
-            ProposalOptions(),
-            "shown as unverified. To judge by accuracy, add --data FILE",
-        ),
+        (ProposalOptions(), "shown as unverified. To judge by accuracy, add --data FILE"),
         (
             ProposalOptions(fidelity=True),
             "check the chosen model before you use it. To judge by accuracy, add --data FILE",

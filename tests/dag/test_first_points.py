@@ -145,8 +145,7 @@ def test_preparation_comes_first_where_hard_sigmoids_are_in_single_operators(
 
 
 @pytest.mark.parametrize(
-    ("changes", "place"),
-    [({}, "last"), ({"overridable": ("w",)}, "first"), ({"parameters": 2_000_000}, "first")],
+    ("changes", "place"), [({}, "last"), ({"overridable": ("w",)}, "first"), ({"parameters": 2_000_000}, "first")]
 )
 def test_lossless_preparation_comes_first_where_it_surely_gains_or_quantization_takes_long(
     changes: dict[str, Any], place: str

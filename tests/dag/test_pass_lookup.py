@@ -76,11 +76,7 @@ def test_a_required_pass_runs_on_the_host_that_has_it() -> None:
     there = {"far": make_info("far", requires=("near", "p")), "near": make_info("near")}
     plan, _ = planned({"p": make_info("p")}, there, passes={"a": {"pass": "far", "host": LAB}})
     (chain,) = plan.chains()
-    assert [(node.id, node.host.python) for node in chain.nodes] == [
-        ("near", "/lab/py"),
-        ("p", ""),
-        ("a", "/lab/py"),
-    ]
+    assert [(node.id, node.host.python) for node in chain.nodes] == [("near", "/lab/py"), ("p", ""), ("a", "/lab/py")]
     assert plan.to_json()["inserted"] == [
         {"node": "near", "pass": "near", "before": "a", "host": "python_env /lab/py"},
         {"node": "p", "pass": "p", "before": "a"},

@@ -310,11 +310,7 @@ def test_the_file_gives_the_same_chains_and_points(inspection: Inspection, level
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"precision": "int9"}, "did you mean 'int8'"),
-        ({"level": 4}, "must be 0 to 3"),
-    ],
+    ("options", "text"), [({"precision": "int9"}, "did you mean 'int8'"), ({"level": 4}, "must be 0 to 3")]
 )
 def test_options_with_a_wrong_value_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):

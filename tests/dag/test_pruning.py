@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoopt.dag.compiler.pruning import (
-    Facts,
-    Reason,
-    check_model,
-    first_reason,
-    soft_reasons,
-)
+from autoopt.dag.compiler.pruning import Facts, Reason, check_model, first_reason, soft_reasons
 from autoopt.model.inspection import Inspection, ValueSpec
 from autoopt.registry import PassInfo
 from autoopt.target import Accelerator

@@ -73,8 +73,7 @@ def test_optional_and_given_inputs_need_no_array() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "rank", "fitted"),
-    [((1, 4), 1, (4,)), ((4,), 2, (1, 4)), ((3, 4), 2, (3, 4)), ((3, 4), 1, (3, 4))],
+    ("shape", "rank", "fitted"), [((1, 4), 1, (4,)), ((4,), 2, (1, 4)), ((3, 4), 2, (3, 4)), ((3, 4), 1, (3, 4))]
 )
 def test_an_axis_of_one_item_is_dropped_or_added(shape: tuple[int, ...], rank: int, fitted: tuple[int, ...]) -> None:
     model = spec(shape=(None,) * rank)

@@ -45,14 +45,7 @@ def recorded(resets: set[int], *, silence: int = 0) -> DataSet:
 STATE = {"next_h": "h", "next_c": "c"}
 
 
-@pytest.mark.parametrize(
-    ("resets", "reset_every"),
-    [
-        (set(), None),
-        ({8, 16}, 8),
-        ({10, 20}, 10),
-    ],
-)
+@pytest.mark.parametrize(("resets", "reset_every"), [(set(), None), ({8, 16}, 8), ({10, 20}, 10)])
 def test_states_of_items_that_follow_each_other_are_found(
     model: str, resets: set[int], reset_every: int | None
 ) -> None:

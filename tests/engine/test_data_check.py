@@ -42,8 +42,7 @@ def test_wrong_names_and_shapes_are_one_line(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [(b"", "not a readable .npz file"), (None, "has shape .20, 9., the model expects .*8")],
+    ("content", "said"), [(b"", "not a readable .npz file"), (None, "has shape .20, 9., the model expects .*8")]
 )
 def test_calibration_data_is_read_before_anything_runs(
     go: Any, mlp_file: Path, tmp_path: Path, content: bytes | None, said: str
@@ -205,12 +204,7 @@ def test_labels_that_are_nan_are_refused() -> None:
         ("complex64", None, "float32", "is complex: the imaginary parts are dropped"),
         ("datetime64[D]", None, "float32", r"holds dates or times: they are read as numbers \(datetime64\[D\]\)"),
         ("bool", None, "float32", r"is boolean: it is read as 0 and 1 \(float32\)"),
-        (
-            "uint8",
-            (0, 255),
-            "float32",
-            "integers from 0 to 255, as images do: .*add --scale 0.003922",
-        ),
+        ("uint8", (0, 255), "float32", "integers from 0 to 255, as images do: .*add --scale 0.003922"),
         ("int64", (3, 250), "float16", "integers from 3 to 250, as images do"),
         ("float64", None, "int64", "is float64: fractions are cut off"),
         ("int64", (-1, 300), "int8", "integers from -1 to 300, which do not fit into the model's int8"),
@@ -230,12 +224,7 @@ def test_a_lossy_or_doubtful_cast_is_noted(given: str, span: tuple[int, int] | N
 
 @pytest.mark.parametrize(
     ("dtype", "content"),
-    [
-        ("<U1", "text"),
-        ("object", "text"),
-        ("[('a', '<f4')]", "records or raw bytes"),
-        ("|V8", "records or raw bytes"),
-    ],
+    [("<U1", "text"), ("object", "text"), ("[('a', '<f4')]", "records or raw bytes"), ("|V8", "records or raw bytes")],
 )
 def test_other_content_is_no_number(dtype: str, content: str) -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)),))

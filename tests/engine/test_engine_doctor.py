@@ -75,9 +75,4 @@ def test_a_busy_machine_names_what_would_help(tmp_path: Path, monkeypatch: pytes
 
 def test_the_json_keys_are_those_that_scripts_read() -> None:
     finding = Finding("disk", "warning", "1 GB free", "free some space")
-    assert finding.to_json() == {
-        "check": "disk",
-        "status": "warning",
-        "said": "1 GB free",
-        "remedy": "free some space",
-    }
+    assert finding.to_json() == {"check": "disk", "status": "warning", "said": "1 GB free", "remedy": "free some space"}

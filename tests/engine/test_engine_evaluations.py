@@ -92,8 +92,7 @@ def test_only_named_metrics_are_measured(simulation: Simulation) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [EvaluationOptions(occasion="another night"), EvaluationOptions(settings={"seconds": 9.0})],
+    "options", [EvaluationOptions(occasion="another night"), EvaluationOptions(settings={"seconds": 9.0})]
 )
 def test_another_occasion_or_setting_is_another_evaluation(simulation: Simulation, options: EvaluationOptions) -> None:
     model = candidate(simulation)

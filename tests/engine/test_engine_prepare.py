@@ -55,10 +55,7 @@ def test_a_request_is_taken_to_its_result(tmp_path: Path, pool: ReadingPool, mod
         assert isinstance(session, Session)
         result = session.execute(search_inline)
     assert result.best.chain == "clean"
-    assert result.notes == (
-        "limit: accuracy may drop by at most 0.01 (--max-drop)",
-        "WARNING: odd",
-    )
+    assert result.notes == ("limit: accuracy may drop by at most 0.01 (--max-drop)", "WARNING: odd")
 
 
 def test_a_new_search_over_known_results_asks_no_worker(

@@ -8,20 +8,13 @@ from pathlib import Path
 import pytest
 from simulation import Simulation, failing, faster
 
-from autoopt.engine.run.select import (
-    distinct_feasible,
-    explain_no_result,
-    explain_repeats,
-)
+from autoopt.engine.run.select import distinct_feasible, explain_no_result, explain_repeats
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.metrics import Constraint
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
 
-DAG = {
-    "passes": {"fold": "identity_elimination", "clean": "remove_unused"},
-    "chains": [["fold", "clean"], ["clean"]],
-}
+DAG = {"passes": {"fold": "identity_elimination", "clean": "remove_unused"}, "chains": [["fold", "clean"], ["clean"]]}
 
 
 def searched(simulation: Simulation) -> Session:

@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 from simulation import Simulation, estimate, failing, faster, unchanged
 
-from autoopt.engine.run.trial import (
-    execute_trial,
-    log_errors,
-    nodes_up_to,
-    objective_values,
-    with_measurements,
-)
+from autoopt.engine.run.trial import execute_trial, log_errors, nodes_up_to, objective_values, with_measurements
 from autoopt.engine.work.measurements import Measurements
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome

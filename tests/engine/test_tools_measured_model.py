@@ -104,9 +104,7 @@ def targets(run: tuple[Store, RunRecord]) -> tuple[Store, dict[str, RunRecord]]:
     return store, {"one": one, "two": two, "whole": finished(store, record.model, whole, "whole")}
 
 
-def test_the_best_model_is_measured_on_the_chosen_target(
-    targets: tuple[Store, dict[str, RunRecord]],
-) -> None:
+def test_the_best_model_is_measured_on_the_chosen_target(targets: tuple[Store, dict[str, RunRecord]]) -> None:
     store, runs = targets
     package = package_of(store, runs["whole"])
     assert package.run == runs["two"]

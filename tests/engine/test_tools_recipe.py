@@ -86,11 +86,7 @@ def test_what_is_no_recipe_is_one_line(tmp_path: Path, content: bytes, reason: s
 
 def test_what_is_no_file_is_one_line(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path, reason in (
-        (tmp_path, "no such file"),
-        (tmp_path / "pipe", "not a regular"),
-        (Path("x"), "no such"),
-    ):
+    for path, reason in ((tmp_path, "no such file"), (tmp_path / "pipe", "not a regular"), (Path("x"), "no such")):
         with pytest.raises(InputError, match=reason):
             read_recipe(path)
 

@@ -49,10 +49,7 @@ def test_pickled_weights_are_no_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("config", "message"),
-    [
-        ({}, "names no architecture"),
-        ({**LLAMA, "auto_map": {"AutoModel": "net.py"}}, "code that the folder brings"),
-    ],
+    [({}, "names no architecture"), ({**LLAMA, "auto_map": {"AutoModel": "net.py"}}, "code that the folder brings")],
 )
 def test_a_configuration_that_cannot_be_exported_is_named(
     tmp_path: Path, config: dict[str, object], message: str

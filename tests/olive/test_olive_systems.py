@@ -33,11 +33,7 @@ def test_old_accelerators_are_devices(converted: Convert) -> None:
 
 
 def test_a_python_environment_is_an_interpreter(converted: Convert) -> None:
-    system = {
-        "type": "PythonEnvironment",
-        "python_environment_path": "venv/bin",
-        "accelerators": [{"device": "cpu"}],
-    }
+    system = {"type": "PythonEnvironment", "python_environment_path": "venv/bin", "accelerators": [{"device": "cpu"}]}
     assert converted_target(converted, **system).dag["target"] == {"device": "cpu", "python": "venv/bin/python"}
     dag = converted(systems={"s": system}, host="s").dag
     assert dag["host"] == {"type": "python_env", "python": "venv/bin/python"}

@@ -30,10 +30,7 @@ PLAN = {"nodes": {"quant": "dynamic_quantization", "fold": "identity_elimination
 
 @pytest.mark.parametrize(
     ("runtime", "expected"),
-    [
-        ({}, (cpu()["model"], library_version("onnxruntime"))),
-        ({"onnxruntime": "1.2"}, (cpu()["model"], "1.2")),
-    ],
+    [({}, (cpu()["model"], library_version("onnxruntime"))), ({"onnxruntime": "1.2"}, (cpu()["model"], "1.2"))],
     ids=["this interpreter", "another runtime"],
 )
 def test_a_machine_has_the_runtime_of_the_host(runtime: Mapping[str, Any], expected: tuple[str, str]) -> None:

@@ -105,13 +105,7 @@ def test_the_same_search_is_that_of_the_same_chains_and_settings(simulation: Sim
     )
     same_model = replace(case, artifact=simulation.candidate.artifact)
     other_runtime = replace(case, machine=replace(HERE, runtime="0.1"))
-    for other in (
-        more_trials,
-        same_model,
-        other_runtime,
-        replace(case, search=None),
-        replace(case, constraints=()),
-    ):
+    for other in (more_trials, same_model, other_runtime, replace(case, search=None), replace(case, constraints=())):
         (example,) = examples(simulation.store, simulation.plan, other)
         assert not example.same_search
     plan = Simulation(tmp_path / "narrow").plan

@@ -16,13 +16,7 @@ from autoopt.metrics import Objective
 from autoopt.model.inspection import Inspection
 from autoopt.problem.best_candidate import Machine, RunGoal
 from autoopt.problem.earlier_examples import Case, taught_plan
-from autoopt.problem.first_points import (
-    MAX_LEARNED,
-    TRUST_ELSEWHERE,
-    Question,
-    int8_kernels,
-    sources_for,
-)
+from autoopt.problem.first_points import MAX_LEARNED, TRUST_ELSEWHERE, Question, int8_kernels, sources_for
 from autoopt.problem.lessons import BUILT_IN, Lesson, Tried
 from autoopt.spec import load_dag
 from autoopt.target import Accelerator, Target

@@ -63,11 +63,7 @@ def result(data: dict[str, Any]) -> RunResult:
 def trials(result: RunResult) -> list[Trial]:
     best, small = result.front
     refused = Trial("run", 0, "c0", {}, "fold", outcome=Outcome.REFUSED, message="no <Conv> & co")
-    return [
-        refused,
-        trial_of(1, small, violation=0.02),
-        trial_of(2, best, violation=-0.01, seconds=1.5),
-    ]
+    return [refused, trial_of(1, small, violation=0.02), trial_of(2, best, violation=-0.01, seconds=1.5)]
 
 
 def trial_of(number: int, model: ModelResult, **values: Any) -> Trial:

@@ -12,11 +12,7 @@ from autoopt.results import RunResult
 def test_a_finished_run_shows_its_objective_and_its_best_chain(result: RunResult) -> None:
     (row,) = runs_table([RunRow("0123456789abcdef", "quick", "cnn", "finished", 0.0, result)]).rows
     assert row[0] == "0123456789ab"
-    assert row[5:] == (
-        "3: 2 ok, 1 refused",
-        "3.3x faster (3.2 to 3.4)",
-        "fold -> static(per_channel)",
-    )
+    assert row[5:] == ("3: 2 ok, 1 refused", "3.3x faster (3.2 to 3.4)", "fold -> static(per_channel)")
 
 
 def test_the_objective_is_the_runs_own(result: RunResult) -> None:

@@ -24,10 +24,7 @@ FACTS = RunFacts(
     models={"b" * 64: ModelContent(4000, {"Conv": 3, "Relu": 2}), "a" * 64: ModelContent(1200, {"Conv": 3, "Clip": 1})},
     measurements=[PairedMeasurement(Estimate(0.3, 0.2, 0.4), busy) for busy in (True, False)],
 )
-GOAL = {
-    "objectives": (Objective("latency_p50", "minimize"),),
-    "constraints": (Constraint("accuracy", max_drop=0.01),),
-}
+GOAL = {"objectives": (Objective("latency_p50", "minimize"),), "constraints": (Constraint("accuracy", max_drop=0.01),)}
 
 
 def test_the_page_argues_from_the_answer_to_the_trials(result: RunResult, trials: list[Trial]) -> None:

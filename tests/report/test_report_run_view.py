@@ -7,12 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autoopt.report.run_text import write_run
-from autoopt.report.run_view import (
-    RunView,
-    labelled_models,
-    model_table,
-    target_text,
-)
+from autoopt.report.run_view import RunView, labelled_models, model_table, target_text
 from autoopt.results import PartResult, RunResult, TargetResult
 
 

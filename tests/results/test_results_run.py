@@ -10,15 +10,7 @@ import pytest
 
 from autoopt.json_codec import JsonTypeError
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.results import (
-    Baseline,
-    ChosenTarget,
-    MeasurementSummary,
-    ModelResult,
-    RunResult,
-    TargetResult,
-    WorkCounts,
-)
+from autoopt.results import Baseline, ChosenTarget, MeasurementSummary, ModelResult, RunResult, TargetResult, WorkCounts
 
 BEST = ModelResult(
     artifact="a" * 64,

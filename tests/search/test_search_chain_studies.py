@@ -15,10 +15,7 @@ ROUND_ROBIN = SearchConfig(strategy="per-chain", sampler="random")
 SEQUENTIAL = ROUND_ROBIN.overridden({"allocation": "sequential"})
 
 
-@given(
-    st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7]), min_size=1, max_size=6),
-    st.integers(1, 60),
-)
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7]), min_size=1, max_size=6), st.integers(1, 60))
 def test_shares_use_every_trial_and_follow_the_weights(weights: list[float], trials: int) -> None:
     nodes = list(SIX[0].nodes)
     chains = [chain(nodes[0], "wide", *nodes[1 : 1 + place % 3], weight=w) for place, w in enumerate(weights)]

@@ -7,11 +7,7 @@ import pytest
 from search_cases import MIDDLE, SIX, chain
 
 from autoopt.search import ChainSpace
-from autoopt.search.optuna_study.encoding import (
-    params_of,
-    suggest_chain,
-    suggest_point,
-)
+from autoopt.search.optuna_study.encoding import params_of, suggest_chain, suggest_point
 from autoopt.space import Categorical, Integer, NodeSpace, SearchSpace
 
 

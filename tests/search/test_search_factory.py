@@ -31,12 +31,7 @@ UNIFIED = {
     for info in SAMPLERS
     if "unified" in info.strategies and info.name != DEFAULT_SAMPLER["unified"]
 }
-ALL = {
-    "unified": SearchConfig(),
-    **UNIFIED,
-    **PER_CHAIN,
-    **ORDERED,
-}
+ALL = {"unified": SearchConfig(), **UNIFIED, **PER_CHAIN, **ORDERED}
 WHOLE = {name: config for name, config in ALL.items() if config.order == "joint"}
 
 

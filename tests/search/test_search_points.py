@@ -16,9 +16,7 @@ HUGE = ChainSpace(
     "huge", (("p", "p"),), SearchSpace({"p": NodeSpace({f"x{i}": Categorical(*range(9)) for i in range(6)})})
 )
 OTHER = ChainSpace(
-    "other",
-    (("p", "p"), ("q", "q")),
-    SearchSpace({**HUGE.space.nodes, "q": NodeSpace({"x": Categorical(*range(9))})}),
+    "other", (("p", "p"), ("q", "q")), SearchSpace({**HUGE.space.nodes, "q": NodeSpace({"x": Categorical(*range(9))})})
 )
 FOUR = chain("pass2", "pass5")
 

@@ -38,8 +38,7 @@ def test_violations_keep_their_sign_and_order_and_the_scale_of_the_limit() -> No
 
 
 @pytest.mark.parametrize(
-    "violations",
-    [[], [-0.1, -0.2, -0.3], [-0.1, None, -0.2], [0.0, 1.0, 1.0], [0.0, 0.1, 0.2], [-1.0, 1.0, 1.0]],
+    "violations", [[], [-0.1, -0.2, -0.3], [-0.1, None, -0.2], [0.0, 1.0, 1.0], [0.0, 0.1, 0.2], [-1.0, 1.0, 1.0]]
 )
 def test_without_grades_there_is_nothing_to_learn(violations: list[float | None]) -> None:
     assert scaled_violations(trials(violations)) is None

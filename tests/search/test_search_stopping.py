@@ -29,10 +29,7 @@ NONE_FOR_LONG = "18 candidates brought no gain; at most 2 % more to gain, 90 % s
 
 
 def progress(
-    losses: Sequence[float],
-    artifacts: Sequence[str | None] = (),
-    violation: float = 0.0,
-    seconds: Sequence[float] = (),
+    losses: Sequence[float], artifacts: Sequence[str | None] = (), violation: float = 0.0, seconds: Sequence[float] = ()
 ) -> SearchState:
     trials = []
     for number, loss in enumerate(losses):
@@ -105,12 +102,7 @@ def test_without_any_results_everything_is_possible() -> None:
             60.0,
             "less than 0.5 % per minute is expected to be gained; at most 5 % more to gain, 90 % sure",
         ),
-        (
-            Outlook(0.041, 0.009),
-            0,
-            0.0,
-            "less than 1 % is expected to be gained; at most 5 % more to gain, 90 % sure",
-        ),
+        (Outlook(0.041, 0.009), 0, 0.0, "less than 1 % is expected to be gained; at most 5 % more to gain, 90 % sure"),
         (
             Outlook(0.07, 0.017, noise=0.009),
             0,

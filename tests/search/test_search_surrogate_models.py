@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.search.surrogates.models import (
-    MAX_OBSERVATIONS,
-    expect,
-    log_expected_improvement,
-    possible_gains,
-)
+from autoopt.search.surrogates.models import MAX_OBSERVATIONS, expect, log_expected_improvement, possible_gains
 from autoopt.search.surrogates.observations import Observations, relative_spread
 
 GRID = np.array([[a, b] for a in np.linspace(0, 1, 9) for b in np.linspace(0, 1, 9)])

@@ -123,11 +123,7 @@ def test_parents_come_first_whatever_the_order_given() -> None:
     child = Conditional("parent", {True: Categorical("x", "y"), False: IGNORED})
     space = NodeSpace({"child": child, "parent": Boolean()}, defaults={"child": "z"})
     assert space.order == ("parent", "child")
-    assert list(space.iterate()) == [
-        {"parent": True, "child": "x"},
-        {"parent": True, "child": "y"},
-        {"parent": False},
-    ]
+    assert list(space.iterate()) == [{"parent": True, "child": "x"}, {"parent": True, "child": "y"}, {"parent": False}]
     assert space.config({"parent": False}) == {"child": "z", "parent": False}
 
 

@@ -94,10 +94,7 @@ def narrowing_of(
 
 
 def _described(
-    spec: ValueSpec,
-    inspection: Inspection,
-    descriptions: Sequence[DataDescription],
-    fed_back: Collection[str],
+    spec: ValueSpec, inspection: Inspection, descriptions: Sequence[DataDescription], fed_back: Collection[str]
 ) -> Iterator[_Input]:
     """The input with what all data sets say about it; nothing if one of them does not describe it."""
     if spec.shape is None:

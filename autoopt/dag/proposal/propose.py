@@ -28,11 +28,7 @@ from autoopt.dag.proposal.exclusions import (
     untried_combinations,
     value_cuts,
 )
-from autoopt.dag.proposal.first_points import (
-    FEW_BITS,
-    Places,
-    first_points,
-)
+from autoopt.dag.proposal.first_points import FEW_BITS, Places, first_points
 from autoopt.dag.proposal.templates import (
     CPU,
     CUDA,

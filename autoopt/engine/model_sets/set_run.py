@@ -5,7 +5,6 @@ The parts follow each other, because latencies on one machine cannot be measured
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,8 +27,7 @@ from autoopt.engine.work.meter_runs import EvaluationOptions
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.model_set import ModelSet
 from autoopt.report.words.verdict import gains
-from autoopt.results import Baseline, ModelResult, PartResult, RunResult, WorkCounts
-from autoopt.results.run import SearchEnd
+from autoopt.results import Baseline, ModelResult, PartResult, RunResult
 from autoopt.store import RunRecord, Store
 from autoopt.store.finished import result_of
 
@@ -158,23 +156,12 @@ class ModelSetRun(RunOfParts[SetPart]):
     def _result(self, parts: list[PartResult]) -> RunResult:
         """The result of the searches of these parts, without the whole set."""
         attempt, goal = self.whole.attempt, self.whole.problem.goal
-        trials: Counter[str] = Counter()
-        pass_runs, evaluations = WorkCounts(), attempt.counts.of("evaluations")
-        for part in parts:
-            trials.update(part.result.trial_counts)
-            pass_runs += part.result.pass_runs
-            evaluations += part.result.evaluations
-        end = SearchEnd.of(part.result for part in parts)
-        return RunResult(
-            run=self.record.id,
-            status="",
-            trial_counts=dict(trials),
-            pass_runs=pass_runs,
-            evaluations=evaluations,
+        result = self.joined([part.result for part in parts])
+        return replace(
+            result,
+            evaluations=result.evaluations + attempt.counts.of("evaluations"),
             seconds={"total": round(attempt.elapsed(), 3)},
             notes=tuple(self.notes),
-            stopped=end.text,
-            time_limit=end.limit,
             parts=tuple(parts),
             objectives=goal.objectives,
             constraints=goal.constraints,

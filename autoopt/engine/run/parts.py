@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from autoopt.engine.work.context import RunContext
 from autoopt.problem.problem import Problem
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
-from autoopt.results import RunResult
+from autoopt.results import RunResult, WorkCounts
+from autoopt.results.run import SearchEnd
 from autoopt.store import RunRecord, Store
 from autoopt.store.leases import finish_run, run_lease
 from autoopt.store.records import part_documents
@@ -105,6 +107,25 @@ class RunOfParts(ABC, Generic[PartT]):
             if part.session is not None:
                 is_written |= part.session.export_incumbent(out / part.name)
         return is_written
+
+    def joined(self, results: Sequence[RunResult]) -> RunResult:
+        """The counts, the end and the goal of these searches together."""
+        trials: Counter[str] = Counter()
+        pass_runs = evaluations = WorkCounts()
+        for result in results:
+            trials.update(result.trial_counts)
+            pass_runs += result.pass_runs
+            evaluations += result.evaluations
+        end = SearchEnd.of(results)
+        return RunResult(
+            run=self.record.id,
+            status="",
+            trial_counts=dict(trials),
+            pass_runs=pass_runs,
+            evaluations=evaluations,
+            stopped=end.text,
+            time_limit=end.limit,
+        )
 
     def session_of(self, part: PartT) -> Session:
         """The session of a part, opened at the first call."""

@@ -186,12 +186,7 @@ class Session:
         if self.ctx.problem.search.stop_early and self.ctx.problem.search.sampler != "exhaustive":
             confirmation = Confirmation(problem.plan.learned, problem.goal.objectives[0])
         loop = SearchLoop(
-            self.ctx,
-            self.study,
-            self._measure_source,
-            until,
-            confirmation,
-            after_trial=self._record_often,
+            self.ctx, self.study, self._measure_source, until, confirmation, after_trial=self._record_often
         )
         trials = self._search_on(loop, executor)
         self._decide(trials)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -17,8 +16,7 @@ from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.targets.choice import PoolPart, TargetPart, choose_target
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
-from autoopt.results import Baseline, ChosenTarget, RunResult, TargetResult, WorkCounts
-from autoopt.results.run import SearchEnd
+from autoopt.results import Baseline, ChosenTarget, RunResult, TargetResult
 
 CONTENDERS: Final = 3
 """Models of each target that the machines of work pools measure as well."""
@@ -118,32 +116,21 @@ class Targets(RunOfParts[TargetPart]):
     def _result(self, chosen: ChosenTarget, baseline: Baseline, notes: list[str]) -> RunResult:
         ended: list[TargetPart | PoolPart] = [*self.parts, *(pool for pool in self.pools if pool.result is not None)]
         targets: list[TargetResult] = []
-        trials: Counter[str] = Counter()
-        pass_runs = evaluations = WorkCounts()
         for part in ended:
-            result = part.result
-            assert result is not None, "its search has ended"
+            assert part.result is not None, "its search has ended"
             target = part.target.target().content
             del target["name"]
-            targets.append(TargetResult(part.name, target, result))
-            notes += [f"{part.name}: {note}" for note in result.notes]
-            trials.update(result.trial_counts)
-            pass_runs += result.pass_runs
-            evaluations += result.evaluations
+            targets.append(TargetResult(part.name, target, part.result))
+            notes += [f"{part.name}: {note}" for note in part.result.notes]
         results = [target.result for target in targets]
-        best, end = chosen.models.get(chosen.name, results[0].best), SearchEnd.of(results)
-        return RunResult(
-            run=self.record.id,
+        best = chosen.models.get(chosen.name, results[0].best)
+        return replace(
+            self.joined(results),
             status="finished" if best is not None else results[0].status,
             baseline=baseline,
             best=best,
-            trial_counts=dict(trials),
-            pass_runs=pass_runs,
-            evaluations=evaluations,
             seconds={"total": round(time.monotonic() - self.began, 3)},
             notes=(*self.left_out, *notes),
-            stopped=end.text,
-            time_limit=end.limit,
             targets=tuple(targets),
             choice=chosen,
             objectives=results[0].objectives,

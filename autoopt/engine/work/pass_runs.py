@@ -252,9 +252,7 @@ def _run_group(ctx: RunContext, group: Sequence[ConfiguredNode], progress: Chain
         split_folder=ctx.store.artifacts.split_folder.absolute(),
     )
     terms = CallTerms(
-        subject=_subject(ctx, group, candidate),
-        limit=problem.limits.pass_seconds * len(group),
-        phase="passes",
+        subject=_subject(ctx, group, candidate), limit=problem.limits.pass_seconds * len(group), phase="passes"
     )
     try:
         answer = run_pass(ctx, host, request, terms)
