@@ -40,7 +40,8 @@ def known_point(plan: Plan, example: Example) -> Learned | None:
     """
     matches: list[tuple[tuple[int, int, str], Learned]] = []
     for chain in plan.chains(MAX_CHAINS):
-        if not example.passes <= _pass_names(chain) or _adds_loss(chain, example.passes):
+        lossy = {node.pass_name for node in chain.nodes if node.info.tolerance == "lossy"}
+        if not example.passes <= _pass_names(chain) or not lossy <= example.passes:
             continue
         values, untried = _tried_values(example, chain)
         point = plan.first_point(chain, values)
@@ -55,11 +56,6 @@ def known_point(plan: Plan, example: Example) -> Learned | None:
 
 def _pass_names(chain: Chain) -> set[str]:
     return {node.pass_name for node in chain.nodes}
-
-
-def _adds_loss(chain: Chain, passes: frozenset[str]) -> bool:
-    """True if the chain has a lossy pass that is not among `passes`."""
-    return any(node.info.tolerance == "lossy" and node.pass_name not in passes for node in chain.nodes)
 
 
 def _tried_values(example: Example, chain: Chain) -> tuple[dict[str, dict[str, Value]], int]:

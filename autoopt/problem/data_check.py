@@ -90,7 +90,11 @@ def _columns_by_input(
     if len(columns) != 1 or only_input is None or only_input in columns:
         return columns, ()
     ((name, column),) = columns.items()
-    array = _name_of(name, column, description.loader)
+    array = f"array {one_line(name)!r}"
+    if description.loader == "images":
+        array = "the images"
+    elif description.loader in TABLES and len(column.shape) == 2:
+        array = f"{column.shape[1]} columns"
     return {only_input: column}, [f"data: using {array} as the model's input {one_line(only_input)!r}"]
 
 
@@ -105,7 +109,10 @@ def _check_array(
     Raises:
         InputError: The model cannot take it.
     """
-    _check_shape(spec, column, description, place)
+    if spec.shape is not None and not _may_fit(spec.shape, column):
+        expected = ["?" if size is None else size for size in spec.shape]
+        message = f"array for input {spec.name!r} has shape {list(column.shape)}, the model expects {expected}"
+        raise InputError(message, where=place, remedy=_shape_remedy(spec.shape, column.shape, description))
     array = f"data: the array for {one_line(spec.name)!r}"
     notes = []
     if column.finite is False:
@@ -150,15 +157,6 @@ def _name_remedy(inputs: Sequence[ValueSpec], description: DataDescription) -> s
     if len(inputs) == 1:
         return "choose it with --inputs NAME, and the labels with --label NAME"
     return "name the arrays after the model's inputs"
-
-
-def _name_of(name: str, column: Column, loader: str) -> str:
-    """The array as the user knows it."""
-    if loader == "images":
-        return "the images"
-    if loader in TABLES and len(column.shape) == 2:
-        return f"{column.shape[1]} columns"
-    return f"array {one_line(name)!r}"
 
 
 def _check_labels(description: DataDescription, inspection: Inspection, place: str) -> list[str]:
@@ -250,15 +248,6 @@ def _ignored(columns: Collection[str], inputs: Sequence[ValueSpec], has_labels: 
             hint = "" if has_labels else f"; if it holds the labels, add --label {one_line(name)}"
             notes.append(f"data: array {one_line(name)!r} is no input of the model and is ignored{hint}")
     return notes
-
-
-def _check_shape(spec: ValueSpec, column: Column, description: DataDescription, place: str) -> None:
-    """Raise an error if items of an array of this shape certainly cannot be an input."""
-    if spec.shape is None or _may_fit(spec.shape, column):
-        return
-    expected = ["?" if size is None else size for size in spec.shape]
-    message = f"array for input {spec.name!r} has shape {list(column.shape)}, the model expects {expected}"
-    raise InputError(message, where=place, remedy=_shape_remedy(spec.shape, column.shape, description))
 
 
 def _may_fit(expected: Sequence[int | str | None], column: Column) -> bool:

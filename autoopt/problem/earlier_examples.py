@@ -151,8 +151,12 @@ def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
 
 def _example(best: BestCandidate | None, model: str, case: Case, *, is_same_search: bool) -> Example | None:
     """The example that the best candidate of a run gives; None if there is none, or it gained nothing here."""
-    ratio = _ratio(best.ratios, case.objective) if best is not None else None
-    if best is None or ratio is None or ratio >= 1:
+    ratio = None if best is None else best.ratios.get(case.objective.metric)
+    if best is None or ratio is None or not is_measured(ratio):
+        return None
+    if case.objective.goal == "maximize":
+        ratio = 1 / ratio
+    if ratio >= 1:
         return None
     differences: list[str] = []
     for machine in best.machines:
@@ -164,13 +168,3 @@ def _example(best: BestCandidate | None, model: str, case: Case, *, is_same_sear
     elsewhere = ", ".join(dict.fromkeys(differences))
     same_search = is_same_search and not elsewhere
     return Example(model, best.passes, best.values, ratio, case.objective.metric, elsewhere, same_search)
-
-
-def _ratio(ratios: Mapping[str, float], objective: Objective) -> float | None:
-    """The best model's ratio in an objective, a gain below 1; None if it was not measured."""
-    ratio = ratios.get(objective.metric)
-    if ratio is None or not is_measured(ratio):
-        return None
-    if objective.goal == "maximize":
-        return 1 / ratio
-    return ratio

@@ -248,19 +248,14 @@ class _Candidates:
                 best[key] = (is_untried, mean), (chain, point)
         return [pair for _, pair in best.values()]
 
-    def _tried_settings(self) -> dict[str, list[Mapping[str, Value]]]:
-        """The different settings of each pass in the search results of other models."""
+    def _one_of_each(self, chains: Sequence[Chain]) -> Iterator[tuple[Chain, Point]]:
+        """The most promising point of each chain, as far as its passes are known."""
         tried: dict[str, list[Mapping[str, Value]]] = {}
         for source in self.sources:
             for each in source.tried():
                 for name, values in each.configuration.items():
                     if values not in tried.setdefault(name, []):
                         tried[name].append(values)
-        return tried
-
-    def _one_of_each(self, chains: Sequence[Chain]) -> Iterator[tuple[Chain, Point]]:
-        """The most promising point of each chain, as far as its passes are known."""
-        tried = self._tried_settings()
         best: dict[str, Mapping[str, Value]] = {}
         for chain in chains:
             point: Point = {}

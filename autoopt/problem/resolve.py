@@ -182,11 +182,7 @@ def _generated_data(
 
     The shapes are fixed here: passes drop the metadata and names that tell them.
     """
-    settings = MeasurementSettings.parse(measurement)
-    params: dict[str, object] = {"items": 1}
-    for name in ("dimensions", "shapes", "ranges", "image_size"):
-        if getattr(settings, name):
-            params[name] = getattr(settings, name)
+    params = generated_params(MeasurementSettings.parse(measurement), items=1)
     notes: list[str] = []
     if _has_open_sizes(inspection):
         description = probe.describe(
@@ -200,6 +196,12 @@ def _generated_data(
                 remedy = "--image-size HxW or --data FILE"
             notes.append(f"generated inputs: {', '.join(description.assumed)}; {remedy} changes this")
     return data_source(_generated({**params, "items": GENERATED_ITEMS}), store.home), notes
+
+
+def generated_params(measurement: MeasurementSettings, items: int) -> dict[str, object]:
+    """The parameters of generated inputs: their number, and the sizes and ranges that the user sets."""
+    given = {name: getattr(measurement, name) for name in ("dimensions", "shapes", "ranges", "image_size")}
+    return {"items": items, **{name: value for name, value in given.items() if value}}
 
 
 def _has_open_sizes(inspection: Inspection) -> bool:

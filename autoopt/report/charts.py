@@ -119,7 +119,12 @@ def trade_off(
     y = _axis(metric, [*(point.y for point in shown), *([] if bound is None else [bound])])
     layers = _point_layers(points, x, y, links=links)
     if bound is not None:
-        layers.insert(0, _constraint_rule(bound, y))
+        import altair as alt
+
+        rule = alt.Chart(alt.Data(values=[{"y": bound, "label": "constraint"}])).encode(y=y.y("y:Q"))
+        line = rule.mark_rule(color=INFEASIBLE, strokeDash=[5, 4])
+        label = rule.mark_text(color=INFEASIBLE, align="right", dy=-6, x="width").encode(text="label:N")
+        layers = [line, label, *layers]
     return _layered(layers)
 
 
@@ -139,7 +144,11 @@ def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: str | N
     if is_ratio_metric(objective.metric):
         limits.append(1.0)
     y = _axis(objective.metric, limits)
-    return _layered([_step_line(steps, x, y), *_point_layers(points, x, y, links=links)])
+    layers = _point_layers(points, x, y, links=links)
+    import altair as alt
+
+    line = alt.Chart(alt.Data(values=list(steps))).mark_line(interpolate="step-after", color=BEST)
+    return _layered([line.encode(x=x.x("x:Q"), y=y.y("y:Q")), *layers])
 
 
 def _best_steps(points: Iterable[Point], objective: Objective) -> list[dict[str, float]]:
@@ -293,24 +302,6 @@ def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: str | Non
     names = base.transform_filter(alt.FieldOneOfPredicate(field="kind", oneOf=[SOURCE_KIND, BEST_KIND]))
     labels = names.mark_text(dy=-12, fontSize=12, fontWeight="bold", color=TEXT).encode(text="kind:N")
     return [intervals, marks, labels]
-
-
-def _constraint_rule(bound: float, y: Axis) -> alt.LayerChart:
-    require_altair()
-    import altair as alt
-
-    base = alt.Chart(alt.Data(values=[{"y": bound, "label": "constraint"}])).encode(y=y.y("y:Q"))
-    line = base.mark_rule(color=INFEASIBLE, strokeDash=[5, 4])
-    label = base.mark_text(color=INFEASIBLE, align="right", dy=-6, x="width").encode(text="label:N")
-    return alt.layer(line, label)
-
-
-def _step_line(steps: Sequence[dict[str, float]], x: Axis, y: Axis) -> alt.Chart:
-    require_altair()
-    import altair as alt
-
-    line = alt.Chart(alt.Data(values=list(steps))).mark_line(interpolate="step-after", color=BEST)
-    return line.encode(x=x.x("x:Q"), y=y.y("y:Q"))
 
 
 def _layered(layers: Sequence[alt.Chart | alt.LayerChart]) -> alt.LayerChart:

@@ -68,15 +68,12 @@ def _worst_output(outputs: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
     first_metric = known_metric(metrics[0]) if metrics else None
     if first_metric is None:
         return []
-    values: dict[str, float] = {}
-    for name, estimates in outputs.items():
-        if first_metric.name in estimates:
-            values[name] = estimates[first_metric.name].value
-    worst = min(values, key=values.__getitem__)
-    if first_metric.direction == "minimize":
-        worst = max(values, key=values.__getitem__)
-    text = metric_text(first_metric.name, values[worst])
-    return [f"least faithful of {len(outputs)} outputs: {one_line(worst)}, {first_metric.name} {text}"]
+    metric = first_metric.name
+    values = {name: estimates[metric].value for name, estimates in outputs.items() if metric in estimates}
+    choose = max if first_metric.direction == "minimize" else min
+    worst = choose(values, key=values.__getitem__)
+    text = metric_text(metric, values[worst])
+    return [f"least faithful of {len(outputs)} outputs: {one_line(worst)}, {metric} {text}"]
 
 
 def measured_tables(model: ModelResult | None, *, outputs: bool = False) -> list[Table]:

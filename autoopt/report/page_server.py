@@ -89,6 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query))
         port = self.server.server_port
+        cookies = self.headers.get("Cookie", "")
         cookie = f"autoopt-{port}={self.server.token}"
         # A name that leads here from elsewhere is refused, so that no other web page can read these.
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
@@ -98,13 +99,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Set-Cookie", f"{cookie}; HttpOnly; SameSite=Strict; Path=/")
             self.send_header("Location", "/")
             self.end_headers()
-        elif any(secrets.compare_digest(one.encode(), cookie.encode()) for one in self._cookies()):
+        elif any(secrets.compare_digest(one.strip().encode(), cookie.encode()) for one in cookies.split(";")):
             self._send(*self.server.page(url.path, query))
         else:
             self._send(HTTPStatus.UNAUTHORIZED, message("Open the link that 'autoopt ui' has printed."))
-
-    def _cookies(self) -> list[str]:
-        return [one.strip() for one in self.headers.get("Cookie", "").split(";")]
 
     def _send(self, status: HTTPStatus, page: Page) -> None:
         content = page.html.encode("utf-8", "backslashreplace")

@@ -10,7 +10,7 @@ from autoopt.report.words.change import change_text
 from autoopt.report.words.formatting import counts_text, day_text, short
 from autoopt.report.words.steps import steps_text
 from autoopt.report.words.verdict import answer
-from autoopt.results import ModelResult, RunResult
+from autoopt.results import RunResult
 from autoopt.results.figures import first_objective
 
 
@@ -30,25 +30,19 @@ class RunRow:
 
 def runs_table(runs: Sequence[RunRow]) -> Table:
     """One row for each run, with what changed in its first objective."""
-    columns = ("run", "started", "model", "dag", "status", "trials", "result", "best chain")
-    return Table(columns, tuple(map(_row, runs)))
-
-
-def _row(run: RunRow) -> tuple[str, ...]:
-    trials = change = chain = "-"
-    if run.result is not None:
-        if run.result.trial_counts:
-            trials = counts_text(run.result.trial_counts)
-        best = run.result.best
-        if best is not None:
-            change = _change(run.result, best)
+    rows = []
+    for run in runs:
+        trials = change = chain = "-"
+        result = run.result
+        if result is not None and result.trial_counts:
+            trials = counts_text(result.trial_counts)
+        if result is not None and (best := result.best) is not None:
             chain = steps_text(best.short_chain, best.point)
-    return short(run.run), day_text(run.created), run.model, run.dag, run.status, trials, change, chain
-
-
-def _change(result: RunResult, best: ModelResult) -> str:
-    if answer(result) == "undecided":
-        return "undecided"
-    if best.is_source:
-        return "no gain"
-    return change_text(first_objective(result).metric, best, result.baseline.metrics) or "-"
+            change = change_text(first_objective(result).metric, best, result.baseline.metrics) or "-"
+            if answer(result) == "undecided":
+                change = "undecided"
+            elif best.is_source:
+                change = "no gain"
+        rows.append((short(run.run), day_text(run.created), run.model, run.dag, run.status, trials, change, chain))
+    columns = ("run", "started", "model", "dag", "status", "trials", "result", "best chain")
+    return Table(columns, tuple(rows))

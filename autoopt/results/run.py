@@ -63,6 +63,8 @@ class RunResult:
 
     run: str
     status: str
+    reused: bool = False
+    """True if an identical finished run answered and nothing was executed."""
     baseline: Baseline = field(default_factory=Baseline)
     best: ModelResult | None = None
     """The best model; None if no model meets the constraints."""
@@ -76,9 +78,6 @@ class RunResult:
     evaluations: WorkCounts = field(default_factory=WorkCounts)
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Time by phase, and `total`."""
-    reused: bool = False
-    """True if an identical finished run answered and nothing was executed."""
-    notes: tuple[str, ...] = ()
     stopped: str = ""
     """The reason why the search ended."""
     time_limit: TimeLimit | None = None
@@ -88,6 +87,7 @@ class RunResult:
     with this result but tries them again."""
     undecided: str = ""
     """The reason why measuring did not decide which model is the best; empty if it did."""
+    notes: tuple[str, ...] = ()
     objectives: tuple[Objective, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     targets: tuple[TargetResult, ...] = ()

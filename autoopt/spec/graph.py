@@ -64,7 +64,10 @@ def _read_stage(index: int, item: object, stage_of: dict[str, int]) -> tuple[Nod
     """Read one stage, and add its nodes to the map from nodes to stages."""
     stage: list[NodeId | None] = []
     mistakes = FieldMistakes()
-    for place, option in _options(item):
+    options: list[tuple[Place, object]] = [((), item)]
+    if isinstance(item, list):
+        options = [((position,), option) for position, option in enumerate(item)]
+    for place, option in options:
         with mistakes.below(*place):
             node = None
             if option is not None:
@@ -84,15 +87,6 @@ def mentions(kind: GraphKind, graph: Chains | Stages) -> Iterator[tuple[NodeId, 
         for position, node in enumerate(item):
             if node is not None:
                 yield node, (kind, index, position)
-
-
-def _options(item: object) -> Iterator[tuple[Place, object]]:
-    """Yield the alternatives of a stage, each with its place in the stage."""
-    if not isinstance(item, list):
-        yield (), item
-        return
-    for position, option in enumerate(item):
-        yield (position,), option
 
 
 def _items(value: object, what: str) -> list[object]:

@@ -71,7 +71,9 @@ def json_schema(
     definitions: dict[str, JsonSchemaValue] = {**schema["$defs"], model.__name__: schema}
     for name, forms in _FORMS.items():
         if name in definitions:
-            _use_forms(definitions[name], forms)
+            full = definitions[name].get("anyOf", [definitions[name]])[-1]
+            for field, form in forms.items():
+                full["properties"][field] = {"description": full["properties"][field]["description"], **form}
     if model is DagSpec:
         schema["oneOf"] = [{"required": [kind]} for kind in GRAPHS]
         if measurement:
@@ -111,13 +113,6 @@ def _field_docs(model: type[BaseModel]) -> dict[str, str]:
             if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
                 texts[field.target.id] = " ".join(str(text.value.value).split())
     return texts
-
-
-def _use_forms(definition: JsonSchemaValue, forms: Mapping[str, _Form]) -> None:
-    """Replace the types of some fields of a model by what files may hold there."""
-    full = definition["anyOf"][-1] if "anyOf" in definition else definition
-    for name, form in forms.items():
-        full["properties"][name] = {"description": full["properties"][name]["description"], **form}
 
 
 def _add_passes(node: JsonSchemaValue, passes: list[PassInfo]) -> None:

@@ -23,7 +23,7 @@ def entry(
     )
     intervals = {"latency_p50": Estimate(source, source * 0.98, source * 1.02)}
     baseline = Baseline("a" * 64, metrics={"latency_p50": source, "accuracy": 0.9}, intervals=intervals)
-    return SweepEntry(name="m", status="ok", result=RunResult("r", "finished", baseline, best), **changes)
+    return SweepEntry(name="m", status="ok", result=RunResult("r", "finished", baseline=baseline, best=best), **changes)
 
 
 REFUSED = SweepEntry(name="m", status="refused", reason="no")

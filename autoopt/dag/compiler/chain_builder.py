@@ -16,7 +16,7 @@ from autoopt.dag.compiler.prefix_tree import Path
 from autoopt.dag.graph.priors import Cut, Prior, Values
 from autoopt.json_codec import JsonValue
 from autoopt.registry import PassInfo
-from autoopt.space import NodePoint, NodeSpace, Point, SearchSpace, Value, definition_to_json, matches
+from autoopt.space import NodeSpace, Point, SearchSpace, Value, definition_to_json, matches
 from autoopt.spec import DagSpec
 from autoopt.spec.nodes import OwnSearch, Searched
 
@@ -226,7 +226,9 @@ class ChainBuilder:
         """The first point of a chain's space with these values; None if it has none."""
         point: Point = {}
         for node, node_space in space.nodes.items():
-            part = _first_with(node_space, values.get(node, {}))
+            wanted = {"": values.get(node, {})}
+            parts = islice(node_space.iterate(), MAX_SEARCHED_FOR_PREFERRED)
+            part = next((part for part in parts if matches({"": part}, wanted)), None)
             if part is None:
                 return None
             if part:
@@ -242,14 +244,6 @@ def _shared_length(path: Path, other: Path) -> int:
             break
         length += 1
     return length
-
-
-def _first_with(space: NodeSpace, values: Mapping[str, Value]) -> NodePoint | None:
-    """The first point of a node that has `values`, or None."""
-    for point in islice(space.iterate(), MAX_SEARCHED_FOR_PREFERRED):
-        if matches({"": point}, {"": values}):
-            return point
-    return None
 
 
 def _cut_value(cut: Cut, chain_id: str) -> CutValue:

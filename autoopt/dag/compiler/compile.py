@@ -90,7 +90,12 @@ def nodes_of(lookup: PassLookup, nodes: Iterable[str]) -> tuple[dict[str, PassIn
     mistakes = Mistakes()
     for node in nodes:
         with mistakes:
-            passes[node] = _look_up(lookup, node)
+            try:
+                passes[node] = lookup.of_node(node)
+            except InputError as error:
+                if error.where:  # the host, which cannot be asked
+                    raise
+                raise lookup.spec.error(("passes", node, "pass"), error.what, error.remedy) from None
             spaces[node] = node_space(lookup.spec, node, passes[node])
             passes[node] = with_inner_passes(passes[node], spaces[node], lookup.infos)
     mistakes.raise_all()
@@ -127,21 +132,14 @@ def with_inner_passes(info: PassInfo, space: NodeSpace, infos: Infos) -> PassInf
     )
 
 
-def _look_up(lookup: PassLookup, node: str) -> PassInfo:
-    try:
-        return lookup.of_node(node)
-    except InputError as error:
-        if error.where:  # the host, which cannot be asked
-            raise
-        raise lookup.spec.error(("passes", node, "pass"), error.what, error.remedy) from None
-
-
 def _remove_idle_searches(spec: DagSpec, passes: Mapping[str, PassInfo], spaces: dict[str, NodeSpace]) -> list[str]:
     """Fix session options that need no search, because the size of the model is the only objective.
 
     Returns a warning for each node.
     """
-    if not _only_size_matters(spec):
+    metrics = [known_metric(constraint.metric) for constraint in spec.constraints or ()]
+    depends_on_run = any(metric is None or metric.kind in ("latency", "memory") for metric in metrics)
+    if depends_on_run or {objective.metric for objective in spec.objectives} != {"size"}:
         return []
     warnings: list[str] = []
     for node, info in passes.items():
@@ -150,15 +148,6 @@ def _remove_idle_searches(spec: DagSpec, passes: Mapping[str, PassInfo], spaces:
             spaces[node] = replace(spaces[node], search={})
             warnings.append(f"{node}: not searched, because session options do not change the size of a model")
     return warnings
-
-
-def _only_size_matters(spec: DagSpec) -> bool:
-    """True if neither an objective nor a constraint depends on how the model runs."""
-    for constraint in spec.constraints or ():
-        metric = known_metric(constraint.metric)
-        if metric is None or metric.kind in ("latency", "memory"):
-            return False
-    return {objective.metric for objective in spec.objectives} == {"size"}
 
 
 def _verdicts(passes: Mapping[str, PassInfo], spaces: Mapping[str, NodeSpace], facts: Facts) -> dict[str, Reason]:

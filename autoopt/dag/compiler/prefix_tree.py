@@ -14,7 +14,7 @@ import networkx as nx
 from autoopt.dag.compiler.cut_counts import NO_POINTS_YET, Matched, PointCounts
 from autoopt.dag.compiler.path_rules import PathRules, State
 from autoopt.dag.compiler.pruning import Reason
-from autoopt.dag.graph.pass_graph import END, START, PassGraph
+from autoopt.dag.graph.pass_graph import END, START
 from autoopt.errors import InputError
 
 Path: TypeAlias = tuple[str, ...]
@@ -42,15 +42,6 @@ class _Cell:
         self.counts.update(counts)
 
 
-def _count_paths_to_end(graph: PassGraph) -> dict[str, int]:
-    """For each key: the number of paths from it to the end."""
-    counts = {END: 1}
-    for key in reversed(graph.order):
-        if key != END:
-            counts[key] = sum(map(counts.__getitem__, graph.successors(key)))
-    return counts
-
-
 class PrefixTree:
     """The prefix tree of all chains, folded: paths with equal futures share a cell. Counts are exact integers.
 
@@ -73,7 +64,10 @@ class PrefixTree:
         self._sizes = sizes
         self._index: dict[tuple[str, State], _Cell] = {}
         self._cells: dict[str, list[_Cell]] = {key: [] for key in self.graph.order}
-        self._paths_to_end = _count_paths_to_end(self.graph)
+        self._paths_to_end = {END: 1}
+        for key in reversed(self.graph.order):
+            if key != END:
+                self._paths_to_end[key] = sum(map(self._paths_to_end.__getitem__, self.graph.successors(key)))
         self._root = self._cell(START, rules.start())
         self._root.add(1, NO_POINTS_YET, 1)
         self._folded = nx.DiGraph()

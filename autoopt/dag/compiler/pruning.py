@@ -98,30 +98,20 @@ def prunes_idle(info: PassInfo, facts: Facts) -> bool:
     return facts.proposed or info.tolerance == "lossy"
 
 
-def _refused_ops(info: PassInfo, facts: Facts) -> list[str]:
-    """Operators of the model that the pass refuses. An earlier pass of a chain may remove them."""
-    if facts.inspection is None:
-        return []
-    return sorted(set(info.refuses_ops) & facts.inspection.ops)
-
-
 def soft_reasons(info: PassInfo, facts: Facts) -> list[Reason]:
     """Reasons that prune only proposed graphs; in a graph of the user they are warnings."""
     reasons: list[Reason] = []
-    if facts.level is not None and _level(info) > facts.level:
+    lowest = 0
+    if info.tolerance == "lossy":
+        lowest = 3 if info.needs_data else 2
+    elif info.tolerance == "equal" and not info.session_only:
+        lowest = 1
+    if facts.level is not None and lowest > facts.level:
         reasons.append(Reason("level", f"level {facts.level} allows only {_ALLOWED[facts.level]}"))
     if info.needs_data and facts.has_calibration is False:
         reasons.append(Reason("no-data", "needs calibration data; add --data FILE"))
-    refused = _refused_ops(info, facts)
+    # An earlier pass of a chain may remove such operators.
+    refused = sorted(set(info.refuses_ops) & facts.inspection.ops) if facts.inspection is not None else []
     if refused:
         reasons.append(Reason("inspection", f"cannot take {', '.join(refused)}, which the model has"))
     return reasons
-
-
-def _level(info: PassInfo) -> int:
-    """The lowest level that allows the pass."""
-    if info.tolerance == "lossy":
-        return 3 if info.needs_data else 2
-    if info.tolerance == "equal" and not info.session_only:
-        return 1
-    return 0

@@ -30,7 +30,10 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
     lines += branches.lines()
     if plan.chain_count > listed:
         lines.append(f"... and {_number(plan.chain_count - listed, 'more chain')}")
-    lines += _aliases(plan)
+    for node, alias in plan.aliases.items():
+        params = ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
+        meaning = f"{alias.pass_name} with {params}" if params else alias.pass_name
+        lines.append(f"alias: {node}: {alias.written} is {meaning}")
     for inserted in plan.inserted:
         label = _named(inserted.node, inserted.pass_name, *_place(inserted.host))
         lines.append(f"inserted: {label} before {inserted.before}")
@@ -38,7 +41,9 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
         lines += _proposal(plan, cuts)
     else:
         lines += _learned(plan)
-        lines += _cuts(cuts)
+        lines += [
+            f"cut: {name}: {cut.node}.{cut.param}={cut.value!r}{_beside(cut)}: {cut.reason}" for name, cut in cuts
+        ]
         lines += _pruned(plan, limit)
     lines += [f"warning: {text}" for text in plan.warnings]
     # Names are the user's: only their spaces may reach the terminal as they are, for the indentation.
@@ -61,13 +66,6 @@ def summary_text(plan: Plan) -> str:
 
 def _printable(line: str) -> str:
     return line if line.isprintable() else " ".join(map(one_line, line.split(" ")))
-
-
-def _aliases(plan: Plan) -> Iterator[str]:
-    for node, alias in plan.aliases.items():
-        line = f"alias: {node}: {alias.written} is {alias.pass_name}"
-        params = ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
-        yield f"{line} with {params}" if params else line
 
 
 class _Branches:
@@ -157,11 +155,6 @@ def _proposal(plan: Plan, listed_cuts: Sequence[tuple[str, CutValue]]) -> Iterat
         yield f"cut: {parameter}={' or '.join(cut_values)}{rest}"
     for reason, count in plan.pruned_by_reason.items():
         yield f"pruned: {_number(count, 'chain')}: {reason.text} [{reason.rule}]"
-
-
-def _cuts(listed_cuts: Sequence[tuple[str, CutValue]]) -> Iterator[str]:
-    for chain, cut in listed_cuts:
-        yield f"cut: {chain}: {cut.node}.{cut.param}={cut.value!r}{_beside(cut)}: {cut.reason}"
 
 
 def _beside(cut: CutValue) -> str:

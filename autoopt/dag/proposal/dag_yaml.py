@@ -39,7 +39,8 @@ def yaml_text(
     `model` and `data` are paths or configurations to write into the file. Without constraints, a run adds its own.
     """
     spec = proposal.spec
-    stages = list(_remaining_stages(proposal))
+    stages = [[node for node in stage if node not in proposal.reasons] for stage in spec.stages or ()]
+    stages = [stage for stage in stages if stage != [None]]
     nodes = [node for stage in stages for node in stage if node is not None]
     target = target_fields(spec.all_targets[0])
     lines = ["# Proposed by autoopt for this model; edit it as you like. `autoopt plan` shows what it means."]
@@ -57,7 +58,11 @@ def yaml_text(
     preferred = [*_learned(proposal, plan), *_first(proposal, plan)]
     lines += _section("prefer:                                    # tried first", iter(preferred))
     lines += ["", f"objectives: {flow(list(map(_fields, objectives or [LATENCY])))}"]
-    lines += _constraints(constraints, nodes)
+    if constraints is not None:
+        lines.append(f"constraints: {flow(list(map(_fields, constraints)))}")
+    elif any(TEMPLATES[node].lossy for node in nodes):
+        default = "on accuracy if there are labels, else on agreement with the source model"
+        lines.append(f"# constraints: [...]                        # by default autoopt adds one {default}")
     search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
     return "\n".join([*lines, f"search: {flow(search)}"]) + "\n"
 
@@ -70,14 +75,6 @@ def _state_comment(evaluation: JsonValue) -> Iterator[str]:
     yield "# each model gets the source's states from the file, and its errors do not add up."
     if evaluation.get("starts"):
         yield "# `starts`: items that begin a sequence, with the state in the file."
-
-
-def _constraints(constraints: Sequence[Constraint] | None, nodes: Sequence[str]) -> Iterator[str]:
-    if constraints is not None:
-        yield f"constraints: {flow(list(map(_fields, constraints)))}"
-    elif any(TEMPLATES[node].lossy for node in nodes):
-        default = "on accuracy if there are labels, else on agreement with the source model"
-        yield f"# constraints: [...]                        # by default autoopt adds one {default}"
 
 
 def _fields(record: Objective | Constraint) -> JsonValue:
@@ -115,19 +112,7 @@ def flow(value: JsonValue) -> str:
         return value
     text = json.dumps(value, ensure_ascii=True)
     # JSON writes a character beyond 16 bits as two escapes, which YAML would read as two characters.
-    return _SURROGATES.sub(_yaml_escape, text)
-
-
-def _yaml_escape(surrogates: re.Match[str]) -> str:
-    code = ord(json.loads('"' + surrogates[0] + '"'))
-    return f"\\U{code:08x}"
-
-
-def _remaining_stages(proposal: Proposal) -> Iterator[list[str | None]]:
-    for stage in proposal.spec.stages or ():
-        remaining = [node for node in stage if node is None or node not in proposal.reasons]
-        if remaining != [None]:
-            yield remaining
+    return _SURROGATES.sub(lambda found: f"\\U{ord(json.loads(chr(34) + found[0] + chr(34))):08x}", text)
 
 
 def _section(title: str, rows: Iterator[JsonValue]) -> list[str]:

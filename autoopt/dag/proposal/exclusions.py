@@ -314,7 +314,7 @@ def _value_reason(node: str, name: str, value: Value, inputs: ProposalInputs, ta
             reason = _op_types_reason(node, value, model)
         case (_, "embedding_bits") if value and "Gather" not in model.ops:
             reason = "the model has no tables to quantize"
-        case (_, "embedding_bits" | "head_bits") if value and not _gains_by_own_bits(name, value, inputs):
+        case (_, "embedding_bits" | "head_bits") if _is_for_text(name, value) and not inputs.generates_text:
             reason = "the model generates no text, whose next token the embeddings and the LM head decide"
         case ("selective", "exclude_worst") if isinstance(value, int) and value >= _layer_count(inputs):
             reason = f"the model has only {_layer_count(inputs)} layers with an 8-bit form"
@@ -331,9 +331,9 @@ def _value_reason(node: str, name: str, value: Value, inputs: ProposalInputs, ta
     return reason
 
 
-def _gains_by_own_bits(name: str, value: Value, inputs: ProposalInputs) -> bool:
-    """Tell if bits of their own are worth a try: of an LM head, and few bits of embeddings."""
-    return inputs.generates_text or (name == "embedding_bits" and value == 8)
+def _is_for_text(name: str, value: Value) -> bool:
+    """Tell if bits of their own only gain where text is generated: those of an LM head, and few bits of embeddings."""
+    return bool(value) and (name, value) != ("embedding_bits", 8)
 
 
 def _op_types_reason(node: str, op_types: Value, model: Inspection) -> str:

@@ -54,12 +54,14 @@ class SetChoice:
             return self._source()
         candidate = self._stored(self.chosen)
         measurements = measure_exactly(self.ctx, candidate, self.baseline.metrics)
+        objective = self.ctx.problem.goal.objectives[0]
+        ratio = measurements.ratios.get(objective.metric, Estimate.exact(1.0))
         if measurements.outcome is Outcome.TIMEOUT:
             self.undecided = TIME_UP
         elif not measurements.outcome.good or measurements.violation > 0:
             reason = measurements.message or measurements.worst
             self.notes.append(f"together ({self._chains()}): {reason}; keeping your models")
-        elif not self._gains(measurements):
+        elif not ratio.is_gain(objective.goal):
             self.notes.append(
                 f"better by themselves, but not measurably together ({self._chains()}); keeping your models"
             )
@@ -100,12 +102,6 @@ class SetChoice:
         candidates = {part.name: part.source for part in self.parts}
         candidates |= {name: model.candidate for name, model in models.items()}
         return store_set(self.ctx.resources, self.description, candidates)
-
-    def _gains(self, measurements: Measurements) -> bool:
-        """True if the set is better than the source set beyond the interval of the first objective."""
-        objective = self.ctx.problem.goal.objectives[0]
-        ratio = measurements.ratios.get(objective.metric, Estimate.exact(1.0))
-        return ratio.is_gain(objective.goal)
 
     def _chains(self) -> str:
         """The chains of the chosen models."""

@@ -110,23 +110,21 @@ class ModelSetRun(RunOfParts[SetPart]):
         best = choice.choose()
         source = source_model(ctx, baseline)
         parts = []
+        lossy = []  # the best lossy model of a part in a run without data is not judged in the set
         for part in self.parts:
             model = choice.chosen.get(part.name, part.searched.baseline.model)
             parts.append(PartResult(part.name, part.share, part.searched, model))
+            if part.searched.best_lossy:
+                lossy.append(lossy_note(part.searched, f"{part.name}: best lossy model"))
         return replace(
             self._result(parts),
             status=NONE_MEETS if best is None else "finished",
             baseline=Baseline(source.artifact, source.path, source.metrics, source.intervals),
             best=best,
             front=() if best is None or best.is_source else (best,),
-            notes=(*self.notes, *choice.notes, *self._lossy_notes()),
+            notes=(*self.notes, *choice.notes, *lossy),
             undecided=choice.undecided,
         )
-
-    def _lossy_notes(self) -> list[str]:
-        """The best lossy model of each part of a run without data, which is not judged in the set."""
-        searched = {part.name: part.searched for part in self.parts}
-        return [lossy_note(found, f"{name}: best lossy model") for name, found in searched.items() if found.best_lossy]
 
     def _record_interim(self) -> None:
         """Store the results of the parts so far, for readers of an unfinished run."""

@@ -28,6 +28,7 @@ from autoopt.problem.environment import library_version
 from autoopt.problem.probe import Probe
 from autoopt.problem.problem import DataSource
 from autoopt.problem.reading import value_of
+from autoopt.problem.resolve import generated_params
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
@@ -174,15 +175,6 @@ class RecordedInputs:
         return seconds.get(part, 0.0) / max(sum(seconds.values()), 1e-9)
 
 
-def _generated(measurement: MeasurementSettings) -> dict[str, object]:
-    """The parameters of generated inputs: their number, and the sizes and ranges that the user sets."""
-    params: dict[str, object] = {"items": GENERATED_ITEMS}
-    for name in ("dimensions", "shapes", "ranges", "image_size"):
-        if getattr(measurement, name):
-            params[name] = getattr(measurement, name)
-    return params
-
-
 def record_inputs(
     request: RunRequest, spec: DagSpec, sources: SetSources, data: DataSource, resources: Resources
 ) -> RecordedInputs:
@@ -194,7 +186,7 @@ def record_inputs(
     store = resources.store
     measurement = MeasurementSettings.parse({**spec.measurement, **request.measurement})
     target = spec.all_targets[0].target()
-    generated = {} if data else _generated(measurement)
+    generated = {} if data else generated_params(measurement, GENERATED_ITEMS)
     recording_settings: list[int | str] = [measurement.new_tokens, sources.start_token]
     script = None
     if sources.description.pipeline is not None and spec.script_path is not None:

@@ -64,7 +64,7 @@ class InterimPackage:
         began = time.thread_time()
         is_first = not self._candidate
         try:
-            with notices_to(_ignore):  # it waits for this run's own measurements
+            with notices_to(lambda _: None):  # it waits for this run's own measurements
                 self._write(ctx, result, model, self.out)
         except InputError as error:
             ctx.attempt.observer.on_note(f"the best model so far was not written: {error}")
@@ -103,7 +103,3 @@ def lossy_note(result: RunResult, title: str = "best lossy model so far") -> str
     assert model.trial is not None
     command = f"autoopt export {short(result.run)} {model.trial}"
     return f"{title}, unverified: {', '.join(gains(result, model))}; get it with: {command}"
-
-
-def _ignore(_: str) -> None:
-    """Take a notice and show nothing."""

@@ -107,8 +107,13 @@ class Ranking:
         apart = [trial for trial, others in zip(front, rivals, strict=True) if not others]
         models: list[ModelResult] = []
         for trial, others in zip(front, rivals, strict=True):
-            named = [other for other in others if other in apart] or others
-            models.append(_with_rivals(self._model(trial), [other.number for other in named]))
+            model = self._model(trial)
+            named = tuple(other.number for other in [other for other in others if other in apart] or others)
+            if named:
+                noun = "trial" if len(named) == 1 else "trials"
+                flag = f"no certain advantage over {noun} {', '.join(map(str, named))}"
+                model = replace(model, flags=(*model.flags, flag), rivals=named)
+            models.append(model)
         return models
 
     def _pareto_front(self, trials: Sequence[Trial]) -> list[Trial]:
@@ -278,15 +283,6 @@ class Ranking:
                 ratio = self.evidence.cautious_ratio(trial.model_key, objective)
                 values[name] = ratio * self.baseline.metrics[name].value
         return values
-
-
-def _with_rivals(model: ModelResult, rivals: Sequence[int]) -> ModelResult:
-    """A model of the front with a caveat that names the trials over which it has no certain advantage."""
-    if not rivals:
-        return model
-    noun = "trial" if len(rivals) == 1 else "trials"
-    flag = f"no certain advantage over {noun} {', '.join(map(str, rivals))}"
-    return replace(model, flags=(*model.flags, flag), rivals=tuple(rivals))
 
 
 def _expected_gain(slower: np.ndarray) -> float:

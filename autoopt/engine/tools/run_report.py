@@ -30,6 +30,8 @@ from autoopt.workers import Gate, WorkerPool
 Json: TypeAlias = Mapping[str, Any]
 PROFILE: Final = "autoopt.measure.operators:operator_times"
 PROFILE_SECONDS: Final = 60.0
+SEARCH: Final = ("strategy", "sampler", "order", "trials", "minutes", "seed")
+"""Settings of the search that the page shows."""
 GATE_SECONDS: Final = 10.0
 """Longest wait until nothing else of autoopt uses the machine."""
 
@@ -55,6 +57,7 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         lineage = store.lineage.trace(result.best.candidate).to_json()
     lineages = [lineage, *part_lineages.values()]
     accelerator = _section(_section(settings, "replay_environment"), "accelerator")
+    search = _section(settings, "search")
     evaluation, calibration = _data_texts(request)
     return RunFacts(
         name=record.name,
@@ -64,7 +67,7 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         calibration=calibration,
         target=", ".join(str(accelerator[name]) for name in ("device", "execution_provider") if name in accelerator),
         environment=_environment(lineages),
-        search=_search_settings(_section(settings, "search")),
+        search={name: search[name] for name in SEARCH if search.get(name) not in (None, "")},
         created=record.created,
         lineage=lineage,
         part_lineages=part_lineages,
@@ -98,14 +101,6 @@ def _environment(lineages: Sequence[Json]) -> Json:
             if step.get("environment"):
                 return _section(step, "environment")
     return environment()
-
-
-def _search_settings(search: Json) -> dict[str, object]:
-    settings = {}
-    for name in ("strategy", "sampler", "order", "trials", "minutes", "seed"):
-        if search.get(name) not in (None, ""):
-            settings[name] = search[name]
-    return settings
 
 
 def _data_texts(request: Json) -> tuple[str, str]:

@@ -103,14 +103,9 @@ def _search_lines(search: SearchProgress, now: float, width: int) -> list[Render
     if best:
         lines.append(Text(f"best so far: {best}", style="bold", no_wrap=True, overflow="ellipsis"))
     chains = search.best_chains()
-    if len(search.chains) > 1 and chains:
-        lines.append(_chains(search, width))
-    return lines
-
-
-def _chains(search: SearchProgress, width: int) -> Table:
-    """The best chains, each with its number of trials and its best value."""
-    chains = search.best_chains()
+    if len(search.chains) < 2 or not chains:
+        return lines
+    # The best chains, each with its number of trials and its best value.
     table = Table.grid(padding=(0, 2))
     values = [search.value_text(chain.best) for chain in chains[:SHOWN_CHAINS] if chain.best is not None]
     space = width - max(map(len, values)) - len("99 trials") - 6
@@ -119,7 +114,7 @@ def _chains(search: SearchProgress, width: int) -> Table:
     others = len(search.chains) - len(values)
     if others:
         table.add_row(Text(f"  and {plural(others, 'other chain')}", style="dim"))
-    return table
+    return [*lines, table]
 
 
 def wrapped(text: str, width: int) -> str:

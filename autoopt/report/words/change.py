@@ -175,16 +175,11 @@ def _interval_text(factor: Estimate, word: str) -> str:
     if not factor.decided:
         return f"{word} by an undecided factor"
     decimals = _decimals(factor.value)
-    while _looks_wrong(factor, decimals) and decimals < MOST_DECIMALS:
+    # A rounded range is not to seem to hold 1, or to be a single value.
+    while decimals < MOST_DECIMALS and round(factor.low, decimals) in (1, round(factor.high, decimals)):
         decimals += 1
     low, high = f"{factor.low:.{decimals}f}", f"{factor.high:.{decimals}f}"
     return f"{factor.value:.{decimals}f}x {word} ({low} to {high})"
-
-
-def _looks_wrong(factor: Estimate, decimals: int) -> bool:
-    """Tell if a rounded range would seem to hold 1, or to be a single value."""
-    low, high = round(factor.low, decimals), round(factor.high, decimals)
-    return low <= 1 or low == high
 
 
 def _decimals(factor: float) -> int:

@@ -101,7 +101,8 @@ def _kept_answer(result: RunResult) -> list[str]:
         return [f"Undecided: {trials} failed to give a model that could be measured; keeping your model."]
     measured = result.trial_counts.get("ok", 0)
     if measured and result.trial_counts.get("infeasible", 0) == measured:
-        return [f"No gain within the limits: {_broken_text(measured)}; your model stays.", *_time_lines(result)]
+        broken = "the only candidate broke one" if measured == 1 else f"each of {measured} candidates broke one"
+        return [f"No gain within the limits: {broken}; your model stays.", *_time_lines(result)]
     metric = first_objective(result).metric
     word, verb = "better", "is"
     if is_ratio_metric(metric) or metric == "throughput":
@@ -110,12 +111,6 @@ def _kept_answer(result: RunResult) -> list[str]:
     if result.undecided:
         lines = [f"Undecided whether a candidate {verb} {word}; keeping your model.", deciding_action(result)]
     return [*lines, *_time_lines(result)]
-
-
-def _broken_text(candidates: int) -> str:
-    if candidates == 1:
-        return "the only candidate broke one"
-    return f"each of {candidates} candidates broke one"
 
 
 def _time_lines(result: RunResult) -> list[str]:
