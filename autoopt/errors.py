@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 _UNREADABLE: Final = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 """Errors of the system that the path itself causes."""
@@ -38,6 +38,13 @@ SYNONYMS = {
 _PROTOCOL: Final = re.compile(r"[a-z][a-z0-9+.-]+:")
 MAX_FIELD_CHARS = 2000
 """Longer fields of an `ErrorRecord` are cut: native libraries put whole graphs into their messages."""
+
+
+class Interrupt:
+    """A signal that ends this process."""
+
+    received: ClassVar[bool] = False
+    """True since it came: what fails is not tried again."""
 
 
 class AutooptError(Exception):

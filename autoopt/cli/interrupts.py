@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, NoReturn
 
+from autoopt.errors import Interrupt
+
 REPEAT_SECONDS: Final = 0.1
 """A signal that got lost is repeated after this time."""
 
@@ -27,7 +29,7 @@ def ended_by_signals() -> Iterator[None]:
         return
     before = {
         number: signal.signal(number, _interrupt)
-        for number in (signal.SIGTERM, signal.SIGHUP)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     hook, main_thread = sys.unraisablehook, threading.get_ident()
@@ -44,23 +46,14 @@ def ended_by_signals() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if _was_interrupted(error):
+        if Interrupt.received:  # Python makes a RuntimeError of it while a class is created; or it met another failure
             raise KeyboardInterrupt from error
         raise
     finally:
         sys.unraisablehook = hook
+        Interrupt.received = False
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _was_interrupted(error: BaseException) -> bool:
-    """True for an error that Python makes of an interrupt: a RuntimeError, if it arrives while a class is created."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, KeyboardInterrupt):
-            return True
-        cause = cause.__cause__
-    return False
 
 
 def leave(code: int) -> NoReturn:
@@ -76,4 +69,5 @@ def leave(code: int) -> NoReturn:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    Interrupt.received = True
     raise KeyboardInterrupt

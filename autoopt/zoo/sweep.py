@@ -16,6 +16,7 @@ from pathlib import Path
 from autoopt.engine.run.session import search_inline
 from autoopt.errors import SystemFailure, writing
 from autoopt.report.pages import check_page, write_page
+from autoopt.report.words.markup import shell_word
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
@@ -116,9 +117,9 @@ class Sweep:
                 entries = self._with_lasting_changes(entries)
             entries += self._compared(missing, earlier)
         except BaseException as error:
-            self._finish("cancelled", entries, all_models, newest)
             if isinstance(error, KeyboardInterrupt):
-                observer.on_note(f"cancelled; continue with: autoopt sweep {self._request.zoo} --resume")
+                observer.on_note(f"cancelled; continue with: autoopt sweep {shell_word(self._request.zoo)} --resume")
+            self._finish("cancelled", entries, all_models, newest)
             raise
         result = self._finish("finished", entries, all_models, newest)
         self._write_pages(result)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
+import subprocess
 from collections.abc import Iterator
 
 import pytest
-from outside import RUN, Place, answer, kill_group, read_until
+from outside import RUN, WAITING_DAG, WAITING_SCRIPT, Place, answer, kill_group, read_until, wait_for_file
 from ports import free_port
 from postgres import Server
 
@@ -26,6 +28,15 @@ def database(server: Server, request: pytest.FixtureRequest) -> str:
     name = f"d{abs(hash(request.node.name))}"
     server.sql(f"CREATE DATABASE {name}")
     return server.url.replace("/postgres", f"/{name}")
+
+
+@pytest.fixture
+def waiting(place: Place) -> Place:
+    """A run and a sweep there wait in their second trial."""
+    place.write("dag.yaml", WAITING_DAG)
+    place.write("script.py", WAITING_SCRIPT)
+    place.write("zoo.yaml", "name: z\ndag: dag.yaml\nmodels: [model.onnx]\n")
+    return place
 
 
 def test_a_run_outlives_the_restarts_of_its_server_and_is_the_same_as_on_sqlite(
@@ -58,6 +69,37 @@ def test_waiting_for_a_database_is_said_and_can_be_interrupted(words: tuple[str,
     assert "secret" not in read_until(process, "waits for the database")
     process.send_signal(signal.SIGINT)
     place.finish(process, 130)
+
+
+def interrupted(process: subprocess.Popen[str], place: Place) -> None:
+    """Interrupt a command that waits in its second trial: it ends, and says how to go on."""
+    process.send_signal(signal.SIGINT)
+    assert "continue with: autoopt" in place.finish(process, 130).err
+
+
+@pytest.mark.parametrize("words", [RUN, ("sweep", "zoo.yaml", "--engine", "inline")], ids=["run", "sweep"])
+def test_an_interrupt_does_not_wait_for_a_database_that_is_gone(
+    words: tuple[str, ...], server: Server, database: str, waiting: Place
+) -> None:
+    process = waiting.start(*words, AUTOOPT_DB_URL=database, AUTOOPT_PATIENCE="1e6")
+    wait_for_file(waiting / "waits", process)
+    server.crash()
+    try:
+        interrupted(process, waiting)
+    finally:
+        server.start()
+    assert [one["status"] for one in waiting.call("runs", "--json", AUTOOPT_DB_URL=database).document] == [
+        "interrupted"
+    ]
+
+
+def test_an_interrupt_does_not_wait_for_a_process_that_was_stopped_while_it_wrote(waiting: Place) -> None:
+    process = waiting.start(*RUN, AUTOOPT_PATIENCE="1e6")
+    wait_for_file(waiting / "waits", process)
+    with sqlite3.connect(waiting.home / "autoopt.db") as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert [one["status"] for one in waiting.call("runs", "--json").document] == ["running"]
+        interrupted(process, waiting)
 
 
 @pytest.mark.soak

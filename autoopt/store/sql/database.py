@@ -19,7 +19,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.sql import ColumnElement
 
-from autoopt.errors import InputError, SystemFailure, one_line
+from autoopt.errors import InputError, Interrupt, SystemFailure, one_line
 from autoopt.settings import settings
 from autoopt.store.files.filesystem import refuse_network_filesystem
 
@@ -31,8 +31,8 @@ USUAL_PATIENCE: Final = 90.0
 """Seconds for which a database that does not answer is tried again, unless AUTOOPT_PATIENCE says otherwise."""
 _SILENCE: Final = 3.0
 """Seconds after which a wait for the database is said."""
-BUSY_SECONDS: Final = 60.0
-"""Time that a SQLite writer waits for the others."""
+BUSY_SECONDS: Final = 0.5
+"""Time that SQLite itself waits for other writers, in which no signal is handled; then the transaction is repeated."""
 CONNECT_ATTEMPTS: Final = 3
 """Number of failed first connections after which the address counts as wrong."""
 # Without these, TCP waits for a machine that is gone for a quarter of an hour, and with nothing to send for two hours.
@@ -99,8 +99,8 @@ class Database:
     """Connections to one database. Thread-safe; after a fork each process gets connections of its own.
 
     `read` and `write` run a function in a transaction and return its result. If the connection or the server fails,
-    they repeat it on a fresh connection for at most `patience` seconds. The answer to a commit can be lost, so a
-    function that writes must also be right if its changes have already been made.
+    they repeat it on a fresh connection for at most `patience` seconds, or until a signal ends the process. The answer
+    to a commit can be lost, so a function that writes must also be right if its changes have already been made.
     """
 
     def __init__(self, url: URL, engine: Engine, *, patience: float = USUAL_PATIENCE, read_only: bool = False) -> None:
@@ -215,7 +215,6 @@ class Database:
 
     def _repeat(self, work: Callable[[Connection], Result], *, writing: bool) -> Result:
         started = time.monotonic()
-        deadline = started + self.patience
         said = False
         pause = 0.02
         while True:
@@ -227,7 +226,7 @@ class Database:
                     raise
                 if not self._is_transient(error):
                     raise self._failure(error) from None
-                if time.monotonic() >= deadline:
+                if Interrupt.received or time.monotonic() >= started + self.patience:
                     remedy = f"tried for {self.patience:.0f} s; is it running?"
                     if not self.sqlite:
                         remedy += " Or is the address in AUTOOPT_DB_URL wrong?"
@@ -238,7 +237,7 @@ class Database:
                     logger.warning("%s: %s: %s", self.safe_url, wait, self._message(error))
             # Random pauses keep processes that failed together from retrying together.
             time.sleep(pause * (0.5 + random.random() / 2))
-            pause = min(2.0, 2 * pause)
+            pause = min(1.0, 2 * pause)
 
     def _is_transient(self, error: DBAPIError) -> bool:
         """True if trying again on a fresh connection may help."""
