@@ -30,6 +30,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "common_subexpression_elimination": "autoopt.passes.cleanup.graph_cleanup:CommonSubexpressionElimination",
     "constant_folding": "autoopt.passes.cleanup.graph_cleanup:ConstantFolding",
     "loop_invariant_code_motion": "autoopt.passes.cleanup.loop_invariants:LoopInvariantCodeMotion",
+    "loop_to_rnn": "autoopt.passes.cleanup.loop_to_rnn:LoopToRnn",
     "omit_zero_states": "autoopt.passes.cleanup.recurrent:OmitZeroStates",
     "simplify": "autoopt.passes.cleanup.simplifiers:Simplify",
     "onnxoptimizer": "autoopt.passes.cleanup.simplifiers:OnnxOptimizer",

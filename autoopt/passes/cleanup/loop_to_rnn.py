@@ -1,0 +1,424 @@
+"""Recurrent cells that exporters left in a Loop or Scan, computed by the operators GRU, LSTM and RNN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final
+
+from autoopt.errors import one_line
+from autoopt.model.lazy_imports import convenience, helper, ir, ir_passes, np, numpy_helper
+from autoopt.passes.base import Pass, Refused
+from autoopt.passes.cleanup.rnn_cells import NotACellError, Values, recognize
+from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+LOWEST_OPSET: Final = 13
+"""The first opset in which the axes of Squeeze are an input."""
+LINEAR: Final = frozenset(
+    (
+        *("Add", "Concat", "Expand", "Gemm", "Identity", "MatMul", "Mul", "Neg", "Reshape"),
+        *("Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze"),
+    )
+)
+"""Operators of a cell beside its activations: with them, it is an analytic function of its inputs."""
+OF_NUMBERS: Final = frozenset(("Add", "Cast", "Identity", "Mul", "Neg", "Reshape", "Squeeze", "Sub", "Unsqueeze"))
+"""Operators that compute which item an iteration reads."""
+INTEGERS: Final = (6, 7)
+"""The element types int32 and int64."""
+LAST: Final = -(2**63)
+"""The end of a Slice that goes back to the first item."""
+
+
+class LoopToRnn(Pass):
+    """Computes recurrent cells in a Loop or Scan with the operators GRU, LSTM and RNN.
+
+    Exporters write one iteration per item for layers that they do not know, such as those of scripted modules. The
+    operator runs all items in one kernel. Like the layers of PyTorch and Keras, it takes no sequence without items.
+    """
+
+    target_bound = False
+    needs_ops = ("Loop", "Scan")
+    requires = ("shape_inference",)
+    conflicts = FUSION_CONFLICTS
+    libraries = ("onnx", "onnx-ir")
+
+    def run(self, model: ir.Model) -> ir.Model | None:
+        opset = max(model.opset_imports.get(domain, 0) for domain in DEFAULT_DOMAINS)
+        if opset < LOWEST_OPSET:
+            raise Refused(f"opset {opset} is below {LOWEST_OPSET}; opset_conversion raises it")
+        loops = [node for node in model.graph.all_nodes() if node.op_type in self.needs_ops]
+        reasons: list[str] = []
+        for node in loops:
+            try:
+                _replace(_read(node), opset)
+            except NotACellError as reason:
+                reasons.append(f"{node.op_type} {node.name!r} holds no GRU, LSTM or RNN cell: {reason}")
+        if len(reasons) == len(loops):
+            raise Refused(reasons[0])
+        lift = ir_passes.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
+        return apply_ir_passes(model, ir_passes.RemoveUnusedNodesPass(), lift)
+
+
+@dataclass(frozen=True)
+class _State:
+    """A value that one iteration hands to the next."""
+
+    initial: ir.Value
+    before: ir.Value
+    after: ir.Value
+    final: ir.Value
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """A value of each iteration, stacked along an axis."""
+
+    each: ir.Value
+    all: ir.Value
+    axis: int = 0
+    is_backward: bool = False
+
+
+@dataclass
+class _Loop:
+    """A Loop or Scan."""
+
+    node: ir.Node
+    body: ir.Graph
+    states: list[_State]
+    stacks: list[_Stack]
+    item: ir.Value | None = None
+    """The value of the body that is another item of the sequence in each iteration."""
+    sequence: ir.Value | None = None
+    axis: int = 0
+    is_backward: bool = False
+    same: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    """Values that the body takes and returns as they are, such as weights."""
+    numbers: dict[ir.Value, tuple[ir.Value | None, int]] = field(default_factory=dict)
+    """Integers that count iterations: where they begin (None: at 0), and what an iteration adds."""
+    counted: set[ir.Value] = field(default_factory=set)
+    """Those that count from 0 by 1, as the next iteration gets them."""
+
+    def outer(self, value: ir.Value) -> ir.Value:
+        """The value from outside that a value of the body always is, or the value itself."""
+        node = value.producer()
+        if node is not None and node.op_type == "Identity" and node.inputs[0] is not None:
+            return self.outer(node.inputs[0])
+        return self.same.get(value, value)
+
+    def is_inside(self, value: ir.Value) -> bool:
+        """Tell if the body computes a value or takes it."""
+        node = value.producer()
+        return value in self.body.inputs or (node is not None and node.graph is self.body)
+
+
+def _read(node: ir.Node) -> _Loop:
+    """The parts of a Loop or Scan, with its weights and numbers told from its states."""
+    body = node.attributes["body"].as_graph()
+    if node.op_type == "Scan":
+        count = node.attributes.get_int("num_scan_inputs")
+        carried, before, after = len(node.inputs) - count, list(body.inputs), list(body.outputs)
+    else:
+        carried, before, after = len(node.inputs) - 2, list(body.inputs[2:]), list(body.outputs[1:])
+    states = map(_State, node.inputs[-len(before) :], before[:carried], after, node.outputs)  # type: ignore[arg-type]
+    loop = _Loop(node, body, list(states), [])
+    axes = node.attributes.get_ints("scan_output_axes", [0] * len(after))
+    directions = node.attributes.get_ints("scan_output_directions", [0] * len(after))
+    loop.stacks += map(_Stack, after[carried:], node.outputs[carried:], axes, map(bool, directions))
+    if node.op_type == "Scan":
+        if count != 1:
+            raise NotACellError("it reads several sequences")
+        loop.item, loop.sequence = body.inputs[-1], node.inputs[-1]
+        loop.axis = node.attributes.get_ints("scan_input_axes", [0])[0] % 3
+        loop.is_backward = bool(node.attributes.get_ints("scan_input_directions", [0])[0])
+    else:
+        loop.numbers[body.inputs[0]] = (None, 1)
+    _settle(loop)
+    return loop
+
+
+def _settle(loop: _Loop) -> None:
+    """Take what is no vector from the states: weights, numbers, and lists to which each iteration adds a vector."""
+    for state in list(loop.states):
+        after = loop.outer(state.after)
+        node = after.producer()
+        if after is state.before:
+            loop.same[state.before] = state.initial
+            state.final.replace_all_uses_with(state.initial, replace_graph_outputs=True)
+        elif node is not None and node.op_type == "SequenceInsert" and node.inputs[0] is state.before:
+            readers = [use.node for use in state.final.uses()]
+            start = state.initial.producer()
+            is_new = start is not None and start.op_type == "SequenceEmpty" and len(node.inputs) == 2
+            if not is_new or not all(reader.attributes.get_int("new_axis", 0) for reader in readers):
+                raise NotACellError("it returns a list that is not stacked after the loop")
+            for reader in readers:
+                loop.stacks.append(_Stack(node.inputs[1], reader.outputs[0], reader.attributes.get_int("axis")))  # type: ignore[arg-type]
+        elif (
+            node is not None and node.op_type == "Add" and state.before.dtype in (ir.DataType.INT32, ir.DataType.INT64)
+        ):
+            step = _fixed(node.inputs[1])
+            if node.inputs[0] is not state.before or step is None or step.size != 1 or state.final.uses():
+                raise NotACellError("it counts in another way than by adding a fixed number")
+            loop.numbers[state.before] = (state.initial, int(step.reshape(())))
+            start = _fixed(state.initial)
+            if step == 1 and start is not None and not start.any():
+                loop.counted.add(after)
+        else:
+            continue
+        loop.states.remove(state)
+
+
+def _fixed(value: ir.Value | None) -> ndarray | None:
+    """The value that is the same in each call, if it is one."""
+    tensor = None if value is None or value.is_graph_input() else convenience.get_const_tensor(value)
+    return None if tensor is None else tensor.numpy()
+
+
+def _counts(loop: _Loop) -> list[ir.Value]:
+    """The smallest of these values is the number of iterations; empty for a Scan."""
+    if loop.node.op_type == "Scan":
+        return []
+    trips, begins = loop.node.inputs[:2]
+    counts = [] if trips is None else [trips]
+    start, always = None if begins is None else begins.producer(), _fixed(begins)
+    is_certain = begins is None or (always is not None and bool(always.all()))
+    conditions = [loop.outer(loop.body.outputs[0])]
+    for condition in conditions:
+        node, always = condition.producer(), _fixed(condition)
+        if condition is loop.body.inputs[1] or (always is not None and always.all()):
+            continue
+        if node is not None and node.op_type == "And":
+            conditions += [loop.outer(each) for each in node.inputs]  # type: ignore[arg-type]
+            continue
+        number, limit = node.inputs if node is not None and node.op_type == "Less" else (None, None)
+        if number not in loop.counted or limit is None or loop.is_inside(loop.outer(limit)):
+            raise NotACellError("it may end before the last item")
+        is_certain |= start is not None and start.op_type == "Less" and start.inputs[1] is loop.outer(limit)
+        counts.append(loop.outer(limit))
+    if not is_certain or not counts:
+        raise NotACellError("it may have no iteration")
+    return counts
+
+
+def _index_of_item(loop: _Loop) -> ir.Value:
+    """Find the only Gather of a Loop that reads an item of a sequence from outside; returns its index."""
+    found: list[ir.Value] = []
+    for node in loop.body:
+        if node.op_type != "Gather":
+            continue
+        sequence, index = (loop.outer(each) for each in node.inputs)  # type: ignore[arg-type]
+        if loop.is_inside(index) and not loop.is_inside(sequence):
+            found.append(index)
+            loop.item, loop.sequence = node.outputs[0], sequence
+            loop.axis = node.attributes.get_int("axis", 0) % 3
+    if len(found) != 1:
+        raise NotACellError(f"it reads {len(found)} sequences")
+    return found[0]
+
+
+class _Function:
+    """The body as a function of an item and the states, in double precision."""
+
+    def __init__(self, loop: _Loop, opset: int) -> None:
+        from onnx.reference import ReferenceEvaluator
+
+        assert loop.item is not None
+        self.loop = loop
+        inputs = [loop.item, *(state.before for state in loop.states)]
+        outputs = [*(state.after for state in loop.states), *(stack.each for stack in loop.stacks)]
+        nodes = self._needed(outputs, inputs)
+        arguments = {name: [node.inputs[0] for node in nodes if node.op_type == name] for name in ("Sigmoid", "Tanh")}
+        weights = {each for node in nodes for each in node.inputs if each is not None and each not in inputs}
+        weights -= {each for node in nodes for each in node.outputs}
+        fixed = {value.name: _fixed(loop.outer(value)) for value in weights}
+        missing = [name for name, array in fixed.items() if array is None]
+        if missing:
+            raise NotACellError(f"it depends on {missing[0]!r}, which is neither fixed nor its item or state")
+        self.names = [value.name for value in (*outputs, *arguments["Sigmoid"], *arguments["Tanh"])]
+        self.counts = (len(loop.states), len(loop.stacks), len(arguments["Sigmoid"]))
+        self.inputs = [value.name for value in inputs]
+        graph = helper.make_graph(
+            [ir.to_proto(node) for node in nodes],
+            "body",
+            [helper.make_tensor_value_info(name, helper.TensorProto.DOUBLE, None) for name in self.inputs],
+            [
+                helper.make_tensor_value_info(name, helper.TensorProto.DOUBLE, None)
+                for name in dict.fromkeys(self.names)
+            ],
+            [numpy_helper.from_array(_precise(array), name) for name, array in fixed.items()],
+        )
+        self.evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]))
+        self.leads: list[int] = []
+        """Axes of size 1 in front of the batch, of each output and stacked value."""
+
+    def _needed(self, outputs: Sequence[ir.Value], inputs: Sequence[ir.Value]) -> list[ir.Node]:
+        """The nodes of the body from inputs to outputs, in order."""
+        needed, waiting = set(), [value.producer() for value in outputs]
+        for node in waiting:
+            if node is None or node in needed or node.graph is not self.loop.body or node.outputs[0] in inputs:
+                continue
+            if node.op_type not in {*LINEAR, "Sigmoid", "Tanh"} or node.domain not in DEFAULT_DOMAINS:
+                raise NotACellError(f"it has the operator {node.op_type}")
+            needed.add(node)
+            waiting += [each.producer() for each in node.inputs if each is not None and _fixed(each) is None]
+        return [node for node in self.loop.body if node in needed]
+
+    def __call__(self, item: ndarray, states: list[ndarray]) -> Values:
+        """The values of the body for rows of items and states.
+
+        Raises:
+            NotACellError: They cannot be computed, or are no rows.
+        """
+        feeds = [np.expand_dims(item, self.loop.axis) if _rank(self.loop.item) == 3 else item]
+        for state, rows in zip(self.loop.states, states, strict=True):
+            feeds.append(rows[None] if _rank(state.before, state.initial) == 3 else rows)
+        try:
+            found = self.evaluator.run(self.names, dict(zip(self.inputs, feeds, strict=True)))
+        except Exception as error:  # any exception type of numpy
+            raise NotACellError(
+                f"it cannot be computed for {len(item)} items at once: {one_line(str(error))}"
+            ) from error
+        self.leads = [values.ndim - 2 for values in found[: sum(self.counts[:2])]]
+        for values in found:
+            if values.ndim not in (2, 3) or values.shape[-2] != len(item) or (values.ndim == 3 and len(values) != 1):
+                raise NotACellError("it does not compute one row for each item of the batch")
+        rows = [values.reshape(len(item), -1) for values in found]
+        states, stacked, sigmoids, tanhs = (
+            rows[begin:end] for begin, end in pairwise(accumulate((0, *self.counts, len(rows) - sum(self.counts))))
+        )
+        return Values(np.concatenate([np.zeros((len(item), 0)), *sigmoids], axis=1), tanhs, states, stacked)
+
+
+def _precise(array: ndarray) -> ndarray:
+    """An array in double precision if it is one of floats."""
+    return array.astype(np.float64) if array.dtype == np.float32 else array
+
+
+def _rank(*values: ir.Value | None) -> int:
+    """The number of axes of the first value whose shape is known; 2 if there is none."""
+    return next((len(value.shape) for value in values if value is not None and value.shape is not None), 2)
+
+
+def _width(*values: ir.Value) -> int:
+    """The last size of the first value of which it is known."""
+    sizes = [value.shape[-1] for value in values if value.shape is not None]
+    known = [size for size in sizes if isinstance(size, int)]
+    if not known:
+        raise NotACellError(f"the size of {values[0].name!r} is not known")
+    return known[0]
+
+
+class _Nodes:
+    """The nodes in place of a loop."""
+
+    def __init__(self, loop: _Loop) -> None:
+        self.loop = loop
+        self.tape = ir.tape.Tape()
+        self.op = self.tape.op
+
+    def fixed(self, array: ndarray) -> ir.Value:
+        """A fixed value."""
+        return self.op("Constant", [], {"value": ir.tensor(array)})
+
+    def ints(self, *values: int) -> ir.Value:
+        """A fixed vector of integers."""
+        return self.fixed(np.array(values, np.int64))
+
+    def number(self, value: ir.Value) -> ir.Value:
+        """An integer from outside, as a vector of length 1."""
+        return self.op("Reshape", [self.op("Cast", [value], {"to": ir.DataType.INT64}), self.ints(1)])
+
+    def backward(self, value: ir.Value, axis: int) -> ir.Value:
+        """A value in the opposite order along an axis."""
+        return self.op("Slice", [value, self.ints(-1), self.ints(LAST), self.ints(axis), self.ints(-1)])
+
+    def items(self, counts: Sequence[ir.Value]) -> ir.Value:
+        """The items in the order of the iterations, on the first axis."""
+        loop = self.loop
+        assert loop.sequence is not None
+        items = self.backward(loop.sequence, loop.axis) if loop.is_backward else loop.sequence
+        if counts:
+            numbers = list(map(self.number, counts))
+            count = numbers[0] if len(numbers) == 1 else self.op("Min", numbers)
+            zero, one = (self.fixed(np.array(value, np.int64)) for value in (0, 1))
+            iterations = self.op("Range", [zero, self.op("Squeeze", [count]), one])
+            items = self.op("Gather", [items, self.places(_index_of_item(loop), iterations)], {"axis": loop.axis})
+        return items if loop.axis == 0 else self.op("Transpose", [items], {"perm": [1, 0, 2]})
+
+    def places(self, index: ir.Value, iterations: ir.Value) -> ir.Value:
+        """The values of an integer of the body in all iterations."""
+        index = self.loop.outer(index)
+        node = index.producer()
+        if index in self.loop.numbers:
+            initial, step = self.loop.numbers[index]
+            counted = self.op("Mul", [iterations, self.ints(step)])
+            return counted if initial is None else self.op("Add", [counted, self.number(initial)])
+        if not self.loop.is_inside(index) or node is None or node.op_type == "Constant":
+            return self.number(index)
+        if node.op_type not in OF_NUMBERS:
+            raise NotACellError(f"it reads the item that {node.op_type} gives")
+        if node.op_type not in ("Add", "Sub", "Mul", "Neg"):
+            return self.places(node.inputs[0], iterations)  # type: ignore[arg-type]
+        return self.op(node.op_type, [self.places(each, iterations) for each in node.inputs])  # type: ignore[arg-type]
+
+    def initial(self, state: _State, items: ir.Value, width: int) -> ir.Value | None:
+        """The initial state with three axes; None if it is zero."""
+        fixed, value = _fixed(state.initial), state.initial
+        if fixed is not None and not fixed.any():
+            return None
+        if _rank(value, state.before) == 2:
+            value = self.op("Unsqueeze", [value, self.ints(0)])
+        batch = None if state.initial.shape is None else state.initial.shape[-2]
+        if batch != 1:
+            return value
+        batch = self.op("Slice", [self.op("Shape", [items]), self.ints(1), self.ints(2)])
+        return self.op("Expand", [value, self.op("Concat", [self.ints(1), batch, self.ints(width)], {"axis": 0})])
+
+    def stacked(self, stack: _Stack, states: ir.Value, lead: int) -> ir.Value:
+        """The states of all iterations along an axis."""
+        if lead == 0:
+            states = self.op("Squeeze", [states, self.ints(1)])
+        if stack.is_backward:
+            states = self.backward(states, 0)
+        axes = list(range(1, 3 + lead))
+        axes.insert(stack.axis % (3 + lead), 0)
+        return self.op("Transpose", [states], {"perm": axes}) if axes[0] else states
+
+
+def _replace(loop: _Loop, opset: int) -> None:
+    """Put the operator of the cell in the place of a loop."""
+    nodes, counts = _Nodes(loop), _counts(loop)
+    if counts:
+        _index_of_item(loop)
+    assert loop.sequence is not None
+    if _rank(loop.sequence) != 3 or loop.axis == 2 or loop.sequence.dtype != ir.DataType.FLOAT:
+        raise NotACellError("its sequence is not float32 with the axes items, batch and values")
+    sizes = [_width(loop.sequence), *(_width(state.before, state.initial, state.after) for state in loop.states)]
+    if len(sizes) not in (2, 3):
+        raise NotACellError(f"it has {len(loop.states)} states")
+    function = _Function(loop, opset)
+    cell = recognize(function, sizes[0], sizes[1:])
+    items = nodes.items(counts)
+    by_role = [loop.states[cell.hidden], *(state for state in loop.states if state is not loop.states[cell.hidden])]
+    inputs = [items, *map(nodes.fixed, cell.arrays(np.dtype(np.float32))), None]
+    inputs += [nodes.initial(state, items, sizes[1]) for state in by_role]
+    attributes = {"hidden_size": sizes[1]}
+    if cell.resets_after:
+        attributes["linear_before_reset"] = 1
+    stacked, *finals = nodes.tape.op_multi_out(cell.operator, inputs, attributes, num_outputs=1 + len(by_role))
+    replaced: dict[ir.Value, ir.Value] = {}
+    for state, final in zip(by_role, finals, strict=True):
+        lead = function.leads[loop.states.index(state)]
+        replaced[state.final] = final if lead else nodes.op("Squeeze", [final, nodes.ints(0)])
+    for stack, lead in zip(loop.stacks, function.leads[len(by_role) :], strict=True):
+        replaced[stack.all] = nodes.stacked(stack, stacked, lead)
+    removed = dict.fromkeys([*(value.producer() for value in replaced), loop.node])
+    convenience.replace_nodes_and_values(
+        loop.node.graph, loop.node, list(removed), nodes.tape.nodes, list(replaced), list(replaced.values())
+    )
