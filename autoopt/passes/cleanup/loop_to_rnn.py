@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import convenience, helper, ir, ir_passes, np, numpy_helper
 from autoopt.passes.base import Pass, Refused
+from autoopt.passes.cleanup.recurrent import is_zero
 from autoopt.passes.cleanup.rnn_cells import NotACellError, Values, recognize
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
@@ -369,8 +370,8 @@ class _Nodes:
 
     def initial(self, state: _State, items: ir.Value, width: int) -> ir.Value | None:
         """The initial state with three axes; None if it is zero."""
-        fixed, value = _fixed(state.initial), state.initial
-        if fixed is not None and not fixed.any():
+        value = state.initial
+        if is_zero(value):
             return None
         if _rank(value, state.before) == 2:
             value = self.op("Unsqueeze", [value, self.ints(0)])
