@@ -99,6 +99,8 @@ class _Loop:
     sequence: ir.Value | None = None
     axis: int = 0
     is_backward: bool = False
+    keeps_axis: bool = False
+    """True if the item still has the axis of the items, of size 1."""
     same: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Values that the body takes and returns as they are, such as weights."""
     numbers: dict[ir.Value, tuple[ir.Value | None, int]] = field(default_factory=dict)
@@ -218,6 +220,8 @@ def _index_of_item(loop: _Loop) -> ir.Value:
             found.append(index)
             loop.item, loop.sequence = node.outputs[0], sequence
             loop.axis = node.attributes.get_int("axis", 0) % 3
+            maker = index.producer()
+            loop.keeps_axis = maker is not None and maker.op_type in ("Unsqueeze", "Reshape")
     if len(found) != 1:
         raise NotACellError(f"it reads {len(found)} sequences")
     return found[0]
@@ -276,7 +280,7 @@ class _Function:
         Raises:
             NotACellError: They cannot be computed, or are no rows.
         """
-        feeds = [np.expand_dims(item, self.loop.axis) if _rank(self.loop.item) == 3 else item]
+        feeds = [np.expand_dims(item, self.loop.axis) if self.loop.keeps_axis else item]
         for state, rows in zip(self.loop.states, states, strict=True):
             feeds.append(rows[None] if _rank(state.before, state.initial) == 3 else rows)
         try:
