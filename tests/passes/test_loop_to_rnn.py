@@ -95,7 +95,8 @@ def values(states: str, text: str) -> str:
 
 def loop(cell: str, states: str, reader: str, size: str, trips: str) -> ModelProto:
     count = "sizes_of_x = Shape (x) length = Gather (sizes_of_x, one)" if trips == "length" else ""
-    nodes = f"""{count} {values(states, "{}_last")}, y = Loop ({trips}, yes, {values(states, "{}_start")}) <body = body (
+    nodes = f"""{count} {values(states, "{}_last")}, y = Loop ({trips}, yes, {values(states, "{}_start")}) <
+        body = body (
         int64 number, bool go, {values(states, "float[2, 4] {}")})
         => (bool on, {values(states, "float[2, 4] {}_out")},
         float[2, 4] each) {{ on = Identity (go) {reader} {cell} each = Identity (h_out) }}>"""

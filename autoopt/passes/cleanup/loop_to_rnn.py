@@ -11,8 +11,9 @@ from autoopt.errors import one_line
 from autoopt.model.lazy_imports import convenience, helper, ir, ir_passes, np, numpy_helper
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.cleanup.recurrent import is_zero
-from autoopt.passes.cleanup.rnn_cells import NotACellError, Values, recognize
+from autoopt.passes.cleanup.rnn_cells import Cell, NotACellError, Values, recognize
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
+from autoopt.passes.onnx_tools.folding import fold_ir_constants
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
@@ -23,11 +24,26 @@ LOWEST_OPSET: Final = 13
 """The first opset in which the axes of Squeeze are an input."""
 LINEAR: Final = frozenset(
     (
-        *("Add", "Concat", "Expand", "Gemm", "Identity", "MatMul", "Mul", "Neg", "Reshape"),
-        *("Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze"),
+        *(
+            "Add",
+            "Concat",
+            "Constant",
+            "Div",
+            "Expand",
+            "Gather",
+            "Gemm",
+            "Identity",
+            "MatMul",
+            "Mul",
+            "Neg",
+            "Reshape",
+        ),
+        *("Shape", "Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze"),
     )
 )
 """Operators of a cell beside its activations: with them, it is an analytic function of its inputs."""
+CELLS: Final = frozenset(("GRU", "LSTM", "RNN", "Sigmoid", "Tanh"))
+"""Operators that make a cell of them: activations, or a layer for one item."""
 OF_NUMBERS: Final = frozenset(("Add", "Cast", "Identity", "Mul", "Neg", "Reshape", "Squeeze", "Sub", "Unsqueeze"))
 """Operators that compute which item an iteration reads."""
 INTEGERS: Final = (6, 7)
@@ -45,7 +61,6 @@ class LoopToRnn(Pass):
 
     target_bound = False
     needs_ops = ("Loop", "Scan")
-    requires = ("shape_inference",)
     conflicts = FUSION_CONFLICTS
     libraries = ("onnx", "onnx-ir")
 
@@ -53,6 +68,12 @@ class LoopToRnn(Pass):
         opset = max(model.opset_imports.get(domain, 0) for domain in DEFAULT_DOMAINS)
         if opset < LOWEST_OPSET:
             raise Refused(f"opset {opset} is below {LOWEST_OPSET}; opset_conversion raises it")
+        loops = [node for node in model.graph.all_nodes() if node.op_type in self.needs_ops]
+        model = apply_ir_passes(model, ir_passes.LiftSubgraphInitializersToMainGraphPass())
+        for node in reversed(loops):  # inner loops first
+            _move_invariants(node)
+        infer_shapes = ir_passes.ShapeInferencePass(check_type=False, strict_mode=False)
+        model = apply_ir_passes(fold_ir_constants(model), infer_shapes)
         loops = [node for node in model.graph.all_nodes() if node.op_type in self.needs_ops]
         reasons: list[str] = []
         for node in loops:
@@ -117,8 +138,20 @@ class _Loop:
 
     def is_inside(self, value: ir.Value) -> bool:
         """Tell if the body computes a value or takes it."""
-        node = value.producer()
-        return value in self.body.inputs or (node is not None and node.graph is self.body)
+        return value.graph is self.body
+
+
+def _move_invariants(loop: ir.Node) -> None:
+    """Move in front of a loop what each iteration computes from values outside of it only."""
+    body = loop.attributes["body"].as_graph()
+    for node in list(body):
+        is_movable = node.op_type in LINEAR and node.domain in DEFAULT_DOMAINS
+        reads_body = any(value is not None and value.graph is body for value in node.inputs)
+        if is_movable and not reads_body and not any(value.is_graph_output() for value in node.outputs):
+            body.remove(node)
+            for value in node.outputs:
+                value.name = f"{loop.outputs[0].name}/{value.name}"
+            loop.graph.insert_before(loop, node)
 
 
 def _read(node: ir.Node) -> _Loop:
@@ -129,7 +162,7 @@ def _read(node: ir.Node) -> _Loop:
         carried, before, after = len(node.inputs) - count, list(body.inputs), list(body.outputs)
     else:
         carried, before, after = len(node.inputs) - 2, list(body.inputs[2:]), list(body.outputs[1:])
-    states = map(_State, node.inputs[-len(before) :], before[:carried], after, node.outputs)  # type: ignore[arg-type]
+    states = map(_State, node.inputs[-len(before) :], before[:carried], after, node.outputs)
     loop = _Loop(node, body, list(states), [])
     axes = node.attributes.get_ints("scan_output_axes", [0] * len(after))
     directions = node.attributes.get_ints("scan_output_directions", [0] * len(after))
@@ -161,7 +194,7 @@ def _settle(loop: _Loop) -> None:
             if not is_new or not all(reader.attributes.get_int("new_axis", 0) for reader in readers):
                 raise NotACellError("it returns a list that is not stacked after the loop")
             for reader in readers:
-                loop.stacks.append(_Stack(node.inputs[1], reader.outputs[0], reader.attributes.get_int("axis")))  # type: ignore[arg-type]
+                loop.stacks.append(_Stack(node.inputs[1], reader.outputs[0], reader.attributes.get_int("axis")))
         elif (
             node is not None and node.op_type == "Add" and state.before.dtype in (ir.DataType.INT32, ir.DataType.INT64)
         ):
@@ -197,7 +230,7 @@ def _counts(loop: _Loop) -> list[ir.Value]:
         if condition is loop.body.inputs[1] or (always is not None and always.all()):
             continue
         if node is not None and node.op_type == "And":
-            conditions += [loop.outer(each) for each in node.inputs]  # type: ignore[arg-type]
+            conditions += [loop.outer(each) for each in node.inputs]
             continue
         number, limit = node.inputs if node is not None and node.op_type == "Less" else (None, None)
         if number not in loop.counted or limit is None or loop.is_inside(loop.outer(limit)):
@@ -215,7 +248,7 @@ def _index_of_item(loop: _Loop) -> ir.Value:
     for node in loop.body:
         if node.op_type != "Gather":
             continue
-        sequence, index = (loop.outer(each) for each in node.inputs)  # type: ignore[arg-type]
+        sequence, index = (loop.outer(each) for each in node.inputs)
         if loop.is_inside(index) and not loop.is_inside(sequence):
             found.append(index)
             loop.item, loop.sequence = node.outputs[0], sequence
@@ -241,10 +274,12 @@ class _Function:
         arguments = {name: [node.inputs[0] for node in nodes if node.op_type == name] for name in ("Sigmoid", "Tanh")}
         weights = {each for node in nodes for each in node.inputs if each is not None and each not in inputs}
         weights -= {each for node in nodes for each in node.outputs}
-        fixed = {value.name: _fixed(loop.outer(value)) for value in weights}
-        missing = [name for name, array in fixed.items() if array is None]
-        if missing:
-            raise NotACellError(f"it depends on {missing[0]!r}, which is neither fixed nor its item or state")
+        fixed: dict[str, ndarray] = {}
+        for value in weights:
+            array = _fixed(loop.outer(value))
+            if array is None:
+                raise NotACellError(f"it depends on {value.name!r}, which is neither fixed nor its item or state")
+            fixed[str(value.name)] = array.astype(np.float64) if array.dtype == np.float32 else array
         self.names = [value.name for value in (*outputs, *arguments["Sigmoid"], *arguments["Tanh"])]
         self.counts = (len(loop.states), len(loop.stacks), len(arguments["Sigmoid"]))
         self.inputs = [value.name for value in inputs]
@@ -256,8 +291,14 @@ class _Function:
                 helper.make_tensor_value_info(name, helper.TensorProto.DOUBLE, None)
                 for name in dict.fromkeys(self.names)
             ],
-            [numpy_helper.from_array(_precise(array), name) for name, array in fixed.items()],
+            [numpy_helper.from_array(array, name) for name, array in fixed.items()],
         )
+        self.layers = []
+        for node in nodes:
+            if node.op_type in ("GRU", "LSTM", "RNN"):
+                arrays = [fixed[str(value.name)] for value in node.inputs[1:4] if value is not None]
+                after = bool(node.attributes.get_int("linear_before_reset", 0))
+                self.layers.append(Cell.of(node.op_type, *arrays, resets_after=after))
         self.evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]))
         self.leads: list[int] = []
         """Axes of size 1 in front of the batch, of each output and stacked value."""
@@ -268,7 +309,7 @@ class _Function:
         for node in waiting:
             if node is None or node in needed or node.graph is not self.loop.body or node.outputs[0] in inputs:
                 continue
-            if node.op_type not in {*LINEAR, "Sigmoid", "Tanh"} or node.domain not in DEFAULT_DOMAINS:
+            if node.op_type not in LINEAR | CELLS or node.domain not in DEFAULT_DOMAINS:
                 raise NotACellError(f"it has the operator {node.op_type}")
             needed.add(node)
             waiting += [each.producer() for each in node.inputs if each is not None and _fixed(each) is None]
@@ -281,8 +322,8 @@ class _Function:
             NotACellError: They cannot be computed, or are no rows.
         """
         feeds = [np.expand_dims(item, self.loop.axis) if self.loop.keeps_axis else item]
-        for state, rows in zip(self.loop.states, states, strict=True):
-            feeds.append(rows[None] if _rank(state.before, state.initial) == 3 else rows)
+        for state, value in zip(self.loop.states, states, strict=True):
+            feeds.append(value[None] if _rank(state.before, state.initial) == 3 else value)
         try:
             found = self.evaluator.run(self.names, dict(zip(self.inputs, feeds, strict=True)))
         except Exception as error:  # any exception type of numpy
@@ -294,15 +335,10 @@ class _Function:
             if values.ndim not in (2, 3) or values.shape[-2] != len(item) or (values.ndim == 3 and len(values) != 1):
                 raise NotACellError("it does not compute one row for each item of the batch")
         rows = [values.reshape(len(item), -1) for values in found]
-        states, stacked, sigmoids, tanhs = (
+        after, stacked, sigmoids, tanhs = (
             rows[begin:end] for begin, end in pairwise(accumulate((0, *self.counts, len(rows) - sum(self.counts))))
         )
-        return Values(np.concatenate([np.zeros((len(item), 0)), *sigmoids], axis=1), tanhs, states, stacked)
-
-
-def _precise(array: ndarray) -> ndarray:
-    """An array in double precision if it is one of floats."""
-    return array.astype(np.float64) if array.dtype == np.float32 else array
+        return Values(np.concatenate([np.zeros((len(item), 0)), *sigmoids], axis=1), tanhs, after, stacked)
 
 
 def _rank(*values: ir.Value | None) -> int:
@@ -369,8 +405,8 @@ class _Nodes:
         if node.op_type not in OF_NUMBERS:
             raise NotACellError(f"it reads the item that {node.op_type} gives")
         if node.op_type not in ("Add", "Sub", "Mul", "Neg"):
-            return self.places(node.inputs[0], iterations)  # type: ignore[arg-type]
-        return self.op(node.op_type, [self.places(each, iterations) for each in node.inputs])  # type: ignore[arg-type]
+            return self.places(node.inputs[0], iterations)
+        return self.op(node.op_type, [self.places(each, iterations) for each in node.inputs])
 
     def initial(self, state: _State, items: ir.Value, width: int) -> ir.Value | None:
         """The initial state with three axes; None if it is zero."""
@@ -408,7 +444,7 @@ def _replace(loop: _Loop, opset: int) -> None:
     if len(sizes) not in (2, 3):
         raise NotACellError(f"it has {len(loop.states)} states")
     function = _Function(loop, opset)
-    cell = recognize(function, sizes[0], sizes[1:])
+    cell = recognize(function, sizes[0], sizes[1:], function.layers)
     items = nodes.items(counts)
     by_role = [loop.states[cell.hidden], *(state for state in loop.states if state is not loop.states[cell.hidden])]
     inputs = [items, *map(nodes.fixed, cell.arrays(np.dtype(np.float32))), None]

@@ -7,7 +7,7 @@ formula must give the function's values at random points: as both are analytic, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -54,7 +54,7 @@ class Gate:
 
     def argument(self, item: ndarray, hidden: ndarray) -> ndarray:
         """The argument of its activation."""
-        return item @ self.of_item + hidden @ self.of_hidden + self.bias
+        return np.asarray(item @ self.of_item + hidden @ self.of_hidden + self.bias)
 
     def __neg__(self) -> Gate:
         return Gate(-self.of_item, -self.of_hidden, -self.bias)
@@ -70,6 +70,17 @@ class Cell:
     """Which of the states is the hidden one; the other is the cell of an LSTM."""
     resets_after: bool = False
     """The reset of a GRU comes after the product: the attribute `linear_before_reset`."""
+
+    @staticmethod
+    def of(operator: str, of_item: ndarray, of_hidden: ndarray, bias: ndarray | None = None, **settings: bool) -> Cell:
+        """The cell of a layer with these inputs W, R and B."""
+        count = of_hidden.shape[1] // of_hidden.shape[2]
+        biases = np.zeros(2 * of_hidden.shape[1]) if bias is None else bias[0]
+        parts = [np.split(each, count) for each in (of_item[0], of_hidden[0], *np.split(biases, 2))]
+        gates = [Gate(w.T, r.T, b + c) for w, r, b, c in zip(*parts, strict=True)]
+        if settings.get("resets_after"):
+            gates[2] = Gate(parts[0][2].T, parts[1][2].T, parts[2][2], parts[3][2])
+        return Cell(operator, tuple(gates), **settings)
 
     def next_states(self, item: ndarray, states: Sequence[ndarray]) -> list[ndarray]:
         """The next states by the operator's formula, in the order of the function."""
@@ -97,8 +108,10 @@ class Cell:
         return [each[None].astype(dtype) for each in (of_item, of_hidden, np.concatenate(biases))]
 
 
-def recognize(function: Function, items: int, widths: Sequence[int]) -> Cell:
+def recognize(function: Function, items: int, widths: Sequence[int], layers: Sequence[Cell] = ()) -> Cell:
     """Recognize the cell that a function of an item of so many values, and states of these widths, computes.
+
+    It may be one of the layers, which the function holds.
 
     Raises:
         NotACellError: It is none.
@@ -108,7 +121,8 @@ def recognize(function: Function, items: int, widths: Sequence[int]) -> Cell:
     wanted = function(item, states)
     find = _recurrent if len(widths) == 1 else _lstm
     if len(set(widths)) == 1:
-        for cell in find(function, items, widths[0]):
+        swapped = [replace(layer, hidden=1) for layer in layers if len(widths) == 2]
+        for cell in [*layers, *swapped] or find(function, items, widths[0]):
             found = cell.next_states(item, states)
             pairs = [*zip(found, wanted.states, strict=True), *((found[cell.hidden], each) for each in wanted.stacked)]
             if all(a.shape == b.shape and np.allclose(a, b, rtol=0, atol=TOLERANCE) for a, b in pairs):
@@ -177,4 +191,4 @@ def _affine(argument: ndarray, items: int, width: int) -> Gate:
 
 
 def _sigmoid(values: ndarray) -> ndarray:
-    return 1 / (1 + np.exp(-values))
+    return np.asarray(1 / (1 + np.exp(-values)))
