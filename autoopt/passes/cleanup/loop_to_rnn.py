@@ -82,7 +82,7 @@ class LoopToRnn(Pass):
             except NotACellError as reason:
                 reasons.append(f"{node.op_type} {node.name!r} holds no GRU, LSTM or RNN cell: {reason}")
         if len(reasons) == len(loops):
-            raise Refused(reasons[0])
+            raise Refused(reasons[0] if reasons else "it has no loop")
         lift = ir_passes.LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
         return apply_ir_passes(model, ir_passes.RemoveUnusedNodesPass(), lift)
 
