@@ -20,6 +20,7 @@ from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue
 from autoopt.model.in_memory import Model, Serializable, model_file
 from autoopt.observer import SILENT, CallbackObserver, Observer
+from autoopt.problem.admission import ARTIFACT
 from autoopt.problem.goal import GoalOptions
 from autoopt.problem.problem import Limits
 from autoopt.problem.run_request import Again, RunRequest
@@ -204,7 +205,7 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
         records = _resumable(store, run)
         results = []
         for record in records:
-            request = replace(_request_of(store, record), resume=record.id, observer=observer, home=home)
+            request = replace(_request_of(record), resume=record.id, observer=observer, home=home)
             if data_root is not None:
                 request = replace(request, data_root=data_root)
             if out is not None:
@@ -233,12 +234,12 @@ def _resumable(store: Store, run: str | None) -> list[RunRecord]:
     return [record]
 
 
-def _request_of(store: Store, record: RunRecord) -> RunRequest:
+def _request_of(record: RunRecord) -> RunRequest:
     """The request of a stored run, with the DAG as its file is now."""
     request = RunRequest.from_json(record.settings["request"], reread=True)
     if "://" in str(request.model):
         # What the URL holds may have changed since, so the model of the run is the one in the store.
-        return replace(request, model=store.artifacts.path(record.model))
+        return replace(request, model=f"{ARTIFACT}{record.model}")
     return request
 
 

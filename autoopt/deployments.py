@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 from zoneinfo import available_timezones
 
+from pydantic import SecretStr
+
 from autoopt.errors import InputError, one_line
 from autoopt.orchestrate.automations import TAG, ensure_crash_automation, notify
 from autoopt.orchestrate.connection import DEFAULTS, set_defaults
@@ -23,7 +25,7 @@ from autoopt.orchestrate.forms import (
     with_types,
 )
 from autoopt.orchestrate.place import Place
-from autoopt.spec.notify import NotifyAddress, addresses_of
+from autoopt.spec.notify import addresses_of
 from autoopt.spec.search import SearchFields
 from autoopt.spec.zoo import load_zoo
 from autoopt.zoo.zoo_models import check_zoo
@@ -45,7 +47,7 @@ class Night:
     zoo: Path
     cron: str
     timezone: str
-    addresses: tuple[NotifyAddress, ...]
+    addresses: tuple[SecretStr, ...]
     """Whom to tell of a night that fails."""
 
     @staticmethod

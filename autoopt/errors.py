@@ -145,6 +145,13 @@ class TimeUp(Exception):
 
 
 ErrorClass: TypeAlias = type[AutooptError]
+INTERNAL_ERROR: Final = "internal error"
+"""The beginning of `bug_text`."""
+
+
+def bug_text(error: Exception) -> str:
+    """What is said of an error that nobody expects."""
+    return f"{INTERNAL_ERROR}: {type(error).__name__}: {error}"
 
 
 def allocation_text(error: BaseException) -> str:

@@ -10,18 +10,16 @@ from pathlib import Path
 from prefect import flow, get_run_logger, tags
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Cancelled
 
 from autoopt.engine.run.session import Session
-from autoopt.errors import AutooptError
 from autoopt.json_codec import without_nulls
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.artifacts import SweepProgress, show_sweep
 from autoopt.orchestrate.executor import call_flow, failed_state, final_state
 from autoopt.orchestrate.names import TAG, night_name, zoo_title
+from autoopt.orchestrate.submitted import run_in_pool
 from autoopt.results import RunResult, SweepResult
 from autoopt.script import only_allowed_scripts
-from autoopt.zoo.earlier_sweeps import NightInProgress
 from autoopt.zoo.sweep import run_sweep
 from autoopt.zoo.sweep_request import SweepRequest
 from autoopt.zoo.sweep_text import message, sweep_markdown
@@ -76,9 +74,7 @@ def nightly_sweep(  # noqa: PLR0913, PLR0917  these are the fields of the form t
     try:
         with only_allowed_scripts():
             return _sweep_state(_run(request, chains))
-    except NightInProgress as error:
-        return Cancelled(message=str(error))
-    except AutooptError as error:
+    except Exception as error:
         return failed_state(error)
 
 
@@ -103,7 +99,8 @@ def _run(request: SweepRequest, chains: Chains = "subflows") -> SweepResult:
 
     title = zoo_title(request.zoo)
     progress = SweepProgress(get_run_logger(), title)
-    result = run_sweep(replace(request, observer=ObserverGroup(request.observer, progress)), search)
+    observer = ObserverGroup(request.observer, progress)
+    result = run_sweep(replace(request, in_pool=run_in_pool, observer=observer), search)
     progress.ended()
     show_sweep(title, sweep_markdown(result, pages))
     return result

@@ -17,7 +17,6 @@ from pydantic import Field
 from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.run.output_folder import check_out
 from autoopt.engine.run.session import Session
-from autoopt.errors import AutooptError
 from autoopt.json_codec import without_nulls
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.artifacts import RunNotes, RunProgress, show_result
@@ -74,24 +73,23 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         chains: `subflows` runs them in this process, `deployed` gives each a run of its own that can be retried.
         request: what `autoopt run` asks for, in place of the fields above.
     """
-    limits = {name: value for name, value in {"trials": trials, "minutes": minutes}.items() if value is not None}
-    asked = RunRequest(
-        dag=dag,
-        model=model,
-        data=data,
-        calibration=calibration,
-        search={**without_nulls(search or {}), **limits},
-        workers=workers,
-        again=again,
-        out=None if out is None else Path(out),
-    )
-    if request is not None:
-        asked = RunRequest.from_json(request)
-    asked = replace(asked, in_pool=run_in_pool, is_retry=flow_run.run_count > 1, observer=RunNotes(get_run_logger()))
     try:
+        asked = RunRequest(
+            dag=dag,
+            model=model,
+            data=data,
+            calibration=calibration,
+            search=without_nulls(search or {}) | without_nulls({"trials": trials, "minutes": minutes}),
+            workers=workers,
+            again=again,
+            out=None if out is None else Path(out),
+        )
+        if request is not None:
+            asked = RunRequest.from_json(request)
+        notes, is_retry = RunNotes(get_run_logger()), flow_run.run_count > 1
         with only_allowed_scripts():
-            result = _execute(asked, chains)
-    except AutooptError as error:
+            result = _execute(replace(asked, in_pool=run_in_pool, is_retry=is_retry, observer=notes), chains)
+    except Exception as error:
         return failed_state(error)
     return run_state(result)
 

@@ -7,7 +7,6 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from autoopt.engine.run.join import join
-from autoopt.errors import AutooptError
 from autoopt.orchestrate.artifacts import show_chain
 from autoopt.orchestrate.deployed_chains import claimed_jobs
 from autoopt.orchestrate.executor import TrialTasks, failed_state
@@ -40,5 +39,5 @@ def tune_chain(run: str, chain: str) -> State[None]:
                 joined.conclude()
             show_chain(joined.store, run, chain, run_name(session), session.ctx.chains[chain].name)
             return trials.state()
-    except AutooptError as error:
+    except Exception as error:
         return failed_state(error)

@@ -7,7 +7,7 @@ from itertools import chain
 
 from autoopt.metrics import METRICS, Estimate
 from autoopt.results import Trial
-from autoopt.store.contracts import Store
+from autoopt.store import Store
 
 
 def canonical(store: Store, run: str, *, timed: bool = True) -> dict[str, object]:

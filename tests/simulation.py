@@ -41,8 +41,7 @@ from autoopt.problem.run_request import RunRequest
 from autoopt.spec import load_dag
 from autoopt.spec.search import SearchConfig
 from autoopt.spec.targets import HostSpec
-from autoopt.store import ModelRecord, RunRecord
-from autoopt.store.memory import MemoryStore
+from autoopt.store import ModelRecord, RunRecord, open_store
 from autoopt.target import Accelerator, Target
 from autoopt.workers import CallResult, Gate, WorkerPool
 from autoopt.workers.quarantine import Deaths
@@ -342,13 +341,13 @@ class Simulation:
     source: Model = field(default_factory=lambda: dict(SOURCE))
     unverified: bool = False
     store: Any = None
-    """An existing store to share; by default one in memory."""
+    """An existing store to share; by default a new one."""
 
     def __post_init__(self) -> None:
         self.clock = Clock()
         self.pool = SimulatedPool()
         self.pool.passes = {"identity_elimination": faster(0.5), "remove_unused": faster(0.8, size=900.0)}
-        self.store = self.store or MemoryStore(self.folder / "home")
+        self.store = self.store or open_store(None, self.folder / "home")
         self.compile()
         gate, scratch = self.folder / "gate", self.folder / "scratch"
         gate.mkdir(parents=True)

@@ -8,14 +8,13 @@ from autoopt.store import Store
 from autoopt.store.sql.claims import SqlClaims
 from autoopt.store.sql.results import SqlResults
 from autoopt.store.sql.runs import SqlRuns
-from autoopt.store.sql.store import require_sql
 from autoopt.store.sql.sweeps import SqlSweeps
 from autoopt.store.sql.trials import SqlTrials
 
 
 def by(store: Store, owner: str) -> Store:
     """The same store, whose claims belong to this owner."""
-    other = copy.copy(require_sql(store))
+    other = copy.copy(store)
     other.owner = owner
     other.results = SqlResults(other.database, owner)
     other.claims = SqlClaims(other.database, owner)

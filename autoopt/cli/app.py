@@ -17,7 +17,7 @@ from autoopt.cli.completion import words_to_complete
 from autoopt.cli.help_page import set_help_pages
 from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import USAGE_ERROR, example_text
-from autoopt.errors import EXIT_INTERRUPTED, MAX_PATH_CHARS, AutooptError, InputError, one_line
+from autoopt.errors import EXIT_INTERRUPTED, MAX_PATH_CHARS, AutooptError, InputError, bug_text, one_line
 
 
 class Command:
@@ -158,7 +158,7 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("AUTOOPT_DEBUG"):
             raise
-        text, code = f"autoopt: internal error: {type(error).__name__}: {error}", EXIT_SYSTEM
+        text, code = f"autoopt: {bug_text(error)}", EXIT_SYSTEM
         text += "; please report it (AUTOOPT_DEBUG=1 shows the traceback)"
     from autoopt.settings import without_passwords  # only now, because most commands end without an error
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,9 +35,9 @@ from autoopt.report.charts import best_so_far, trade_offs
 from autoopt.report.drawing import can_draw, picture
 from autoopt.report.run_view import RunView
 from autoopt.report.table import markdown
-from autoopt.report.words.change import metric_cells, value_text
+from autoopt.report.words.change import metric_cells
 from autoopt.report.words.formatting import params_text, plural
-from autoopt.report.words.verdict import gains, verdict
+from autoopt.report.words.verdict import verdict
 from autoopt.results import RunResult, SweepEntry, Trial, values_of
 from autoopt.results.figures import first_objective
 from autoopt.store import Store
@@ -50,7 +49,6 @@ UPDATE_SECONDS: Final = 2.0
 """Shortest interval of updates of a progress."""
 
 P = ParamSpec("P")
-Row: TypeAlias = dict[str, object]
 RunLogger: TypeAlias = "logging.Logger | logging.LoggerAdapter[logging.Logger]"
 
 
@@ -147,51 +145,28 @@ class RunProgress(Observer):
 
 
 class SweepProgress(RunNotes):
-    """Also shows how many models of a sweep have ended, and their table at its end."""
+    """Also shows how many models of a sweep have ended."""
 
     def __init__(self, logger: RunLogger, zoo: str) -> None:
         super().__init__(logger)
-        self._zoo = zoo
-        self._rows: dict[str, Row] = {}
-        self._ended = 0
+        self._models = 0
+        self._ended: set[str] = set()
         self._progress = Progress(artifact_key("progress", zoo))
 
     def on_sweep_start(self, models: Sequence[str]) -> None:
-        self._rows = {name: {"model": name, "state": "not run"} for name in models}
+        self._models = len(models)
 
     def on_model_start(self, name: str) -> None:
-        self._progress.show(100.0 * self._ended / max(1, len(self._rows)), f"model {name}")
+        self._progress.show(100.0 * len(self._ended) / max(1, self._models), f"model {name}")
 
     def on_model_end(self, entry: SweepEntry) -> None:
-        self._ended += self._rows.get(entry.name, {}).get("state") == "not run"
-        self._rows[entry.name] = entry_row(entry)
+        self._ended.add(entry.name)
         if entry.reason:
             self._logger.warning(one_line(f"{entry.name}: {entry.reason}"))
 
-    @best_effort
     def ended(self) -> None:
-        """Show the table of the models."""
-        self._progress.show(100.0, plural(len(self._rows), "model"))
-        description = f"{plural(len(self._rows), 'model')} of the sweep; show one with `autoopt runs RUN`"
-        create_table_artifact(list(self._rows.values()), artifact_key("models", self._zoo), description)
-
-
-def entry_row(entry: SweepEntry) -> Row:
-    """The table row of a finished model; its objectives and constraints come first."""
-    row: Row = {"model": entry.name, "state": entry.status, "since last good": entry.compared.verdict}
-    result, best = entry.result, entry.best
-    row["result"] = row["best chain"] = artifact = ""
-    if best is not None:
-        row["best chain"] = best.chain
-        artifact = best.artifact[:12]
-        if result is not None:
-            row["result"] = ", ".join(gains(result, best))
-            for metric in dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]):
-                row[metric] = value_text(metric, best.metrics)
-    row["run"] = entry.run
-    row["artifact"] = artifact
-    row["reason"] = one_line(entry.reason)
-    return row
+        """Say how many models there were."""
+        self._progress.show(100.0, plural(self._models, "model"))
 
 
 @best_effort
@@ -213,7 +188,7 @@ def show_chain(store: Store, run: str, chain: str, *names: str) -> None:
 @best_effort
 def show_result(store: Store, result: RunResult, name: str) -> None:
     """Show the result of a run in the current flow run: its answer and front, the best so far, and the trade-off."""
-    answer = one_line(in_form_words(verdict(result)))  # pages show the description above the text
+    answer = one_line(verdict(result))  # pages show the description above the text
     page = without_userinfo(flow_run.ui_url or "")
     create_markdown_artifact(result_markdown(result, page), artifact_key("result", name), answer)
     for kind, chart, description in _plots(result, finished_trials(store, result.run)):
@@ -227,12 +202,6 @@ def show_sweep(zoo: str, text: str) -> None:
     create_markdown_artifact(rest, artifact_key("sweep", zoo), headline.strip("*"))
 
 
-def in_form_words(text: str) -> str:
-    """A text of the command line with the names of the form's fields in place of options."""
-    named = re.sub(r"--(again|data|minutes|trials)\b", r"`\1`", text)
-    return named.replace("the same command", "the same deployment")
-
-
 def result_markdown(result: RunResult, page: str = "") -> str:
     """The models of a run with the run's own metrics, caveats, and where there is more.
 
@@ -243,8 +212,7 @@ def result_markdown(result: RunResult, page: str = "") -> str:
         if len(result.targets) > 1:
             parts.append(f"*{table.title}*")
         parts.append(markdown(table))
-    notes = map(in_form_words, (*view.caveats, *result.notes))
-    parts.append("\n".join(f"- {one_line(note).removeprefix('* ')}" for note in notes))
+    parts.append("\n".join(f"- {one_line(note).removeprefix('* ')}" for note in (*view.caveats, *result.notes)))
     links = [f"`autoopt {command} {result.run}`" for command in ("runs", "report", "lineage")]
     if page:
         links.insert(0, f"[flow run]({page})")

@@ -9,9 +9,10 @@ import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 from uuid import UUID
 
-from autoopt.spec.notify import NotifyAddress
+from pydantic import SecretStr
 
 if TYPE_CHECKING:
     from prefect.events.schemas.automations import EventTrigger
@@ -25,11 +26,10 @@ TAG: Final = "autoopt"
 NIGHT_HOURS: Final = 12
 """A night that fails again within this time sends no further message."""
 SUBJECT: Final = "{{ flow_run.name }}: {{ flow_run.state.name }}"
-JSON: Final = {
-    "webhook": {"title": "{{subject}}", "text": "{{subject}}\n{{body}}"},
-    "slack": {"text": "*{{subject}}*\n{{body}}"},  # as Mattermost takes it, too
-}
-"""The documents that webhooks receive."""
+JSON: Final = {"text": "{{subject}}\n{{body}}"}
+"""The document that webhooks receive, as Slack, Mattermost and Google Chat take it."""
+TEAMS: Final = (".logic.azure.com", ".powerplatform.com")
+"""Ends of the hosts of webhooks that take other documents, which Apprise knows."""
 BODY: Final = "{{ flow_run.state.message }}\n{{ flow_run | ui_url }}"
 
 
@@ -61,7 +61,7 @@ def ensure_crash_automation() -> None:
     _create(CRASH, trigger, [crash])
 
 
-def notify(deployment: UUID, name: str, addresses: Sequence[NotifyAddress]) -> None:
+def notify(deployment: UUID, name: str, addresses: Sequence[SecretStr]) -> None:
     """Have the server send a message for each flow run of a deployment that fails or crashes.
 
     Replaces what was set up before under the same name; without addresses, nothing is sent any more.
@@ -90,20 +90,17 @@ def notify(deployment: UUID, name: str, addresses: Sequence[NotifyAddress]) -> N
     _create(title, trigger, [SendNotification(block_document_id=one, subject=SUBJECT, body=BODY) for one in blocks])
 
 
-def _save_block(address: NotifyAddress, name: str) -> UUID:
+def _save_block(address: SecretStr, name: str) -> UUID:
     """Store an address encrypted in the server; return the block's id."""
-    from prefect.blocks.notifications import CustomWebhookNotificationBlock, MicrosoftTeamsWebhook, SlackWebhook
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock, SlackWebhook
 
+    url = urlsplit(address.get_secret_value())
     block: Any
-    if address.kind in JSON:
-        secrets = {"address": address.url}
-        block = CustomWebhookNotificationBlock.model_validate(
-            {"name": name, "url": "{{address}}", "json_data": JSON[address.kind], "secrets": secrets}
-        )
-    elif address.kind == "teams":
-        block = MicrosoftTeamsWebhook.model_validate({"url": address.url})
-    else:  # this block takes any address of Apprise, such as mailto
-        block = SlackWebhook.model_validate({"url": address.url})
+    if url.scheme in ("http", "https") and not str(url.hostname).endswith(TEAMS):
+        fields = {"name": name, "url": "{{address}}", "json_data": JSON, "secrets": {"address": url.geturl()}}
+        block = CustomWebhookNotificationBlock.model_validate(fields)
+    else:  # this block takes any address of Apprise
+        block = SlackWebhook.model_validate({"url": url.geturl()})
     identity: UUID = block.save(name, overwrite=True)
     return identity
 

@@ -27,7 +27,7 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.run.executor import Work
 from autoopt.engine.run.session import Session
-from autoopt.errors import SystemFailure
+from autoopt.errors import AutooptError, SystemFailure, bug_text
 from autoopt.metrics import headline_metrics
 from autoopt.orchestrate.artifacts import ChainProgress, show_chain
 from autoopt.orchestrate.names import plain, run_name
@@ -66,10 +66,11 @@ def call_flow(
     def body(subject: str) -> State[None]:
         try:
             result = work()
-        except BaseException as error:
+        except (KeyboardInterrupt, TerminationSignal) as signal:
+            outcome.set_exception(signal)
+            return Cancelled(message="cancelled; the store has what is finished")
+        except Exception as error:
             outcome.set_exception(error)
-            if isinstance(error, KeyboardInterrupt | TerminationSignal):
-                return Cancelled(message="cancelled; the store has what is finished")
             return failed_state(error)
         outcome.set_result(result)
         return state_of(result)
@@ -107,12 +108,14 @@ def final_state(success: bool, message: str) -> State[None]:
     return Failed(message=message)
 
 
-def failed_state(error: BaseException) -> State[None]:
+def failed_state(error: Exception) -> State[None]:
     """The final state of a flow run that an error ended: Crashed if the machine, the database or Prefect failed."""
-    message = str(error) or type(error).__name__
     if isinstance(error, SystemFailure):
-        return Crashed(message=message)
-    return Failed(message=message)
+        return Crashed(message=str(error))
+    if isinstance(error, AutooptError):
+        return Failed(message=str(error))
+    get_run_logger().error("the traceback", exc_info=error)
+    return Failed(message=bug_text(error))
 
 
 @dataclass(frozen=True)

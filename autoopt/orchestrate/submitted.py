@@ -12,7 +12,7 @@ from uuid import UUID
 
 from autoopt.data.config import map_texts
 from autoopt.engine.run.export import export_best
-from autoopt.errors import InputError, SystemFailure
+from autoopt.errors import INTERNAL_ERROR, InputError, SystemFailure
 from autoopt.observer import Observer
 from autoopt.orchestrate.connection import Serving, without_userinfo
 from autoopt.orchestrate.place import Place
@@ -157,6 +157,7 @@ def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
     """Submit a request to a deployment and wait for its result."""
     from prefect.client.orchestration import get_client
     from prefect.deployments import run_deployment
+    from prefect.exceptions import TerminationSignal
     from prefect.utilities.urls import url_for
 
     with get_client(sync_client=True) as client, open_store() as store:
@@ -168,7 +169,7 @@ def _execute(request: RunRequest, deployment: UUID) -> PoolRun:
         followed = _Followed(store, request.observer, is_part=request.parent is not None)
         try:
             flow_run = _wait(client, submitted.id, followed)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, TerminationSignal, InputError):  # TerminationSignal: Cancel of this flow run
             _cancel(client, submitted.id)
             raise
     result = _result(flow_run, followed.record, began, request.observer)
@@ -229,6 +230,8 @@ def _result(flow_run: FlowRun, record: RunRecord | None, began: float, observer:
     if state.is_crashed():
         remedy = "the same command continues it"
         raise SystemFailure(f"the flow run has crashed: {message}", where=f"flow run {flow_run.name}", remedy=remedy)
+    if message.startswith(INTERNAL_ERROR):
+        raise SystemFailure(message, where=f"flow run {flow_run.name}", remedy="its log has the traceback")
     if record is None or not has_result(record):
         raise InputError(message)
     result = result_of(record)

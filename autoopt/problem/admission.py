@@ -60,7 +60,7 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
             digest, repairs = _copy(resources, source, where)
     record = store.models.get(digest)
     if record is None:
-        payload = {"path": str(store.artifacts.readable(digest))}
+        payload = {"path": str(store.artifacts.path(digest))}
         result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=READ_SECONDS)
         model_name = url_name(name) if is_url(name) else Path(name).name
         inspection = value_of(result, where)
@@ -100,7 +100,7 @@ def _known(resources: Resources, source: str) -> str:
     if store.models.get(digest) is None:
         return ""
     try:
-        suffix = store.artifacts.readable(digest).suffix
+        suffix = store.artifacts.path(digest).suffix
     except SystemFailure:  # its files are lost: admitting the model again restores them
         return ""
     is_ort = source.endswith(".ort")

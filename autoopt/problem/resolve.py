@@ -121,7 +121,7 @@ def _read_sources(
     sets = _data_sets(request, spec, cache)
     script, definitions = _script(spec, cache, probe, accelerator)
 
-    described = probe.describe_sets(sets, resources.store.artifacts.readable(model.artifact), model.artifact)
+    described = probe.describe_sets(sets, resources.store.artifacts.path(model.artifact), model.artifact)
     is_bare = names_model(request.dag)
     if is_bare and not measurement.get("state"):
         described = described.with_own_state(cache)
@@ -186,7 +186,7 @@ def _generated_data(
     notes: list[str] = []
     if _has_open_sizes(inspection):
         description = probe.describe(
-            data_source(_generated(params), store.home), store.artifacts.readable(model.artifact), model.artifact
+            data_source(_generated(params), store.home), store.artifacts.path(model.artifact), model.artifact
         )
         assert description is not None
         params["shapes"] = {name: list(column.shape) for name, column in description.columns.items()}

@@ -1,8 +1,7 @@
 """A study for each chain with a share of the trials that is fixed at the start: strategy `per-chain`, order `joint`.
 
-Each study searches the space of its own chain and knows nothing of the others, so that whoever runs a chain can own its
-study: `trial_shares` says how many trials it gets, and `create_chain_study` (factory.py) makes it. `ChainStudies` runs
-all of them in one process, in turns.
+Each study searches the space of its own chain and knows nothing of the others: `trial_shares` says how many trials it
+gets, and `create_chain_study` (factory.py) makes it. `ChainStudies` asks all of them in turns.
 """
 
 from __future__ import annotations

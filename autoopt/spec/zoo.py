@@ -106,8 +106,8 @@ class ZooSpec(FileModel):
     objectives: Objectives | None = None
     """Objectives for all models, instead of the DAG's."""
     notify: str | Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Addresses to which nightly sweeps of a server report failures: a webhook of Slack or Teams, another webhook, a
-    mail address as `mailto://...`, or an environment variable with one as `$NAME`."""
+    """Addresses to which nightly sweeps of a server report failures: a webhook, a mail address as `mailto://...`, any
+    other address of Apprise, or an environment variable with one as `$NAME`."""
 
     night: NightSpec | None = None
     """Limits the time of nightly sweeps."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from autoopt.errors import InputError
 from autoopt.results import RunResult, Trial
-from autoopt.store.contracts import Store
 from autoopt.store.records import RunRecord
+from autoopt.store.store import Store
 
 
 def finished_trials(store: Store, run: str, chain: str | None = None) -> list[Trial]:

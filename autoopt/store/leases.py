@@ -1,4 +1,4 @@
-"""Leases: judging whether their owners still work, and renewing one's own while work is under way."""
+"""Leases: renewing one's own while work is under way, and ending runs whose owners have ended."""
 
 from __future__ import annotations
 
@@ -7,19 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from autoopt.errors import SystemFailure
-from autoopt.owner import is_known_alive, is_known_dead
-from autoopt.store.contracts import LEASE_SECONDS, Store
-from autoopt.store.records import ClaimKind, Json, RunRecord, RunStatus
-
-
-def is_abandoned(lease: float | None, owner: str | None, now: float) -> bool:
-    """True if nobody works any more on a claim of `owner` that lasts until `lease`."""
-    return lease is None or owner is None or lease <= now or is_known_dead(owner)
-
-
-def is_run_abandoned(lease: float | None, owner: str | None, now: float) -> bool:
-    """Like `is_abandoned`, for decisions that cannot be undone: a living owner counts even if its lease has ended."""
-    return is_abandoned(lease, owner, now) and not (owner is not None and is_known_alive(owner))
+from autoopt.owner import is_known_alive
+from autoopt.store.records import LEASE_SECONDS, ClaimKind, Json, RunRecord, RunStatus
+from autoopt.store.store import Store
 
 
 @contextmanager

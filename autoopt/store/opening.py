@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.settings import settings
-from autoopt.store.contracts import Store
+from autoopt.store.store import Store
 
 DATABASE_FILE: Final = "autoopt.db"
 """The SQLite file in the folder of a store."""
@@ -33,7 +33,7 @@ def open_store(url: str | None = None, home: Path | None = None, *, adopt: bool 
     """
     # SQLAlchemy takes a tenth of a second to import, and most commands never open a store.
     from autoopt.store.sql.database import open_database
-    from autoopt.store.sql.store import SqlStore
+    from autoopt.store.store import Store
 
     home = (home or settings().home).absolute()
     own = home / DATABASE_FILE
@@ -42,4 +42,4 @@ def open_store(url: str | None = None, home: Path | None = None, *, adopt: bool 
     if address != own and own.is_file() and own.stat().st_size:
         neighbour = own
     artifacts_url = settings().artifacts_url
-    return SqlStore(open_database(address), home, artifacts_url=artifacts_url, adopt=adopt, neighbour=neighbour)
+    return Store(open_database(address), home, artifacts_url=artifacts_url, adopt=adopt, neighbour=neighbour)

@@ -6,26 +6,55 @@ Times are seconds since 1970 on the database's clock. The store sets `created`, 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.owner import is_known_dead
+from autoopt.owner import is_known_alive, is_known_dead
 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON document whose form its writer and its readers know."""
+Restorer: TypeAlias = Callable[[str], Path]
+"""Makes a lost artifact again: takes its digest, returns a folder with its files."""
 RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
 ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run", "sweep", "release"]
 ClaimState: TypeAlias = Literal["mine", "held", "done"]
+LEASE_SECONDS: Final = 60.0
+"""Seconds after which others may take over a claim that its owner has not renewed."""
 IMPLEMENTATION: Final = "implementation"
 """Entry of a pass run's environment: version, libraries and source of the pass."""
 MEMORY: Final = "memory"
 """Entry of the environment of what ran out of memory: the bytes that the call could use."""
 TRANSIENT: Final = "transient"
 """Entry of a pass run's reports and of an evaluation's details; see `PassRunRecord.transient`."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The answer to a claim; true if the work is the caller's.
+
+    `mine`: do the work. `held`: `owner` is doing it. `done`: the result exists, look it up.
+    """
+
+    state: ClaimState
+    owner: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.state == "mine"
+
+
+def is_abandoned(lease: float | None, owner: str | None, now: float) -> bool:
+    """True if nobody works any more on a claim of `owner` that lasts until `lease`."""
+    return lease is None or owner is None or lease <= now or is_known_dead(owner)
+
+
+def is_run_abandoned(lease: float | None, owner: str | None, now: float) -> bool:
+    """Like `is_abandoned`, for decisions that cannot be undone: a living owner counts even if its lease has ended."""
+    return is_abandoned(lease, owner, now) and not (owner is not None and is_known_alive(owner))
 
 
 def new_id() -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import dropwhile, islice
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.owner import is_known_alive, process_text
+from autoopt.owner import process_text
 from autoopt.problem.environment import environment
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import MISSING
@@ -23,19 +21,11 @@ from autoopt.zoo.sweep_comparison import NIGHTS, EarlierEntry
 from autoopt.zoo.sweep_request import SweepRequest
 from autoopt.zoo.zoo_models import ZooItem, free_name, listed
 
-NEWEST: Final = 10
-"""Sweeps among which one in progress is looked for."""
-POLL_SECONDS: Final = 2.0
-"""Interval of looks at a sweep that another process executes."""
 Key: TypeAlias = tuple[str, str]
 """Line of the zoo file and name below it; for a line that is no longer in the file, `""` and the name in the sweep.
 
 The name in the sweep depends on the other models, so it serves only as a fallback.
 """
-
-
-class NightInProgress(InputError):
-    """A night came due while the one before was in progress."""
 
 
 class SweepHistory:
@@ -65,49 +55,16 @@ class SweepHistory:
             raise InputError(f"no sweep of {self._zoo.name} was interrupted", where=self._zoo.source.file)
         return records[0]
 
-    def claimed(self, record: SweepRecord, *, wait: bool) -> SweepRecord:
-        """Claim a new or interrupted sweep for this process.
-
-        With `wait`, wait while another process executes it, such as that of a flow run that is still running
-        although it was reported as crashed. Then the returned sweep may have finished.
+    def claim(self, record: SweepRecord) -> None:
+        """Claim an interrupted sweep for this process.
 
         Raises:
             InputError: Another process is executing it.
         """
-        while record.status != "finished":
-            owner = record.owner or ""
-            if record.status != "running" or not is_known_alive(owner):
-                claim = self._store.claims.acquire("sweep", record.id, redo=record.status != "running")
-                if claim:
-                    return record
-                owner = str(claim.owner)
-            if not wait:
-                reason = f"sweep {record.id} of {self._zoo.name} is running ({process_text(owner)})"
-                raise InputError(reason, where=self._zoo.source.file, remedy="wait until it has ended, or end it first")
-            time.sleep(POLL_SECONDS)
-            record = self._store.sweeps.get(record.id)
-        return record
-
-    def refuse_beside_another_night(self, record: SweepRecord) -> None:
-        """Cancel a night if an older one with the same tag is in progress. Both are sweeps of flow runs.
-
-        Raises:
-            NightInProgress: One is.
-        """
-        # The newest come first: those from this one on are older.
-        records = dropwhile(lambda other: other.id != record.id, islice(self._records(), NEWEST))
-        for other in records:
-            same_kind = other.settings.get("flow_run") and other.settings.get("only") == record.settings.get("only")
-            if other.id != record.id and same_kind and other.status == "running" and self._is_held(other):
-                self._store.sweeps.finish(record.id, "cancelled")
-                raise NightInProgress(f"sweep {other.id} is in progress", where=self._zoo.name)
-
-    def _is_held(self, record: SweepRecord) -> bool:
-        """True if a process is executing the sweep."""
-        if self._store.claims.acquire("sweep", record.id):
-            self._store.claims.release("sweep", record.id)
-            return False
-        return True
+        claim = self._store.claims.acquire("sweep", record.id, redo=True)
+        if not claim:
+            reason = f"sweep {record.id} of {self._zoo.name} is running ({process_text(str(claim.owner))})"
+            raise InputError(reason, where=self._zoo.source.file, remedy="wait until it has ended, or end it first")
 
     def references(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
         """The entries to compare with by the model's name: the release, if there is one, then the latest good sweeps.
@@ -197,22 +154,10 @@ class SweepHistory:
             counts.update(left_out)
         return counts
 
-    def newest_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, SweepEntry]:
-        """The entry of each model in the newest other sweep that has it, whatever its status, by the model's name."""
-        keys = {(model.listed, model.called): model.name for model in models}
-        names = {("", model.name): model.name for model in models}
-        newest: dict[str, SweepEntry] = {}
-        for record in self._records():
-            if len(newest) == len(models):
-                break
-            if record.id == sweep or not record.result:
-                continue
-            for entry in self._result(record).models:
-                key = self._key(entry)
-                name = keys.get(key) or names.get(key)
-                if name is not None:
-                    newest.setdefault(name, entry)
-        return newest
+    def last_entries(self, sweep: str) -> dict[str, SweepEntry]:
+        """The entries of the last finished sweep before this one, by the model's name."""
+        last = next(self._finished(sweep), None)
+        return {} if last is None else {entry.name: entry for entry in self._result(last).models}
 
     @cached_property
     def identity(self) -> dict[str, str]:

@@ -23,14 +23,11 @@ DATES: Final = 8
 
 @dataclass(frozen=True)
 class HeatCell:
-    """A cell of a coloured table; `night` compares it with another night by the bounds of its gain."""
+    """A cell of a coloured table."""
 
     text: str
     style: str = ""
     title: str = ""
-    low: str | None = None
-    high: str | None = None
-    night: str = ""
 
 
 def heat_style(ratio: float, saturated: float) -> str:

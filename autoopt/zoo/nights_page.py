@@ -81,8 +81,7 @@ def nights_html(history: ZooHistory) -> str:
         headline=_headline(last),
         last_night=_last_night(last),
         notable=notable(history),
-        tags=[(tag, tag) for tag in tags],
-        nights=[(night.sweep, f"{day_text(night.time)} {short(night.sweep)}") for night in shown],
+        tags=tags,
         heads=_column_heads(shown),
         heat_rows=[(past, _heat_cells(past, shown)) for past in history.models],
         heat_note=(
@@ -147,8 +146,7 @@ def _heat_cells(past: ModelHistory, nights: Sequence[Night]) -> list[HeatCell]:
             gain = night.gain
             text = f"{gain.value:.2f}x" if gain.decided else "undecided"
             title = f"{estimate_text(past.metric, night.ratio)}, {night.verdict}, run {night.run[:12]}"
-            style, bounds = heat_style(deviation, SATURATED), (f"{gain.low:.6g}", f"{gain.high:.6g}")
-            cells.append(HeatCell(text, style, title, *bounds, night.sweep))
+            cells.append(HeatCell(text, heat_style(deviation, SATURATED), title))
     return cells
 
 

@@ -16,18 +16,16 @@ from autoopt.store import Store
 FOLDER = "reports"
 MOST_PAGES = 100
 """Pages that one sweep adds; each takes 0.4 s of CPU and 80 kB. `autoopt report RUN` writes any other."""
-KEPT_PAGES = 1000
-"""Pages of runs of earlier sweeps that stay: about 80 MB."""
 RUN_ID: Final = re.compile("[0-9a-f]{12}")
 
 
 def write_run_pages(store: Store, entries: Sequence[SweepEntry], out: Path) -> dict[str, str]:
     """Write the pages of runs that have none yet in `out`: at most `MOST_PAGES`, of changed models before others.
 
-    Then delete the oldest pages of earlier sweeps beyond `KEPT_PAGES`.
+    Then delete those of other runs.
 
     Returns:
-        The path of each page there, relative to `out`, by the run's id.
+        The path of each page, relative to `out`, by the run's id.
 
     Raises:
         InputError: The folder cannot be written.
@@ -47,8 +45,7 @@ def write_run_pages(store: Store, entries: Sequence[SweepEntry], out: Path) -> d
 
 
 def _prune(folder: Path, in_use: Collection[str]) -> None:
-    """Delete the oldest pages of runs that are not in use, so that years of nights do not fill the disk."""
-    others = [page for page in folder.glob("*.html") if page.stem not in in_use and RUN_ID.fullmatch(page.stem)]
-    others.sort(key=lambda page: page.stat().st_mtime)
-    for page in others[:-KEPT_PAGES]:
-        page.unlink()
+    """Delete the pages of runs that no model of the sweep has any more."""
+    for page in folder.glob("*.html"):
+        if RUN_ID.fullmatch(page.stem) and page.stem not in in_use:
+            page.unlink()

@@ -43,8 +43,7 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
     """Execute a sweep and store its result.
 
     Raises:
-        InputError: the zoo file or a DAG is wrong, there is nothing to resume, another process executes the sweep, or
-            it is that of a flow run while an earlier night is in progress.
+        InputError: the zoo file or a DAG is wrong, there is nothing to resume, or another process executes the sweep.
             A model that does not exist or cannot be read is listed, not raised.
     """
     began = time.monotonic()
@@ -68,11 +67,7 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
             asked = {"of": history.identity, **request.settings(), "flow_run": request.flow_run}
             record = store.sweeps.create(SweepRecord(id="", name=zoo.name, settings=asked, owner=store.owner))
         else:
-            record = history.claimed(record, wait=bool(request.flow_run))
-        if record.status == "finished":
-            return SweepResult.from_json(record.result)
-        if request.flow_run:
-            history.refuse_beside_another_night(record)
+            history.claim(record)
         if request.nightly and zoo.night is not None:
             request = replace(request, until=began + zoo.night.minutes * 60)
         with renewed_claim(store, "sweep", record.id):
@@ -101,7 +96,7 @@ class Sweep:
         missing = self._history.missing_models(self._id, self._request.only, models)
         all_models: list[ZooItem | SweepEntry] = [*models, *missing]
         earlier = self._history.references(self._id, all_models)
-        newest = self._history.newest_entries(self._id, all_models)
+        last = self._history.last_entries(self._id)
         entries: list[SweepEntry] = []
         observer.on_sweep_start([model.name for model in all_models])
         try:
@@ -119,9 +114,9 @@ class Sweep:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 observer.on_note(f"cancelled; continue with: autoopt sweep {shell_word(self._request.zoo)} --resume")
-            self._finish("cancelled", entries, all_models, newest)
+            self._finish("cancelled", entries, all_models, last)
             raise
-        result = self._finish("finished", entries, all_models, newest)
+        result = self._finish("finished", entries, all_models, last)
         self._write_pages(result)
         return result
 
@@ -185,12 +180,12 @@ class Sweep:
         status: RunStatus,
         entries: list[SweepEntry],
         models: Sequence[ZooItem | SweepEntry],
-        newest: Mapping[str, SweepEntry],
+        last: Mapping[str, SweepEntry],
     ) -> SweepResult:
         """Store the end of the sweep, with the entries in the order of `models`; those without one were not reached."""
         by_name = {entry.name: entry for entry in entries}
         names = [model.name for model in models]
-        result = self._result([by_name[name] for name in names if name in by_name], newest)
+        result = self._result([by_name[name] for name in names if name in by_name], last)
         result = replace(result, not_run=tuple(name for name in names if name not in by_name))
         self._store.sweeps.finish(self._id, status, result.to_json())
         return result
@@ -220,10 +215,10 @@ class Sweep:
         self._store.sweeps.add_entry(self._id, item.name, entry.to_json())
         return entry
 
-    def _result(self, entries: list[SweepEntry], newest: Mapping[str, SweepEntry]) -> SweepResult:
+    def _result(self, entries: list[SweepEntry], last: Mapping[str, SweepEntry]) -> SweepResult:
         changes: list[str] = []
         for entry in entries:
-            before = newest.get(entry.name)
+            before = last.get(entry.name)
             if before is not None and before.environment:
                 found = differences(before.environment, entry.environment)
                 changes += [change for change in found if not change.startswith("hosts.")]  # only some models use them

@@ -12,7 +12,7 @@ from autoopt.engine.run.session import Session
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.observer import SILENT, Observer
-from autoopt.problem.run_request import RunRequest
+from autoopt.problem.run_request import PoolRun, RunRequest
 from autoopt.results import RunResult
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
@@ -56,6 +56,7 @@ class SweepRequest:
     workers: int = 2
     search: Mapping[str, Any] = field(default_factory=dict)
     measurement: Mapping[str, JsonValue] = field(default_factory=dict)
+    in_pool: Callable[[RunRequest], PoolRun] | None = None
     observer: Observer = SILENT
 
     def settings(self) -> dict[str, object]:
@@ -97,6 +98,7 @@ class SweepRequest:
             sweep=sweep,
             candidates=candidates,
             until=self.until,
+            in_pool=self.in_pool,
             observer=self.observer,
         )
 

@@ -98,7 +98,7 @@ def main() -> None:
         digest = measured("store the source", partial(store.artifacts.put, folder / "source", consume=True))
         for number, pass_name in enumerate(options.passes.split(",")):
             before = artifact_bytes(store.home)
-            model = ModelFile(str(store.artifacts.readable(digest)))
+            model = ModelFile(str(store.artifacts.path(digest)))
             split_folder = store.artifacts.split_folder
             request = PassRequest(model, (PassStep(pass_name),), folder / str(number), split_folder=split_folder)
             (step,) = measured(pass_name, partial(execute, request)).steps

@@ -30,7 +30,6 @@ from autoopt.report.run_comparison import compare
 from autoopt.results import Trial
 from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, open_store
 from autoopt.store.finished import finished_trials, result_of
-from autoopt.store.sql.store import SqlStore
 from autoopt.stored_runs import run_row
 
 PROCESSES, FINISHED = 8, 500
@@ -68,7 +67,7 @@ def observed() -> Iterator[Statements]:
 
 def engine_of(store: Store) -> Engine:
     """The database of a store, for what its contracts do not offer."""
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, Store)
     return store.database._engine
 
 

@@ -109,7 +109,7 @@ def main() -> None:
         timed("(write the generated nights)", lambda: fill(store, models, options.nights))
         history = SweepHistory(zoo, store)
         timed("the entries to compare with", lambda: history.references("", models))
-        timed("the newest entries", lambda: history.newest_entries("", models))
+        timed("the last entries", lambda: history.last_entries(""))
         timed("models that vanished", lambda: history.missing_models("", None, models))
         timed("nights that left models out", lambda: history.nights_left_out("", None))
         nights = timed("read all nights", lambda: stored_nights(store, "big", options.nights))

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, Engine, event
 
 from autoopt.settings import settings
 from autoopt.store import open_store
-from autoopt.store.sql.store import require_sql
 
 Call = Callable[..., Any]
 COMMANDS = ["runs latest", "runs {run}", "runs", "lineage latest", "compare {run} latest", "report latest"]
@@ -53,7 +52,7 @@ def test_no_command_reads_a_growing_table_whole(command: str, run: str, call: Ca
     assert said.code == 0, said.err
     assert queries, "it asks the database"
     with open_store() as store:
-        assert require_sql(store).database.read(lambda connection: scanned(connection, queries)) & GROWING == set()
+        assert store.database.read(lambda connection: scanned(connection, queries)) & GROWING == set()
 
 
 def scanned(connection: Connection, queries: list[tuple[str, Any]]) -> set[str]:
@@ -74,4 +73,4 @@ def scanned(connection: Connection, queries: list[tuple[str, Any]]) -> set[str]:
 def test_a_table_that_is_read_whole_is_noticed(run: str) -> None:
     with open_store() as store:
         query = ("SELECT number FROM trial WHERE message = 'odd'", ())
-        assert require_sql(store).database.read(lambda connection: scanned(connection, [query])) == {"trial"}
+        assert store.database.read(lambda connection: scanned(connection, [query])) == {"trial"}

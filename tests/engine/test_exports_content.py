@@ -15,30 +15,15 @@ from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import RunResult, Trial
 from autoopt.results.run import TargetResult
-from autoopt.store import ChainRecord, PassRunRecord, RunRecord, Store
-from autoopt.store.memory import MemoryStore
+from autoopt.store import ChainRecord, PassRunRecord, RunRecord, Store, open_store
 
 CHAIN = "c" * 8
 HALF = Estimate(0.5, 0.4, 0.6)
 
 
-class Clock:
-    """The time of a store, in seconds since 1970; only tests move it."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> MemoryStore:
-    return MemoryStore(tmp_path, clock)
+def store(tmp_path: Path) -> Store:
+    return open_store(None, tmp_path)
 
 
 def put(store: Store, content: str) -> str:
@@ -88,7 +73,7 @@ def ended(store: Store, run: RunRecord, *targets: TargetResult) -> RunRecord:
     return store.runs.get(run.id)
 
 
-def test_trials_have_their_figures_and_searched_values(store: MemoryStore) -> None:
+def test_trials_have_their_figures_and_searched_values(store: Store) -> None:
     run = begun(store)
     step = passed(store, run, "quant", Outcome.OK)
     metrics = {"size": Estimate.exact(10.0), "accuracy": Estimate(0.9, 0.8, 0.95)}
@@ -103,7 +88,7 @@ def test_trials_have_their_figures_and_searched_values(store: MemoryStore) -> No
     assert (good.number, bad.number, good.chain) == (3, 4, "fold -> quant")
 
 
-def test_targets_are_parts_with_their_own_runs(store: MemoryStore) -> None:
+def test_targets_are_parts_with_their_own_runs(store: Store) -> None:
     whole = begun(store)
     parts = {name: begun(store, f"cnn · quick, {name}") for name in ("phone", "server")}
     targets = []
@@ -118,7 +103,7 @@ def test_targets_are_parts_with_their_own_runs(store: MemoryStore) -> None:
     assert [len(part.trials) for part in found] == [1, 1]
 
 
-def test_a_run_without_trials_is_refused(store: MemoryStore) -> None:
+def test_a_run_without_trials_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match="no trial has finished yet"):
         parts_of(store, begun(store))
     with pytest.raises(InputError, match="has no trial in the store"):

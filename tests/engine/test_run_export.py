@@ -30,8 +30,7 @@ from autoopt.model.files import digest_file
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
 from autoopt.results import Baseline, ModelResult, RunResult
-from autoopt.store import ModelRecord, PassRunRecord, RunRecord
-from autoopt.store.memory import MemoryStore
+from autoopt.store import ModelRecord, PassRunRecord, RunRecord, Store, open_store
 from autoopt.target import Target
 from autoopt.workers import CallResult, Gate, WorkerPool
 
@@ -51,8 +50,8 @@ class Refusing(WorkerPool):
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> MemoryStore:
-    return MemoryStore(tmp_path / "home")
+def store(tmp_path: Path) -> Store:
+    return open_store(None, tmp_path / "home")
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def package(store: MemoryStore, source: Path, tmp_path: Path) -> Package:
+def package(store: Store, source: Path, tmp_path: Path) -> Package:
     """A package of a model with external data, made from `source` by one pass."""
     admitted = tmp_path / "admitted"
     shutil.copytree(source.parent / "weights", admitted / "weights")
@@ -118,7 +117,7 @@ def run_script(out: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -
 
 @pytest.mark.usefixtures("kept_workers")
 def test_a_moved_package_runs_and_is_timed_against_its_source(
-    store: MemoryStore, package: Package, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, package: Package, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = export(store, package, tmp_path / "out")
     assert path == tmp_path / "out" / "model.onnx"
@@ -141,7 +140,7 @@ def test_a_moved_package_runs_and_is_timed_against_its_source(
 
 @pytest.mark.usefixtures("kept_workers")
 def test_weights_of_the_source_go_when_a_better_model_replaces_it(
-    store: MemoryStore, package: Package, tmp_path: Path
+    store: Store, package: Package, tmp_path: Path
 ) -> None:
     source = replace(package.model, artifact=package.run.model, chain="source")
     export(store, replace(package, model=source), tmp_path / "out")
@@ -153,7 +152,7 @@ def test_weights_of_the_source_go_when_a_better_model_replaces_it(
 
 @pytest.mark.usefixtures("kept_workers")
 def test_without_its_source_the_model_is_timed_alone(
-    store: MemoryStore, package: Package, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, package: Package, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     export(store, package, tmp_path / "out")
     shutil.rmtree(store.home)
@@ -165,7 +164,7 @@ def test_without_its_source_the_model_is_timed_alone(
     assert last.endswith("name it with --source MODEL.")
 
 
-def test_the_script_needs_only_onnxruntime_and_numpy(store: MemoryStore, package: Package, tmp_path: Path) -> None:
+def test_the_script_needs_only_onnxruntime_and_numpy(store: Store, package: Package, tmp_path: Path) -> None:
     export(store, package, tmp_path / "out", Refusing())
     modules: set[str] = set()
     for node in ast.walk(ast.parse((tmp_path / "out" / "run.py").read_text())):
@@ -181,7 +180,7 @@ def test_the_script_needs_only_onnxruntime_and_numpy(store: MemoryStore, package
 
 
 def test_the_recipe_has_all_that_makes_the_model_again(
-    store: MemoryStore, package: Package, source: Path, tmp_path: Path
+    store: Store, package: Package, source: Path, tmp_path: Path
 ) -> None:
     export(store, with_settings(package, measurement={"affinity": [0]}), tmp_path / "out", Refusing())
     recipe = recipe_of(tmp_path / "out")
@@ -195,7 +194,7 @@ def test_the_recipe_has_all_that_makes_the_model_again(
     assert recipe["source_files"][0] == {"path": str(source), "sha256": digest_file(source)}
 
 
-def test_the_session_is_that_of_the_measurement(store: MemoryStore, package: Package, tmp_path: Path) -> None:
+def test_the_session_is_that_of_the_measurement(store: Store, package: Package, tmp_path: Path) -> None:
     """The options of the model come first, then the threads of the target."""
     tuned = replace(package, model=replace(package.model, session_options={"graph_optimization_level": "layout"}))
     store.results.finish_pass_run(
@@ -212,16 +211,14 @@ def test_the_session_is_that_of_the_measurement(store: MemoryStore, package: Pac
     assert session["session_options"]["graph_optimization_level"] == "ORT_ENABLE_LAYOUT"
 
 
-def test_data_that_cannot_be_read_leave_the_inputs_out(store: MemoryStore, package: Package, tmp_path: Path) -> None:
+def test_data_that_cannot_be_read_leave_the_inputs_out(store: Store, package: Package, tmp_path: Path) -> None:
     export(store, package, tmp_path / "out", Refusing())
     assert {file.name for file in (tmp_path / "out").iterdir()} == {*FILES, "model.onnx.data"} - {"inputs.npz"}
     assert "--inputs FILE.npz" in (tmp_path / "out" / "README.md").read_text()
 
 
 @pytest.mark.usefixtures("kept_workers")
-def test_a_second_package_has_the_same_inputs_without_a_worker(
-    store: MemoryStore, package: Package, tmp_path: Path
-) -> None:
+def test_a_second_package_has_the_same_inputs_without_a_worker(store: Store, package: Package, tmp_path: Path) -> None:
     with WorkerPool(size=1) as pool:
         export(store, package, tmp_path / "one", pool)
     export(store, package, tmp_path / "two", Refusing())
@@ -233,7 +230,7 @@ def test_a_second_package_has_the_same_inputs_without_a_worker(
 
 
 def test_an_impatient_package_is_written_beside_a_measurement(
-    store: MemoryStore, package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AUTOOPT_GATE", str(tmp_path))
     out = tmp_path / "out"
@@ -243,9 +240,7 @@ def test_an_impatient_package_is_written_beside_a_measurement(
     assert {file.name for file in out.iterdir()} >= FILES
 
 
-def test_existing_files_are_replaced_and_no_other_file_is_left(
-    store: MemoryStore, package: Package, tmp_path: Path
-) -> None:
+def test_existing_files_are_replaced_and_no_other_file_is_left(store: Store, package: Package, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "model.onnx").write_bytes(b"of an earlier run")
@@ -258,9 +253,7 @@ def test_existing_files_are_replaced_and_no_other_file_is_left(
 
 
 @pytest.mark.usefixtures("kept_workers")
-def test_a_zip_file_holds_the_package_in_a_folder_of_its_name(
-    store: MemoryStore, package: Package, tmp_path: Path
-) -> None:
+def test_a_zip_file_holds_the_package_in_a_folder_of_its_name(store: Store, package: Package, tmp_path: Path) -> None:
     out = tmp_path / "new" / "net.zip"
     assert export_to(store, package, out) == out
     with zipfile.ZipFile(out) as archive:
@@ -270,9 +263,7 @@ def test_a_zip_file_holds_the_package_in_a_folder_of_its_name(
         export_to(store, package, tmp_path / "folder.zip")
 
 
-def test_a_folder_that_cannot_be_written_is_the_users_error(
-    store: MemoryStore, package: Package, tmp_path: Path
-) -> None:
+def test_a_folder_that_cannot_be_written_is_the_users_error(store: Store, package: Package, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"file/out: cannot write the results"):
         export(store, package, tmp_path / "file" / "out", Refusing())

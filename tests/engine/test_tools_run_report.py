@@ -15,13 +15,12 @@ from autoopt.outcome import Outcome
 from autoopt.problem.environment import environment
 from autoopt.report.run_facts import PairedMeasurement
 from autoopt.results import ModelResult, RunResult
-from autoopt.store import EvaluationRecord, ModelRecord, RunRecord, Store
-from autoopt.store.memory import MemoryStore
+from autoopt.store import EvaluationRecord, ModelRecord, RunRecord, Store, open_store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return MemoryStore(tmp_path / "home")
+    return open_store(None, tmp_path / "home")
 
 
 def artifact(store: Store, folder: Path) -> str:

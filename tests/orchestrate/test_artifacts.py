@@ -1,12 +1,12 @@
-"""What flow runs show: Markdown of a result, and rows of a sweep's table."""
+"""What flow runs show of a result."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.orchestrate.artifacts import entry_row, in_form_words, result_markdown
-from autoopt.results import EntryComparison, ModelResult, RunResult, SweepEntry
+from autoopt.orchestrate.artifacts import result_markdown
+from autoopt.results import ModelResult, RunResult
 
 
 def model(chain: str, artifact: str, throughput: float) -> ModelResult:
@@ -37,25 +37,3 @@ def test_a_result_names_its_caveats() -> None:
     best = replace(model("a", "a" * 64, 2.0), flags=("accuracy is not certain",))
     text = result_markdown(RunResult("1f2e", "finished", best=best, notes=("the machine was busy",)))
     assert "- best aaaaaaaa: accuracy is not certain\n- the machine was busy" in text
-
-
-def test_advice_names_the_fields_of_the_form() -> None:
-    advice = "run the same command with --again measurements, or --data FILE"
-    assert in_form_words(advice) == "run the same deployment with `again` measurements, or `data` FILE"
-
-
-def test_a_finished_model_of_a_sweep_shows_its_objectives_and_its_size() -> None:
-    result = RunResult(
-        "1f2e", "finished", best=model("a", "b" * 64, 2.0), objectives=(Objective("throughput", "maximize"),)
-    )
-    row = entry_row(SweepEntry("cnn", "ok", result=result, compared=EntryComparison("better")))
-    assert (row["model"], row["state"], row["since last good"]) == ("cnn", "ok", "better")
-    assert row["result"] == "2.0x higher throughput, 2.0x smaller"
-    assert row["throughput"] == "2.00 items/s"
-    assert row["artifact"] == "b" * 12
-    assert "latency_p50" not in row
-
-
-def test_a_failed_model_of_a_sweep_shows_the_reason_in_one_line() -> None:
-    row = entry_row(SweepEntry("cnn", "failed", reason="odd\nmodel", compared=EntryComparison("fails")))
-    assert (row["state"], row["best chain"], row["artifact"], row["reason"]) == ("failed", "", "", "odd model")

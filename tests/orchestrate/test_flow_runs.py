@@ -367,9 +367,7 @@ def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) 
     rows = server.find("artifacts")
     [sweep] = [row for row in rows if row["key"] == "sweep-z"]
     assert sweep["description"] == "No regression in 1 model."
-    [model] = json.loads(next(row["data"] for row in rows if row["key"] == "models-z"))
-    assert (model["model"], model["state"], model["since last good"]) == (folder.name, "ok", "new")
-    assert model["run"] == document["models"][0]["run"]
+    assert f"| {document['models'][0]['run']} |" in sweep["data"]
 
 
 def test_the_retry_of_a_killed_night_goes_on_in_its_second_model(server: Server, folder: Path) -> None:

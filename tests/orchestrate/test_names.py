@@ -5,20 +5,12 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.orchestrate.names import MAX_KEY, artifact_key, model_run_name, night_name, plain, run_name, tags_of
-
-
-def session(name: str = "cnn") -> Any:
-    """The part of a session that names use."""
-    problem = SimpleNamespace(plan=SimpleNamespace(name="quick"), target=SimpleNamespace(name="local"))
-    return SimpleNamespace(name=name, ctx=SimpleNamespace(run="1f2e", problem=problem))
+from autoopt.orchestrate.names import MAX_KEY, artifact_key, model_run_name, night_name, plain
 
 
 def test_nights_are_named_after_zoo_tag_and_time(tmp_path: Path) -> None:
@@ -61,18 +53,3 @@ def test_a_name_has_no_braces_because_prefect_formats_it(text: str) -> None:
 )
 def test_a_model_run_is_named_after_model_and_dag(dag: object, model: object, name: str) -> None:
     assert model_run_name(dag, model) == name
-
-
-def test_a_relative_model_is_named_after_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cnn").mkdir()
-    monkeypatch.chdir(tmp_path / "cnn")
-    assert model_run_name("d.yaml", "model.onnx") == "cnn · d"
-
-
-@pytest.mark.parametrize(("name", "expected"), [("cnn", "cnn · quick"), ("cnn · gpu", "cnn · quick · gpu")])
-def test_a_session_is_named_after_model_dag_and_target(name: str, expected: str) -> None:
-    assert run_name(session(name)) == expected
-
-
-def test_tags_lead_from_prefect_to_the_store() -> None:
-    assert tags_of(session()) == ["autoopt", "model:cnn", "dag:quick", "target:local", "run:1f2e"]

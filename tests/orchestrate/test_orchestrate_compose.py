@@ -201,3 +201,16 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
 def _ended(api: httpx.Client, run: str) -> Any:
     row = api.get(f"/flow_runs/{run}").raise_for_status().json()
     return row if row["state_type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED") else None
+
+
+def test_systemd_takes_the_service(tmp_path: Path) -> None:
+    verify, program = shutil.which("systemd-analyze"), shutil.which("true")
+    if verify is None:
+        pytest.skip("there is no systemd-analyze")
+    # systemd wants the program to exist; this machine has it elsewhere.
+    service = (ROOT / "scripts" / "systemd" / "autoopt.service").read_text()
+    unit = tmp_path / "autoopt.service"
+    unit.write_text(service.replace("/srv/autoopt/venv/bin/autoopt", str(program)))
+    verified = subprocess.run([verify, "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert verified.returncode == 0
+    assert unit.name not in verified.stderr, "it may report other units of this machine"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -62,6 +63,16 @@ chains: CHAINS
 constraints: []
 measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
 """
+BUG = """\
+import os
+from pathlib import Path
+
+if "PREFECT__FLOW_RUN_ID" in os.environ and Path(__file__).with_name("bug").exists():
+    from autoopt.problem.run_request import RunRequest
+
+    del RunRequest.from_json
+"""
+"""A module that Python imports first."""
 QUICK = """\
 name: quick
 passes: [name_fix, constant_folding]
@@ -81,7 +92,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     (folder / "quick.yaml").write_text(QUICK)
     models = "[mlp, {path: cnn, name: vision, tags: [conv]}]"
     (folder / "zoo.yaml").write_text(f"name: night\ndag: quick.yaml\nmodels: {models}\n")
-    with serving(folder, "--zoo", "zoo.yaml", "--cron", "0 2 * * *", "--timezone", "Europe/Berlin") as found:
+    (folder / "sitecustomize.py").write_text(BUG)
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    night = ("--zoo", "zoo.yaml", "--cron", "0 2 * * *", "--timezone", "Europe/Berlin")
+    with serving(folder, *night, PYTHONPATH=path) as found:
         yield found
 
 
@@ -260,6 +274,18 @@ def test_a_failure_of_the_machine_ends_a_submitted_run_as_it_ends_others(served:
     assert "wait for the other run, or allow more --minutes" in err.splitlines()[-1]
     run = err.partition("/runs/flow-run/")[2].split()[0]
     assert served.get(f"flow_runs/{run}")["state_type"] == "CRASHED"
+
+
+def test_a_bug_ends_a_submitted_run_as_it_ends_others(served: Serving) -> None:
+    (served.folder / "bug").touch()
+    process = command(served, "quick.yaml", "--model", "mlp/model.onnx", "--again", "all")
+    _, err = process.communicate(timeout=HANG_SECONDS)
+    (served.folder / "bug").unlink()
+    assert process.returncode == 3, err
+    assert "internal error: AttributeError: " in err.splitlines()[-1]
+    run = err.partition("/runs/flow-run/")[2].split()[0]
+    assert served.get(f"flow_runs/{run}")["state_type"] == "FAILED"
+    assert any("Traceback" in line["message"] for line in served.find("logs", logs={"flow_run_id": {"any_": [run]}}))
 
 
 def test_an_interrupt_of_the_command_cancels_the_run(served: Serving) -> None:

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from micro_models import MODELS, made, normal
 
 from autoopt.passes.onnx_tools.graphs import is_sorted, sort_nodes
-from autoopt.passes.precision.conversion import PIECE, round_to_float16
+from autoopt.passes.patches.float16_rounding import PIECE, round_to_float16
 from autoopt.passes.precision.half_floats import Float16
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 

@@ -15,8 +15,7 @@ from autoopt.outcome import Outcome
 from autoopt.problem.best_candidate import Machine, RunGoal, best_candidate, changing_passes, goal_of, limits_of
 from autoopt.problem.environment import cpu, library_version
 from autoopt.results import Trial
-from autoopt.store import ChainRecord, EvaluationRecord, PassRunRecord, RunRecord
-from autoopt.store.memory import MemoryStore
+from autoopt.store import ChainRecord, EvaluationRecord, PassRunRecord, RunRecord, open_store
 
 CHAIN = "c" * 8
 POINT: Mapping[str, Mapping[str, Any]] = {"quant": {"bits": 8}, "fold": {"all": True}}
@@ -83,7 +82,7 @@ class Searched:
     """A finished run whose trial 0 folded and quantized the source."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = MemoryStore(folder)
+        self.store = open_store(None, folder)
         self.source, self.folded, self.best = (self._put(folder, name) for name in ("source", "folded", "best"))
         record = replace(run_with(SETTINGS), id="", model=self.source)
         self.run = self.store.runs.create(record, [ChainRecord(CHAIN, "fold -> quant")])

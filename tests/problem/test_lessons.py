@@ -21,7 +21,6 @@ from autoopt.problem.best_candidate import Machine
 from autoopt.problem.earlier_examples import Case, examples, taught_plan
 from autoopt.problem.lessons import all_lessons, own_lessons
 from autoopt.store import ModelRecord, Store, open_store
-from autoopt.store.memory import MemoryStore
 from autoopt.target import Target
 
 DAG: dict[str, Any] = {
@@ -96,7 +95,7 @@ def test_runs_teach_plans_of_other_models(simulation: Simulation, tmp_path: Path
     def taught(store: Store) -> Plan:
         return taught_plan(store, simulation.plan, case, tmp_path / "home")
 
-    assert taught(MemoryStore(tmp_path / "other")).learned == ()
+    assert taught(open_store(None, tmp_path / "other")).learned == ()
     for _ in range(2):  # the second answer is looked up
         plan = taught(simulation.store)
         assert plan.learned[0].point == {"quant": {"per_channel": True}}

@@ -10,7 +10,7 @@ from autoopt.errors import InputError
 from autoopt.outcome import Outcome
 from autoopt.problem import stored_quarantine as quarantine
 from autoopt.problem.stored_quarantine import lift, quarantined, stored_quarantine
-from autoopt.store.memory import MemoryStore
+from autoopt.store import Store, open_store
 from autoopt.workers import CallResult
 from autoopt.workers.quarantine import Subject
 
@@ -20,39 +20,39 @@ OTHER = Subject("b" * 64, "model 4c5b6a")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> MemoryStore:
+def store(tmp_path: Path) -> Store:
     """A store in which `WORK` and `OTHER` have killed two workers."""
-    opened = MemoryStore(tmp_path)
+    opened = open_store(None, tmp_path)
     for subject in (WORK, OTHER):
         for _ in range(2):
             stored_quarantine(opened).note(subject, DIED)
     return opened
 
 
-def test_deaths_are_remembered_in_the_store(store: MemoryStore) -> None:
+def test_deaths_are_remembered_in_the_store(store: Store) -> None:
     assert "SIGSEGV" in (stored_quarantine(store).reason(WORK) or "")
     assert stored_quarantine(store).reason(Subject("c", "another")) is None
 
 
 def test_what_the_caller_ended_is_no_death(tmp_path: Path) -> None:
-    store = MemoryStore(tmp_path)
+    store = open_store(None, tmp_path)
     stored_quarantine(store).note(WORK, CallResult(Outcome.TIMEOUT, message="more than 1 s"))
     assert store.deaths.all() == ()
 
 
-def test_deaths_under_other_versions_do_not_count(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deaths_under_other_versions_do_not_count(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quarantine, "library_version", lambda name: "0.1")
     assert stored_quarantine(store).reason(WORK) is None
 
 
-def test_deaths_expire(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deaths_expire(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert quarantined(store)[0].expires == pytest.approx(store.clock() + quarantine.EXPIRY_SECONDS, abs=60)
     monkeypatch.setattr(quarantine, "EXPIRY_SECONDS", -60.0)
     assert stored_quarantine(store).reason(WORK) is None
     assert quarantined(store) == []
 
 
-def test_a_retry_ignores_the_quarantine_of_earlier_runs(store: MemoryStore) -> None:
+def test_a_retry_ignores_the_quarantine_of_earlier_runs(store: Store) -> None:
     retry = stored_quarantine(store, retry=True)
     assert retry.reason(WORK) is None
     for _ in range(2):
@@ -60,7 +60,7 @@ def test_a_retry_ignores_the_quarantine_of_earlier_runs(store: MemoryStore) -> N
     assert retry.reason(WORK)
 
 
-def test_what_is_in_quarantine_is_listed_and_lifted(store: MemoryStore) -> None:
+def test_what_is_in_quarantine_is_listed_and_lifted(store: Store) -> None:
     stored_quarantine(store).note(Subject("c" * 64, "model that died once"), DIED)
     assert [(item.name, item.deaths) for item in quarantined(store)] == [(WORK.name, 2), (OTHER.name, 2)]
     assert [item.id for item in lift(store, ["aaa"])] == [WORK.key]

@@ -13,9 +13,6 @@ from typing import Any, NamedTuple
 
 from builders import mlp, write
 from children import HANG_SECONDS, start_process
-from run_comparison import canonical
-
-from autoopt.store import open_store
 
 # Passes and a sampler that load no further libraries: a command with its two workers takes a third less time.
 DAG = """\
@@ -103,9 +100,3 @@ def until(process: subprocess.Popen[str], text: str) -> str:
     finally:
         hangs.cancel()
     raise AssertionError(f"it never said {text!r}:\n{read}")
-
-
-def left(home: Path, url: str | None = None) -> dict[str, Any]:
-    """What the newest run of a home has left, without times."""
-    with open_store(url, home) as store:
-        return canonical(store, "latest", timed=False)

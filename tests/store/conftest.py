@@ -13,8 +13,6 @@ import pytest
 
 from autoopt.owner import is_known_dead
 from autoopt.store import Store, open_store
-from autoopt.store.memory import MemoryStore
-from autoopt.store.sql.store import SqlStore, require_sql
 
 
 @pytest.fixture
@@ -32,12 +30,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_url"))
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.service)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.service)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store of each kind."""
-    if request.param == "memory":
-        yield MemoryStore(tmp_path / "home")
-        return
     url = f"sqlite:///{tmp_path}/home/autoopt.db"
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
@@ -46,17 +41,17 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def database_store(url: str, tmp_path: Path) -> Iterator[SqlStore]:
+def database_store(url: str, tmp_path: Path) -> Iterator[Store]:
     """An empty store in each kind of database, which other processes can open too."""
     with open_store(url, tmp_path / "home") as opened:
-        yield require_sql(opened)
+        yield opened
 
 
 @pytest.fixture
-def sqlite_store(tmp_path: Path) -> Iterator[SqlStore]:
+def sqlite_store(tmp_path: Path) -> Iterator[Store]:
     """For what does not depend on the database."""
     with open_store(f"sqlite:///{tmp_path}/home/autoopt.db", tmp_path / "home") as opened:
-        yield require_sql(opened)
+        yield opened
 
 
 @pytest.fixture

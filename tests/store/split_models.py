@@ -8,7 +8,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from autoopt.model import io
-from autoopt.store.sql.store import SqlStore
+from autoopt.store import Store
 
 WIDTH = 64
 WEIGHT = WIDTH * WIDTH * 4
@@ -28,11 +28,11 @@ def layers(name: str, seed: int = 0) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def put_large(store: SqlStore, name: str, seed: int = 0, *, external: bool = False) -> str:
+def put_large(store: Store, name: str, seed: int = 0, *, external: bool = False) -> str:
     folder = store.home / "made" / f"{name}{seed}{external}"
     io.save(layers(name, seed), folder, external=external)
     return store.artifacts.put(folder)
 
 
-def weights(store: SqlStore) -> list[Path]:
+def weights(store: Store) -> list[Path]:
     return sorted((store.files.split_folder / "weights").glob("*/*"))

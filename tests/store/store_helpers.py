@@ -13,7 +13,6 @@ from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
 from autoopt.results import Trial
 from autoopt.store import EvaluationRecord, ModelRecord, PassRunRecord, RunRecord, Store
-from autoopt.store.sql.store import SqlStore
 
 CHAIN = digest_json("chain")
 ENVIRONMENT = {"python": "3.11", "libraries": {"onnx": "1.2.3"}}
@@ -107,7 +106,7 @@ def finished_run(store: Store, content: bytes = b"source", *, end: bool = True) 
     return run.id
 
 
-def age(store: SqlStore, seconds: float = 7200.0) -> None:
+def age(store: Store, seconds: float = 7200.0) -> None:
     """Make all artifacts look unused for that long."""
     for path in store.files.root.rglob("*"):
         then = path.stat().st_mtime - seconds

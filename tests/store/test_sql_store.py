@@ -7,18 +7,17 @@ import os
 from store_helpers import pass_run, put
 
 from autoopt.outcome import Outcome
-from autoopt.store import open_store
-from autoopt.store.sql.store import SqlStore
+from autoopt.store import Store, open_store
 
 
-def test_another_process_finds_a_finished_result(database_store: SqlStore, url: str) -> None:
+def test_another_process_finds_a_finished_result(database_store: Store, url: str) -> None:
     record = pass_run(put(database_store, b"source"), None, outcome=Outcome.REFUSED)
     database_store.results.finish_pass_run(record)
     with open_store(url, database_store.home) as other:
         assert other.results.pass_run(record.key) == database_store.results.pass_run(record.key)
 
 
-def test_a_store_is_usable_after_a_fork(database_store: SqlStore) -> None:
+def test_a_store_is_usable_after_a_fork(database_store: Store) -> None:
     store = database_store
     put(store, b"parent")
     child = os.fork()

@@ -12,12 +12,12 @@ import pytest
 from store_helpers import pass_run, put, start_run, write_model
 
 from autoopt.errors import InputError, SystemFailure
+from autoopt.store import Store
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
 from autoopt.store.maintenance.verify import verify
-from autoopt.store.sql.store import SqlStore
 
 
-def test_every_flip_truncation_and_deletion_is_detected(sqlite_store: SqlStore) -> None:
+def test_every_flip_truncation_and_deletion_is_detected(sqlite_store: Store) -> None:
     rng = random.Random(0)
     digests = [put(sqlite_store, rng.randbytes(200 + i), weights=rng.randbytes(100)) for i in range(20)]
     for attempt in range(300):
@@ -41,7 +41,7 @@ def test_every_flip_truncation_and_deletion_is_detected(sqlite_store: SqlStore) 
         assert sqlite_store.artifacts.path(digest).exists()
 
 
-def test_a_damaged_artifact_is_healed_by_storing_it_again(sqlite_store: SqlStore) -> None:
+def test_a_damaged_artifact_is_healed_by_storing_it_again(sqlite_store: Store) -> None:
     digest = put(sqlite_store, b"model")
     path = sqlite_store.artifacts.path(digest)
     path.chmod(0o644)
@@ -50,7 +50,7 @@ def test_a_damaged_artifact_is_healed_by_storing_it_again(sqlite_store: SqlStore
     assert sqlite_store.artifacts.path(digest).read_bytes() == b"model"
 
 
-def test_a_lost_artifact_is_made_again_when_asked_for(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_a_lost_artifact_is_made_again_when_asked_for(sqlite_store: Store, tmp_path: Path) -> None:
     run = start_run(sqlite_store)
     made = put(sqlite_store, b"made")
     sqlite_store.results.finish_pass_run(pass_run(run.model, made))
@@ -70,7 +70,7 @@ def test_a_lost_artifact_is_made_again_when_asked_for(sqlite_store: SqlStore, tm
         sqlite_store.artifacts.path(made)
 
 
-def test_a_folder_without_a_model_is_refused(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_refused(sqlite_store: Store, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="empty"):
         sqlite_store.artifacts.put(tmp_path / "empty")
@@ -84,7 +84,7 @@ def test_a_folder_without_a_model_is_refused(sqlite_store: SqlStore, tmp_path: P
     assert sqlite_store.files.leftovers() == []
 
 
-def test_consuming_moves_unless_a_file_has_other_names(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_consuming_moves_unless_a_file_has_other_names(sqlite_store: Store, tmp_path: Path) -> None:
     model = write_model(tmp_path / "model", b"model", weights=b"w")
     os.link(model / "weights.data", tmp_path / "another name")
     digest = sqlite_store.artifacts.put(model, consume=True)
@@ -94,7 +94,7 @@ def test_consuming_moves_unless_a_file_has_other_names(sqlite_store: SqlStore, t
     assert (tmp_path / "another name").read_bytes() == b"w"
 
 
-def test_artifacts_cannot_be_written_by_accident(sqlite_store: SqlStore) -> None:
+def test_artifacts_cannot_be_written_by_accident(sqlite_store: Store) -> None:
     path = sqlite_store.artifacts.path(put(sqlite_store, b"model"))
     assert path.stat().st_mode & 0o222 == 0
 

@@ -13,17 +13,16 @@ from sqlalchemy import text
 from store_helpers import age, digests, finished_run, start_run
 
 from autoopt.errors import InputError, SystemFailure
-from autoopt.store import open_store
+from autoopt.store import Store, open_store
 from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.maintenance.backup import backup, restore, restore_store, set_aside_damaged
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.records import ReleaseRecord
 from autoopt.store.sql.database import open_database
-from autoopt.store.sql.store import SqlStore, require_sql
 
 
-def test_a_backup_brings_everything_back(database_store: SqlStore, url: str, tmp_path: Path) -> None:
+def test_a_backup_brings_everything_back(database_store: Store, url: str, tmp_path: Path) -> None:
     """From either kind of database, into SQLite."""
     first, second = finished_run(database_store, b"first"), finished_run(database_store, b"second")
     copied = backup(database_store, tmp_path / "backup")
@@ -37,7 +36,7 @@ def test_a_backup_brings_everything_back(database_store: SqlStore, url: str, tmp
         assert start_run(store).id, "numbering goes on"
 
 
-def test_a_backup_goes_into_either_kind_of_database(url: str, sqlite_home: SqlStore, tmp_path: Path) -> None:
+def test_a_backup_goes_into_either_kind_of_database(url: str, sqlite_home: Store, tmp_path: Path) -> None:
     run = finished_run(sqlite_home)
     backup(sqlite_home, tmp_path / "backup")
     with open_store(url, tmp_path / "home") as store:
@@ -48,15 +47,15 @@ def test_a_backup_goes_into_either_kind_of_database(url: str, sqlite_home: SqlSt
 
 
 @pytest.fixture
-def sqlite_home(tmp_path: Path) -> SqlStore:
+def sqlite_home(tmp_path: Path) -> Store:
     """A store beside the one under test."""
     store = open_store(f"sqlite:///{tmp_path}/original/autoopt.db", tmp_path / "original")
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, Store)
     return store
 
 
 def test_a_backup_is_made_while_another_process_writes_and_is_brought_up_to_date(
-    sqlite_store: SqlStore, tmp_path: Path
+    sqlite_store: Store, tmp_path: Path
 ) -> None:
     finished_run(sqlite_store, b"first")
     with sqlite_store.database.transaction(writing=True) as connection:
@@ -70,7 +69,7 @@ def test_a_backup_is_made_while_another_process_writes_and_is_brought_up_to_date
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_what_is_lost_is_named_and_stays_repairable(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_what_is_lost_is_named_and_stays_repairable(sqlite_store: Store, tmp_path: Path) -> None:
     finished_run(sqlite_store)
     digest = min(digests(sqlite_store))
     shutil.rmtree(sqlite_store.files.folder(digest))
@@ -80,7 +79,7 @@ def test_what_is_lost_is_named_and_stays_repairable(sqlite_store: SqlStore, tmp_
         assert [problem.digest for problem in verify(store).problems] == [digest]
 
 
-def test_a_backup_does_not_overwrite(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_a_backup_does_not_overwrite(sqlite_store: Store, tmp_path: Path) -> None:
     finished_run(sqlite_store)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "diary.txt").write_text("mine")
@@ -97,7 +96,7 @@ def test_a_backup_does_not_overwrite(sqlite_store: SqlStore, tmp_path: Path) -> 
 
 
 def test_a_backup_that_was_cut_short_is_said_and_continued(
-    sqlite_store: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = finished_run(sqlite_store)
 
@@ -116,7 +115,7 @@ def test_a_backup_that_was_cut_short_is_said_and_continued(
         assert canonical(store, run) == canonical(sqlite_store, run)
 
 
-def test_only_a_backup_is_restored(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_only_a_backup_is_restored(sqlite_store: Store, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a backup"):
         restore(tmp_path, sqlite_store)
     (tmp_path / "autoopt.db").write_bytes(b"not a database" * 100)
@@ -130,7 +129,7 @@ def test_only_a_backup_is_restored(sqlite_store: SqlStore, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("left", ["nothing", "an empty file"])
-def test_a_new_store_does_not_begin_beside_artifacts(sqlite_store: SqlStore, left: str) -> None:
+def test_a_new_store_does_not_begin_beside_artifacts(sqlite_store: Store, left: str) -> None:
     finished_run(sqlite_store)
     sqlite_store.close()
     (sqlite_store.home / "autoopt.db").unlink()
@@ -141,19 +140,19 @@ def test_a_new_store_does_not_begin_beside_artifacts(sqlite_store: SqlStore, lef
             open_store(None, sqlite_store.home)
 
 
-def test_another_database_does_not_begin_in_the_folder_of_a_store(sqlite_store: SqlStore) -> None:
+def test_another_database_does_not_begin_in_the_folder_of_a_store(sqlite_store: Store) -> None:
     finished_run(sqlite_store)
     sqlite_store.close()
     with pytest.raises(InputError, match=r"cannot share the folder of .*autoopt\.db; set AUTOOPT_HOME to a folder"):
         open_store(f"sqlite:///{sqlite_store.home / 'other.db'}", sqlite_store.home)
 
 
-def test_a_sound_database_is_not_set_aside(sqlite_store: SqlStore) -> None:
+def test_a_sound_database_is_not_set_aside(sqlite_store: Store) -> None:
     finished_run(sqlite_store)
     assert set_aside_damaged(sqlite_store.home / "autoopt.db") is None
 
 
-def test_artifacts_that_the_backup_does_not_name_are_orphans(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_artifacts_that_the_backup_does_not_name_are_orphans(sqlite_store: Store, tmp_path: Path) -> None:
     run = finished_run(sqlite_store, b"first")
     backup(sqlite_store, tmp_path / "backup")
     before = digests(sqlite_store)
@@ -165,7 +164,7 @@ def test_artifacts_that_the_backup_does_not_name_are_orphans(sqlite_store: SqlSt
         assert [record.id for record in store.runs.all()] == [run]
         result = verify(store)
         assert (result.ok, len(result.orphans)) == (True, 3)
-        age(require_sql(store))
+        age(store)
         assert set(collect(store, dry_run=False).artifacts) == set(result.orphans)
         assert digests(store) == before
 

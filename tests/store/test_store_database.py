@@ -16,9 +16,8 @@ from sqlalchemy import Connection, text
 from store_helpers import key, start_run
 
 from autoopt.errors import AutooptError, InputError, SystemFailure
-from autoopt.store import SweepRecord, open_store
+from autoopt.store import Store, SweepRecord, open_store
 from autoopt.store.sql.database import open_database, read_url
-from autoopt.store.sql.store import SqlStore
 
 CANARY = "c4nary:Pa55/w@rd"
 NOBODY = 65534
@@ -67,7 +66,7 @@ def test_no_error_shows_a_password(url: str, tmp_path: Path, monkeypatch: pytest
     assert "\n" not in str(error.value)
 
 
-def test_a_failing_statement_does_not_show_its_values(sqlite_store: SqlStore) -> None:
+def test_a_failing_statement_does_not_show_its_values(sqlite_store: Store) -> None:
     with pytest.raises(Exception, match="no such column") as error:
         sqlite_store.database.read(lambda c: c.execute(text("SELECT missing FROM run WHERE name = :n"), {"n": CANARY}))
     assert CANARY not in str(error.value)
@@ -90,7 +89,7 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
         open_store(f"sqlite:///{tmp_path}/autoopt.db", tmp_path)
 
 
-def test_readers_do_not_wait_for_a_writer(sqlite_store: SqlStore) -> None:
+def test_readers_do_not_wait_for_a_writer(sqlite_store: Store) -> None:
     run = start_run(sqlite_store)
     with sqlite_store.database.transaction(writing=True) as connection:
         connection.execute(text("UPDATE run SET name = 'other'"))
@@ -164,8 +163,8 @@ def test_work_goes_on_after_the_server_dropped_every_connection(postgres_url: st
     with open_store(postgres_url, tmp_path) as store:
         run = start_run(store)
         with open_store(postgres_url, tmp_path) as other:
-            assert isinstance(other, SqlStore)
-            assert isinstance(store, SqlStore)
+            assert isinstance(other, Store)
+            assert isinstance(store, Store)
             mine = store.database.read(lambda c: c.execute(text("SELECT pg_backend_pid()")).scalar_one())
             other.database.write(lambda c: c.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": mine}))
         assert store.runs.get(run.id).id == run.id

@@ -12,13 +12,13 @@ from store_helpers import age, digests, finish_all, finished_run, pass_run, put,
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.owner import this_process
+from autoopt.store import Store
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.verify import verify
-from autoopt.store.sql.store import SqlStore
 from autoopt.working_folder import OWNER_FILE, READINGS, RECORDINGS, STORE_WORK, make_working_folder, working_folders
 
 
-def test_gc_removes_only_unneeded_artifacts(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_gc_removes_only_unneeded_artifacts(sqlite_store: Store, tmp_path: Path) -> None:
     finished_run(sqlite_store)
     needed = digests(sqlite_store)
     unneeded = put(sqlite_store, b"of no use")
@@ -38,7 +38,7 @@ def test_gc_removes_only_unneeded_artifacts(sqlite_store: SqlStore, tmp_path: Pa
     assert verify(sqlite_store).ok
 
 
-def test_gc_removes_the_working_folders_of_ended_runs(sqlite_store: SqlStore) -> None:
+def test_gc_removes_the_working_folders_of_ended_runs(sqlite_store: Store) -> None:
     work = sqlite_store.home / STORE_WORK
     ours, unknown, dead = make_working_folder(work), make_working_folder(work), make_working_folder(work)
     (unknown / OWNER_FILE).write_text("elsewhere.12345678/boot/1/1/1")
@@ -54,7 +54,7 @@ def test_gc_removes_the_working_folders_of_ended_runs(sqlite_store: SqlStore) ->
 
 
 @pytest.mark.parametrize("parent", [RECORDINGS, READINGS])
-def test_gc_removes_what_nobody_read_for_a_week(sqlite_store: SqlStore, parent: str) -> None:
+def test_gc_removes_what_nobody_read_for_a_week(sqlite_store: Store, parent: str) -> None:
     recent, old = (sqlite_store.home / parent / name for name in ("recent", "old"))
     for folder in (recent, old):
         folder.mkdir(parents=True)
@@ -65,7 +65,7 @@ def test_gc_removes_what_nobody_read_for_a_week(sqlite_store: SqlStore, parent: 
     assert (recent.exists(), old.exists()) == (True, False)
 
 
-def test_gc_removes_what_killed_downloads_left(sqlite_store: SqlStore) -> None:
+def test_gc_removes_what_killed_downloads_left(sqlite_store: Store) -> None:
     cache = sqlite_store.home / "downloads"
     dead = make_working_folder(cache)
     (dead / OWNER_FILE).write_text(this_process().rpartition("/")[0] + "/1")
@@ -73,7 +73,7 @@ def test_gc_removes_what_killed_downloads_left(sqlite_store: SqlStore) -> None:
     assert working_folders(cache) == []
 
 
-def test_gc_of_old_runs_keeps_shared_results(sqlite_store: SqlStore) -> None:
+def test_gc_of_old_runs_keeps_shared_results(sqlite_store: Store) -> None:
     old, new = finished_run(sqlite_store, b"old"), finished_run(sqlite_store, b"new")
     kept = canonical(sqlite_store, new)
     shared = finished_run(sqlite_store, b"new")
@@ -87,7 +87,7 @@ def test_gc_of_old_runs_keeps_shared_results(sqlite_store: SqlStore) -> None:
     assert verify(sqlite_store).ok
 
 
-def test_gc_of_a_run_removes_its_parts(database_store: SqlStore) -> None:
+def test_gc_of_a_run_removes_its_parts(database_store: Store) -> None:
     whole = start_run(database_store)
     parts = [start_run(database_store, parent=whole.id), start_run(database_store, parent=whole.id)]
     assert database_store.runs.get("latest").id == whole.id
@@ -97,7 +97,7 @@ def test_gc_of_a_run_removes_its_parts(database_store: SqlStore) -> None:
     assert database_store.runs.all() == ()
 
 
-def test_gc_keeps_the_parts_that_newer_runs_have_taken_over(database_store: SqlStore) -> None:
+def test_gc_keeps_the_parts_that_newer_runs_have_taken_over(database_store: Store) -> None:
     store = database_store
     alone, first = start_run(store), start_run(store)
     part, unused = start_run(store, parent=first.id), start_run(store, parent=first.id)
@@ -112,7 +112,7 @@ def test_gc_keeps_the_parts_that_newer_runs_have_taken_over(database_store: SqlS
     assert store.runs.all() == ()
 
 
-def test_gc_of_a_run_keeps_the_results_that_others_use(database_store: SqlStore) -> None:
+def test_gc_of_a_run_keeps_the_results_that_others_use(database_store: Store) -> None:
     store = database_store
     old, new = start_run(store), start_run(store)
     made = put(store, b"made")
@@ -128,7 +128,7 @@ def test_gc_of_a_run_keeps_the_results_that_others_use(database_store: SqlStore)
     assert store.trials.all(old.id) == ()
 
 
-def test_gc_spares_artifacts_of_runs_under_way(sqlite_store: SqlStore) -> None:
+def test_gc_spares_artifacts_of_runs_under_way(sqlite_store: Store) -> None:
     running = finished_run(sqlite_store, b"running", end=False)
     sqlite_store.database.write(lambda c: c.exec_driver_sql("UPDATE run SET created = created - 7000"))
     fresh = put(sqlite_store, b"made by a worker, its pass run not yet written")
@@ -142,7 +142,7 @@ def test_gc_spares_artifacts_of_runs_under_way(sqlite_store: SqlStore) -> None:
     assert fresh not in digests(sqlite_store)
 
 
-def test_gc_spares_artifacts_in_use(sqlite_store: SqlStore) -> None:
+def test_gc_spares_artifacts_in_use(sqlite_store: Store) -> None:
     digest = put(sqlite_store, b"of no use")
     age(sqlite_store)
     assert collect(sqlite_store).artifacts == (digest,)
@@ -150,7 +150,7 @@ def test_gc_spares_artifacts_in_use(sqlite_store: SqlStore) -> None:
     assert collect(sqlite_store, dry_run=False).artifacts == ()
 
 
-def test_gc_works_in_every_database(database_store: SqlStore) -> None:
+def test_gc_works_in_every_database(database_store: Store) -> None:
     finished_run(database_store, b"old")
     new = finished_run(database_store, b"new")
     before = canonical(database_store, new)

@@ -12,12 +12,11 @@ from autoopt.store import Store
 from autoopt.store.leases import (
     abandon_run,
     end_run,
-    is_abandoned,
-    is_run_abandoned,
     renewed_claim,
     resumable_runs,
     run_lease,
 )
+from autoopt.store.records import is_abandoned, is_run_abandoned
 
 
 def test_a_claim_is_renewed_while_the_block_runs(store: Store) -> None:

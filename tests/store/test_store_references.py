@@ -10,23 +10,22 @@ import pytest
 from sqlalchemy import Connection
 from store_helpers import age, evaluation, finished_run, put, start_run, steps_of
 
-from autoopt.store import SweepRecord
+from autoopt.store import Store, SweepRecord
 from autoopt.store.maintenance.references import GRACE, chosen, idle, referenced, shared_copies
 from autoopt.store.sql.database import open_database
-from autoopt.store.sql.store import SqlStore
 
 Result = TypeVar("Result")
 
 
-def read(store: SqlStore, query: Callable[[Connection], Result]) -> Result:
+def read(store: Store, query: Callable[[Connection], Result]) -> Result:
     return store.database.read(query)
 
 
-def idle_artifacts(store: SqlStore, *digests: str, shared: dict[str, float] | None = None) -> set[str]:
+def idle_artifacts(store: Store, *digests: str, shared: dict[str, float] | None = None) -> set[str]:
     return set(read(store, lambda connection: idle(store, connection, set(digests), shared or {})))
 
 
-def test_everything_that_rows_point_to_is_referenced(sqlite_store: SqlStore) -> None:
+def test_everything_that_rows_point_to_is_referenced(sqlite_store: Store) -> None:
     run = finished_run(sqlite_store)
     unused = put(sqlite_store, b"unused")
     outputs = {step.output.artifact for step in steps_of(sqlite_store, run) if step.output}
@@ -35,7 +34,7 @@ def test_everything_that_rows_point_to_is_referenced(sqlite_store: SqlStore) -> 
     assert unused in read(sqlite_store, referenced)
 
 
-def test_digests_in_results_are_chosen(sqlite_store: SqlStore) -> None:
+def test_digests_in_results_are_chosen(sqlite_store: Store) -> None:
     run, best, kept = start_run(sqlite_store), put(sqlite_store, b"best"), put(sqlite_store, b"kept")
     sweep = sqlite_store.sweeps.create(SweepRecord("", "zoo"))
     assert read(sqlite_store, chosen) == set()
@@ -44,14 +43,14 @@ def test_digests_in_results_are_chosen(sqlite_store: SqlStore) -> None:
     assert read(sqlite_store, chosen) == {best, kept}
 
 
-def test_an_artifact_is_idle_after_the_grace(sqlite_store: SqlStore) -> None:
+def test_an_artifact_is_idle_after_the_grace(sqlite_store: Store) -> None:
     digest = put(sqlite_store, b"model")
     assert idle_artifacts(sqlite_store, digest) == set()
     age(sqlite_store, GRACE + 10.0)
     assert idle_artifacts(sqlite_store, digest) == {digest}
 
 
-def test_a_request_of_another_machine_counts_as_use(sqlite_store: SqlStore) -> None:
+def test_a_request_of_another_machine_counts_as_use(sqlite_store: Store) -> None:
     digest = put(sqlite_store, b"model")
     age(sqlite_store, GRACE + 10.0)
     now = sqlite_store.clock()
@@ -59,7 +58,7 @@ def test_a_request_of_another_machine_counts_as_use(sqlite_store: SqlStore) -> N
     assert idle_artifacts(sqlite_store, digest, shared={digest: now - 2 * GRACE}) == {digest}
 
 
-def test_a_run_under_way_extends_the_grace(sqlite_store: SqlStore) -> None:
+def test_a_run_under_way_extends_the_grace(sqlite_store: Store) -> None:
     run = start_run(sqlite_store)
     digest = put(sqlite_store, b"model")
     age(sqlite_store, GRACE + 10.0)
@@ -69,10 +68,10 @@ def test_a_run_under_way_extends_the_grace(sqlite_store: SqlStore) -> None:
     assert idle_artifacts(sqlite_store, digest) == {digest}
 
 
-def test_without_a_shared_place_there_are_no_copies(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_without_a_shared_place_there_are_no_copies(sqlite_store: Store, tmp_path: Path) -> None:
     assert shared_copies(sqlite_store) == {}
     url = f"sqlite:///{tmp_path}/other.db"
-    store = SqlStore(open_database(url), tmp_path / "other", artifacts_url=f"file://{tmp_path}/shared")
+    store = Store(open_database(url), tmp_path / "other", artifacts_url=f"file://{tmp_path}/shared")
     digest = put(store, b"model")
     assert shared_copies(store)[digest] == pytest.approx(store.clock(), abs=60.0)
     store.close()

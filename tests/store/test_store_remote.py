@@ -12,15 +12,15 @@ from object_store import bucket
 from store_helpers import finish_all, pass_run, put, start_run
 
 from autoopt.errors import InputError
+from autoopt.store import Store
 from autoopt.store.files.artifacts import ArtifactLost
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.sql.database import open_database
-from autoopt.store.sql.store import SqlStore
 
 
-def machine(tmp_path: Path, name: str, url: str) -> SqlStore:
-    return SqlStore(open_database(f"sqlite:///{tmp_path}/shared.db"), tmp_path / name, artifacts_url=url)
+def machine(tmp_path: Path, name: str, url: str) -> Store:
+    return Store(open_database(f"sqlite:///{tmp_path}/shared.db"), tmp_path / name, artifacts_url=url)
 
 
 def model(tmp_path: Path, content: bytes = b"graph") -> Path:

@@ -12,17 +12,16 @@ from store_helpers import age, pass_run, start_run
 
 from autoopt.errors import SystemFailure
 from autoopt.model import io
-from autoopt.model.files import MODEL, bytes_in, digest_folder, files_in
+from autoopt.model.files import bytes_in, digest_folder, files_in
 from autoopt.model.split import splitting
 from autoopt.model.split.graphs import is_split
+from autoopt.store import Store, open_store
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
 from autoopt.store.maintenance.backup import backup, restore
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.stats import stats
 from autoopt.store.maintenance.verify import verify
-from autoopt.store.memory import MemoryStore
 from autoopt.store.sql.database import open_database
-from autoopt.store.sql.store import SqlStore
 
 
 @pytest.fixture(autouse=True)
@@ -31,23 +30,20 @@ def splits_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_a_large_model_is_stored_split_and_has_its_digest(sqlite_store: SqlStore, external: bool) -> None:
+def test_a_large_model_is_stored_split_and_has_its_digest(sqlite_store: Store, external: bool) -> None:
     digest = put_large(sqlite_store, "net", external=external)
     source = sqlite_store.home / "made" / f"net0{external}"
     record = sqlite_store.artifacts.get(digest)
     assert (digest, record.bytes) == (digest_folder(source), bytes_in(source))
     assert record.files == {name: file.stat().st_size for name, file in files_in(source).items()}
-    graph = sqlite_store.artifacts.readable(digest)
-    assert is_split(graph)
+    assert is_split(sqlite_store.artifacts.path(digest))
     assert not sqlite_store.files.folder(digest).exists()
-    path = sqlite_store.artifacts.path(digest)
-    assert (path.name, digest_folder(path.parent)) == (MODEL, digest)
     copy = sqlite_store.home / "copy"
     copy.mkdir()
     assert digest_folder(sqlite_store.artifacts.write_files(digest, copy).parent) == digest
 
 
-def test_a_changed_graph_costs_only_its_own_bytes(sqlite_store: SqlStore) -> None:
+def test_a_changed_graph_costs_only_its_own_bytes(sqlite_store: Store) -> None:
     put_large(sqlite_store, "net")
     before = bytes_in(sqlite_store.files.split_folder)
     put_large(sqlite_store, "renamed")
@@ -56,7 +52,7 @@ def test_a_changed_graph_costs_only_its_own_bytes(sqlite_store: SqlStore) -> Non
     assert len(weights(sqlite_store)) == 4 + 3
 
 
-def test_a_wrong_digest_is_refused(sqlite_store: SqlStore) -> None:
+def test_a_wrong_digest_is_refused(sqlite_store: Store) -> None:
     folder = io.save(layers("net"), sqlite_store.home / "made").parent
     with pytest.raises(SystemFailure, match=f"has digest {digest_folder(folder)}, not {'0' * 64} as expected"):
         sqlite_store.artifacts.put(folder, "0" * 64)
@@ -65,9 +61,7 @@ def test_a_wrong_digest_is_refused(sqlite_store: SqlStore) -> None:
 
 @pytest.mark.parametrize("part", ["graph", "weight"])
 @pytest.mark.parametrize("damage", ["flip", "delete"])
-def test_damage_is_noticed_and_healed_by_storing_the_model_again(
-    sqlite_store: SqlStore, part: str, damage: str
-) -> None:
+def test_damage_is_noticed_and_healed_by_storing_the_model_again(sqlite_store: Store, part: str, damage: str) -> None:
     digest = put_large(sqlite_store, "net")
     file = sqlite_store.files.split(digest) if part == "graph" else weights(sqlite_store)[1]
     content = bytearray(file.read_bytes())
@@ -77,38 +71,31 @@ def test_damage_is_noticed_and_healed_by_storing_the_model_again(
         file.write_bytes(content)
     if (part, damage) != ("graph", "delete"):  # without a graph there is no artifact
         with pytest.raises(ArtifactLost):
-            sqlite_store.artifacts.readable(digest)
+            sqlite_store.artifacts.path(digest)
     assert [problem.digest for problem in verify(sqlite_store).problems] == [digest]
     put_large(sqlite_store, "net")
-    assert is_split(sqlite_store.artifacts.readable(digest))
+    assert is_split(sqlite_store.artifacts.path(digest))
     assert verify(sqlite_store).ok
 
 
-def test_a_damaged_copy_is_made_again(sqlite_store: SqlStore) -> None:
-    digest = put_large(sqlite_store, "net")
-    path = sqlite_store.artifacts.path(digest)
-    path.chmod(0o644)
-    path.write_bytes(b"damaged")
-    assert digest_folder(sqlite_store.artifacts.path(digest).parent) == digest
-
-
-def test_a_damaged_weight_is_repaired_from_any_model_that_can_be_had(sqlite_store: SqlStore) -> None:
+def test_a_damaged_weight_is_repaired_from_any_model_that_can_be_had(sqlite_store: Store) -> None:
     first, second = put_large(sqlite_store, "net"), put_large(sqlite_store, "other", seed=1)
-    sqlite_store.artifacts.path(second)  # has a copy in files of its own now
     (common,) = set(sqlite_store.files.weights(first)) & set(sqlite_store.files.weights(second))
     damaged = next(path for path in weights(sqlite_store) if path.name == common)
     damaged.chmod(0o644)
     damaged.write_bytes(bytes(WEIGHT))
 
     def restorer(digest: str) -> Path:
-        raise SystemFailure("the source is gone", where=digest)
+        if digest == first:
+            raise SystemFailure("the source is gone", where=digest)
+        return io.save(layers("other", 1), sqlite_store.home / "again").parent
 
     assert {problem.digest for problem in verify(sqlite_store).problems} == {first, second}
     assert verify(sqlite_store, restorer).ok
     assert verify(sqlite_store).problems == ()
 
 
-def test_a_lost_weight_comes_back_with_the_model(sqlite_store: SqlStore) -> None:
+def test_a_lost_weight_comes_back_with_the_model(sqlite_store: Store) -> None:
     source, made = put_large(sqlite_store, "net"), put_large(sqlite_store, "made", seed=1)
     sqlite_store.results.finish_pass_run(pass_run(source, made))
     lost = set(sqlite_store.files.weights(made)) - set(sqlite_store.files.weights(source))
@@ -116,11 +103,11 @@ def test_a_lost_weight_comes_back_with_the_model(sqlite_store: SqlStore) -> None
         if path.name in lost:
             path.unlink()
     sqlite_store.artifacts.restorer = lambda _: io.save(layers("made", 1), sqlite_store.home / "again").parent
-    assert sqlite_store.artifacts.readable(made) == sqlite_store.files.split(made)
+    assert sqlite_store.artifacts.path(made) == sqlite_store.files.split(made)
     assert verify(sqlite_store).ok
 
 
-def test_gc_keeps_weights_as_long_as_any_model_has_them(sqlite_store: SqlStore) -> None:
+def test_gc_keeps_weights_as_long_as_any_model_has_them(sqlite_store: Store) -> None:
     run = start_run(sqlite_store)
     kept, unneeded = put_large(sqlite_store, "net"), put_large(sqlite_store, "net", seed=1)
     sqlite_store.results.finish_pass_run(pass_run(run.model, kept))
@@ -134,12 +121,11 @@ def test_gc_keeps_weights_as_long_as_any_model_has_them(sqlite_store: SqlStore) 
     assert (done.artifacts, done.bytes) == (dry.artifacts, dry.bytes)
     assert before - bytes_in(sqlite_store.files.root) == done.bytes
     assert {path.name for path in weights(sqlite_store)} == set(sqlite_store.files.weights(kept))
-    assert not sqlite_store.files.folder(kept).exists(), "the copy that `path` made can be made again"
     assert verify(sqlite_store).ok
     assert verify(sqlite_store).orphans == ()
 
 
-def test_gc_removes_what_killed_writers_left(sqlite_store: SqlStore) -> None:
+def test_gc_removes_what_killed_writers_left(sqlite_store: Store) -> None:
     digest = put_large(sqlite_store, "net")
     graph = sqlite_store.files.split(digest)
     shutil.copyfile(graph, graph.with_name(".0123456789abcdef.onnx"))
@@ -151,7 +137,7 @@ def test_gc_removes_what_killed_writers_left(sqlite_store: SqlStore) -> None:
     assert list(sqlite_store.files.split_folder.glob(".*")) == []
 
 
-def test_statistics_count_common_weights_once(sqlite_store: SqlStore) -> None:
+def test_statistics_count_common_weights_once(sqlite_store: Store) -> None:
     for name, seed in (("net", 0), ("renamed", 0), ("other", 1)):
         put_large(sqlite_store, name, seed)
     assert stats(sqlite_store).disk_bytes == bytes_in(sqlite_store.files.root) < stats(sqlite_store).artifact_bytes
@@ -162,7 +148,7 @@ def test_backup_and_shared_copies_hold_the_files_as_they_were(tmp_path: Path, ex
     home = tmp_path / "one"
     home.mkdir()
     url = f"file://{tmp_path}/shared"
-    with SqlStore(open_database(home / "autoopt.db"), home, artifacts_url=url) as store:
+    with Store(open_database(home / "autoopt.db"), home, artifacts_url=url) as store:
         run = start_run(store)
         digest = put_large(store, "net", external=external)
         store.results.finish_pass_run(pass_run(run.model, digest, run=run.id))
@@ -171,23 +157,23 @@ def test_backup_and_shared_copies_hold_the_files_as_they_were(tmp_path: Path, ex
         assert digest_folder(shared) == digest
         assert backup(store, tmp_path / "backup").lost == ()
         shutil.rmtree(store.files.root)
-        assert is_split(store.artifacts.readable(digest)), "it comes from the shared copy"
+        assert is_split(store.artifacts.path(digest)), "it comes from the shared copy"
     assert ArtifactFiles(tmp_path / "backup" / "artifacts").is_intact(digest)
-    with MemoryStore(tmp_path / "two") as other:
+    with open_store(None, tmp_path / "two") as other:
         assert restore(tmp_path / "backup", other).lost == ()
-        assert is_split(other.artifacts.readable(digest))
+        assert is_split(other.artifacts.path(digest))
         assert verify(other).ok
 
 
-def test_what_a_worker_has_split_is_taken_over(sqlite_store: SqlStore) -> None:
+def test_what_a_worker_has_split_is_taken_over(sqlite_store: Store) -> None:
     new = io.save_split(layers("net"), sqlite_store.artifacts.split_folder)
     graph = new.draft.publish(new.digest)
     assert sqlite_store.artifacts.put(graph, new.digest) == new.digest
     assert sqlite_store.artifacts.get(new.digest).bytes == new.bytes
-    assert sqlite_store.artifacts.readable(new.digest) == graph
+    assert sqlite_store.artifacts.path(new.digest) == graph
 
 
-def test_a_worker_with_a_damaged_weight_is_not_believed(sqlite_store: SqlStore) -> None:
+def test_a_worker_with_a_damaged_weight_is_not_believed(sqlite_store: Store) -> None:
     new = io.save_split(layers("net"), sqlite_store.artifacts.split_folder)
     graph = new.draft.publish(new.digest)
     weight = weights(sqlite_store)[0]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from store_helpers import finished_run, key
 
+from autoopt.store import Store
 from autoopt.store.maintenance.stats import stats
-from autoopt.store.sql.store import SqlStore
 
 
-def test_stats_count_rows_outcomes_and_bytes(database_store: SqlStore) -> None:
+def test_stats_count_rows_outcomes_and_bytes(database_store: Store) -> None:
     finished_run(database_store)
     database_store.claims.acquire("pass_run", key("claimed"))
     found = stats(database_store)

@@ -8,11 +8,11 @@ from pathlib import Path
 from store_helpers import finished_run, put, steps_of, write_model
 
 from autoopt.errors import InputError
+from autoopt.store import Store
 from autoopt.store.maintenance.verify import verify
-from autoopt.store.sql.store import SqlStore
 
 
-def test_repair_restores_all_but_sources_and_gives_the_reason(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_repair_restores_all_but_sources_and_gives_the_reason(sqlite_store: Store, tmp_path: Path) -> None:
     run = finished_run(sqlite_store)
     source, middle = (step.input.artifact for step in steps_of(sqlite_store, run))
     last = put(sqlite_store, b"source last")
@@ -38,7 +38,7 @@ def test_repair_restores_all_but_sources_and_gives_the_reason(sqlite_store: SqlS
     assert verify(sqlite_store).ok
 
 
-def test_orphans_are_listed_but_are_no_problem(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_orphans_are_listed_but_are_no_problem(sqlite_store: Store, tmp_path: Path) -> None:
     orphan = sqlite_store.files.put(write_model(tmp_path / "m", b"killed before the commit")).digest
     (sqlite_store.files.root / ".tmp" / "killed while writing").mkdir()
     found = verify(sqlite_store)

@@ -14,11 +14,9 @@ from autoopt.errors import InputError
 from autoopt.results import EntryComparison, SweepEntry, SweepResult
 from autoopt.results.release import Release
 from autoopt.spec.zoo import ZooSpec, load_zoo
-from autoopt.store import SweepRecord
-from autoopt.store.memory import MemoryStore
+from autoopt.store import SweepRecord, open_store
 from autoopt.store.records import ReleaseRecord
-from autoopt.zoo import earlier_sweeps
-from autoopt.zoo.earlier_sweeps import NightInProgress, SweepHistory
+from autoopt.zoo.earlier_sweeps import SweepHistory
 from autoopt.zoo.sweep_comparison import NIGHTS
 from autoopt.zoo.sweep_request import SweepRequest
 from autoopt.zoo.zoo_models import items
@@ -34,7 +32,7 @@ class Night:
             write(mlp(), folder / name)
         (folder / "zoo.yaml").write_text(ZOO)
         self.folder = folder
-        self.store = MemoryStore(folder / "home")
+        self.store = open_store(None, folder / "home")
 
     @property
     def zoo(self) -> ZooSpec:
@@ -158,18 +156,12 @@ def test_nights_that_left_a_model_out_are_counted_up_to_the_one_that_ran_it(nigh
     assert night.history.nights_left_out("now", None) == {}
 
 
-def test_the_newest_entry_of_a_model_counts_whatever_came_of_it(night: Night) -> None:
-    night.add(night.entry("one", reason="first"), night.entry("two", reason="first"))
-    night.add(night.entry("one", "worse", reason="second"), only="a")
-    models = [SweepEntry(name, "ok", listed=name, called=name) for name in ("one", "two", "three")]
-    newest = night.history.newest_entries("now", models)
-    assert {name: entry.reason for name, entry in newest.items()} == {"one": "second", "two": "first"}
-
-
 def resumed(night: Night, **options: Any) -> SweepRecord | None:
     request = SweepRequest(zoo=night.zoo, resume=True, **options)
     record = night.history.interrupted(request)
-    return None if record is None else night.history.claimed(record, wait=bool(request.flow_run))
+    if record is not None:
+        night.history.claim(record)
+    return record
 
 
 def test_the_last_unfinished_sweep_is_resumed(night: Night) -> None:
@@ -192,13 +184,6 @@ def test_a_flow_run_resumes_only_its_own_sweep(night: Night) -> None:
     assert resumed(night, flow_run="first") is not None
 
 
-def test_a_sweep_that_another_process_executes_is_not_resumed(night: Night) -> None:
-    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
-    assert night.store.claims.acquire("sweep", record.id)
-    with pytest.raises(InputError, match=f"sweep {record.id} of z is running .* wait until it has ended"):
-        resumed(night)
-
-
 def test_a_sweep_of_a_dead_process_is_resumed(night: Night) -> None:
     record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
     dead = night.store.owner.rpartition("/")[0] + "/1"  # as this process, but started with the machine
@@ -209,42 +194,11 @@ def test_a_sweep_of_a_dead_process_is_resumed(night: Night) -> None:
 def test_a_sweep_of_another_machine_is_resumed_once_its_lease_has_ended(night: Night) -> None:
     record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
     assert by(night.store, "far/1-2/3/4/5").claims.acquire("sweep", record.id)
-    with pytest.raises(InputError, match=r"is running \(process 4 on far\)"):
+    with pytest.raises(InputError, match=r"is running \(process 4 on far\); wait until it has ended"):
         resumed(night)
     assert by(night.store, "far/1-2/3/4/5").claims.renew("sweep", record.id, seconds=-1.0)
     assert resumed(night) is not None
     assert not by(night.store, "far/1-2/3/4/5").claims.renew("sweep", record.id)
-
-
-def test_a_flow_run_waits_for_the_process_that_executes_its_sweep(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = {"of": night.history.identity, "flow_run": "f"}
-    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings=settings))
-    other = by(night.store, "far/1-2/3/4/5")
-    assert other.claims.acquire("sweep", record.id)
-    monkeypatch.setattr(
-        earlier_sweeps.time, "sleep", lambda _: other.sweeps.finish(record.id, "finished", {"models": []})
-    )
-    resumed_record = resumed(night, flow_run="f", or_begin=True)
-    assert (resumed_record.id, resumed_record.status) == (record.id, "finished")
-
-
-def test_a_night_is_cancelled_while_an_older_one_is_in_progress(night: Night) -> None:
-    def begun(by_whom: str, only: str | None = None) -> SweepRecord:
-        settings = {"of": night.history.identity, "flow_run": by_whom, "only": only}
-        return night.store.sweeps.create(SweepRecord("", "z", settings=settings, owner=f"far/1-2/3/{by_whom}/5"))
-
-    first, other_tag = begun("4"), begun("6", "a")
-    second = begun("5")
-    with pytest.raises(NightInProgress, match=f"z: sweep {first.id} is in progress"):
-        SweepHistory(night.zoo, by(night.store, str(second.owner))).refuse_beside_another_night(second)
-    assert night.store.sweeps.get(second.id).status == "cancelled"
-    night.history.refuse_beside_another_night(first)
-    night.history.refuse_beside_another_night(other_tag)
-    assert by(night.store, str(first.owner)).claims.renew("sweep", first.id, seconds=-1.0)
-    third = begun("7")
-    night.history.refuse_beside_another_night(third)
 
 
 def test_a_zoo_file_that_was_moved_keeps_its_history(night: Night) -> None:

@@ -1,40 +1,58 @@
-"""The pages of the runs of a sweep."""
+"""The facts on the page of a sweep."""
 
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from autoopt.results import RunResult, SweepEntry
-from autoopt.store import ModelRecord, RunRecord
-from autoopt.store.memory import MemoryStore
+from autoopt.errors import InputError
+from autoopt.results import EntryComparison, RunResult, SweepEntry
+from autoopt.store import ModelRecord, RunRecord, Store, open_store
+from autoopt.store.leases import finish_run
 from autoopt.zoo import run_pages
 from autoopt.zoo.run_pages import write_run_pages
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> MemoryStore:
-    store = MemoryStore(tmp_path / "home", clock=iter(range(1, 1000)).__next__)
+def store(tmp_path: Path) -> Store:
+    store = open_store(None, tmp_path / "home")
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "model.onnx").write_bytes(b"model")
     store.models.add(ModelRecord(store.artifacts.put(tmp_path / "m"), "cnn"))
     return store
 
 
-def test_the_oldest_pages_of_earlier_sweeps_are_deleted(
-    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def finished(store: Store) -> SweepEntry:
+    model = store.models.all()[0].artifact
+    run = store.runs.create(RunRecord(id="", name="cnn", identity="i", model=model))
+    result = RunResult(run.id, "nothing meets the constraints")
+    finish_run(store, result.run, result.to_json())
+    return SweepEntry("cnn", "ok", result=result)
+
+
+def test_each_run_has_a_page_for_as_long_as_a_model_has_it(store: Store, tmp_path: Path) -> None:
+    out, tonight, before = tmp_path / "out", finished(store), finished(store)
+    pages = write_run_pages(store, [before], out)
+    assert pages == {before.run: f"reports/{before.run}.html"}
+    assert "No model meets the constraints." in (out / pages[before.run]).read_text()
+    (out / "reports" / "notes.html").touch()
+    write_run_pages(store, [tonight, SweepEntry("failed", "failed")], out)
+    assert {page.stem for page in (out / "reports").iterdir()} == {tonight.run, "notes"}
+
+
+def test_pages_of_changed_models_come_first_where_there_are_too_many(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_pages, "KEPT_PAGES", 2)
-    folder = tmp_path / "out" / "reports"
-    folder.mkdir(parents=True)
-    run = store.runs.create(RunRecord(id="", name="cnn", identity="i", model=store.models.all()[0].artifact)).id
-    others = [f"{number:012x}" for number in range(4)]
-    for age, name in enumerate([*others, run, "notes"]):
-        (folder / f"{name}.html").touch()
-        os.utime(folder / f"{name}.html", (age, age) if name in others else (0, 0))
-    written = write_run_pages(store, [SweepEntry("cnn", "ok", result=RunResult(run, "finished"))], tmp_path / "out")
-    left = {run, "notes", *others[2:]}
-    assert {page.stem for page in folder.iterdir()} == left
-    assert set(written) == left
+    monkeypatch.setattr(run_pages, "MOST_PAGES", 2)
+    same, other, worse = (finished(store) for _ in range(3))
+    worse = replace(worse, compared=EntryComparison("worse"))
+    assert write_run_pages(store, [same, other, worse], tmp_path / "out").keys() == {worse.run, same.run}
+    assert other.run in write_run_pages(store, [same, other, worse], tmp_path / "out"), "the next sweep continues"
+
+
+def test_a_folder_that_cannot_be_written_is_named(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(InputError, match="cannot write the reports"):
+        write_run_pages(store, [], tmp_path / "out")

@@ -8,24 +8,23 @@ import pytest
 
 from autoopt.errors import InputError
 from autoopt.results import SweepEntry, SweepResult
-from autoopt.store import SweepRecord
-from autoopt.store.memory import MemoryStore
+from autoopt.store import Store, SweepRecord, open_store
 from autoopt.store.records import RunStatus
 from autoopt.zoo.stored_nights import newest_entries, night_named, stored_nights, zoo_of
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> MemoryStore:
-    return MemoryStore(tmp_path / "home")
+def store(tmp_path: Path) -> Store:
+    return open_store(None, tmp_path / "home")
 
 
-def add_night(store: MemoryStore, zoo: str, status: RunStatus = "finished") -> str:
+def add_night(store: Store, zoo: str, status: RunStatus = "finished") -> str:
     sweep = store.sweeps.create(SweepRecord(id="", name=zoo)).id
     store.sweeps.finish(sweep, status, SweepResult(sweep=sweep, name=zoo, models=(SweepEntry("cnn", "ok"),)).to_json())
     return sweep
 
 
-def test_the_only_zoo_needs_no_name(store: MemoryStore) -> None:
+def test_the_only_zoo_needs_no_name(store: Store) -> None:
     with pytest.raises(InputError, match="no sweep in this store"):
         zoo_of(store, None)
     add_night(store, "a")
@@ -37,21 +36,21 @@ def test_the_only_zoo_needs_no_name(store: MemoryStore) -> None:
         zoo_of(store, "c")
 
 
-def test_a_zoo_may_be_named_by_its_file(store: MemoryStore, tmp_path: Path) -> None:
+def test_a_zoo_may_be_named_by_its_file(store: Store, tmp_path: Path) -> None:
     add_night(store, "a")
     file = tmp_path / "zoo.yaml"
     file.write_text("name: a\nmodels: [one.onnx]\n")
     assert zoo_of(store, str(file)) == "a"
 
 
-def test_the_newest_finished_nights_come_oldest_first(store: MemoryStore) -> None:
+def test_the_newest_finished_nights_come_oldest_first(store: Store) -> None:
     sweeps = [add_night(store, "a") for _ in range(3)]
     add_night(store, "a", status="cancelled")
     add_night(store, "b")
     assert [night.result.sweep for night in stored_nights(store, "a", limit=2)] == sweeps[1:]
 
 
-def test_a_night_is_named_by_the_beginning_of_its_sweep(store: MemoryStore) -> None:
+def test_a_night_is_named_by_the_beginning_of_its_sweep(store: Store) -> None:
     sweeps = [add_night(store, "a") for _ in range(2)]
     nights = stored_nights(store, "a", limit=9)
     assert night_named(nights, sweeps[0]).sweep == sweeps[0]
@@ -62,7 +61,7 @@ def test_a_night_is_named_by_the_beginning_of_its_sweep(store: MemoryStore) -> N
         night_named(nights, "")
 
 
-def test_a_model_is_taken_from_the_newest_finished_sweep_that_has_it(store: MemoryStore) -> None:
+def test_a_model_is_taken_from_the_newest_finished_sweep_that_has_it(store: Store) -> None:
     sweeps = [add_night(store, "a"), add_night(store, "b")]
     only = store.sweeps.create(SweepRecord(id="", name="a")).id
     store.sweeps.finish(only, "finished", SweepResult(only, "a", models=(SweepEntry("mlp", "ok"),)).to_json())

@@ -14,7 +14,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.model_set import ModelSet, Part
 from autoopt.problem.resources import Resources
 from autoopt.results import ModelResult
-from autoopt.store.contracts import ArtifactStore
+from autoopt.store import Store
 
 FALLBACKS: Final = 4
 """Most models of a part that are tried in the set."""
@@ -56,16 +56,16 @@ class SetPart(RunPart):
 def store_set(resources: Resources, description: ModelSet, candidates: Mapping[str, Candidate]) -> Candidate:
     """Store a set of these candidates, by part."""
     artifacts = resources.store.artifacts
-    text = json.dumps(with_candidates(description, candidates, artifacts).to_json(), indent=2)
+    text = json.dumps(with_candidates(description, candidates, resources.store).to_json(), indent=2)
     models = {name: candidates[name].artifact for name in description.parts}
     return Candidate(artifacts.put_set(f"{text}\n".encode(), models))
 
 
-def with_candidates(description: ModelSet, candidates: Mapping[str, Candidate], artifacts: ArtifactStore) -> ModelSet:
+def with_candidates(description: ModelSet, candidates: Mapping[str, Candidate], store: Store) -> ModelSet:
     """The description of a set of these candidates, each in the folder of its part."""
     parts = {}
     for name in description.parts:
-        suffix = artifacts.readable(candidates[name].artifact).suffix
+        suffix = store.artifacts.path(candidates[name].artifact).suffix
         parts[name] = Part(f"{name}/model{suffix}", dict(candidates[name].session_options))
     return replace(description, parts=parts)
 

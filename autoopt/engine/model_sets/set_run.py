@@ -195,7 +195,7 @@ def interim_package(
     chosen = ModelResult(chain=chains_text(models))
     whole = replace(result, best=chosen, parts=tuple(results[part.name] for part in parts))
     package = replace(Package(run, whole, chosen), scripts_may_run=True)
-    return SetPackage(package, with_candidates(description, candidates, store.artifacts), packages)
+    return SetPackage(package, with_candidates(description, candidates, store), packages)
 
 
 def _not_searched(run: RunRecord, part: SetPart) -> PartResult:

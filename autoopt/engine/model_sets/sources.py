@@ -199,7 +199,7 @@ def record_inputs(
     if not (folder / RECORDING).is_file():
         scratch = Path(tempfile.mkdtemp(dir=resources.scratch))
         record_request = RecordRequest(
-            path=str(store.artifacts.readable(sources.model.artifact)),
+            path=str(store.artifacts.path(sources.model.artifact)),
             folder=str(scratch),
             data=data.config,
             generated=generated,

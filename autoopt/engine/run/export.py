@@ -53,7 +53,7 @@ def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = 
     Raises:
         InputError: the folder cannot be written.
     """
-    if store.artifacts.readable(package.model.artifact).name == MODEL_SET:
+    if store.artifacts.path(package.model.artifact).name == MODEL_SET:
         return export_set(store, SetPackage.of(store, package), out, pool)
     with writing(out, "cannot write the results"), new_package(out) as folder:
         model = _write_package(store, package, folder, pool)

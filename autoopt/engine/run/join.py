@@ -13,6 +13,7 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import execute_trial
 from autoopt.engine.work.context import RunContext
 from autoopt.errors import InputError
+from autoopt.problem.admission import ARTIFACT
 from autoopt.problem.resolve import resolve
 from autoopt.problem.resources import open_resources
 from autoopt.problem.run_request import RunRequest, spec_of
@@ -98,9 +99,8 @@ def join(run: str, *, home: Path | None = None) -> Iterator[JoinedRun]:
     """
     with open_store(home=home) as store:
         record = store.runs.get(run)
-        model = store.artifacts.path(record.model)
     request = RunRequest.from_json(record.settings["request"])
-    request = replace(request, model=model, workers=1, home=home)
+    request = replace(request, model=f"{ARTIFACT}{record.model}", workers=1, home=home)
     spec = spec_of(request)
     with closing(open_resources(request, spec)) as resources:
         problem = resolve(request, spec, resources)

@@ -87,4 +87,4 @@ class SetPackage:
         for part in whole.result.parts:
             package = Package(store.runs.get(part.result.run), part.result, part.model)
             parts[part.name] = replace(package, scripts_may_run=whole.scripts_may_run, patience=whole.patience)
-        return SetPackage(whole, read_description(store.artifacts.readable(whole.model.artifact)), parts)
+        return SetPackage(whole, read_description(store.artifacts.path(whole.model.artifact)), parts)

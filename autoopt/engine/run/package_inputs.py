@@ -58,7 +58,7 @@ def _read_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | 
     data = _data(package)
     script = package.replay_environment.get("user_script") if package.scripts_may_run else None
     request = MeasureRequest(
-        candidate=ModelFile(str(store.artifacts.readable(package.run.model))),
+        candidate=ModelFile(str(store.artifacts.path(package.run.model))),
         data=None if data is None else DataConfig.parse(data),
         target=replace(package.target, python=""),
         settings=package.measurement,

@@ -63,7 +63,7 @@ def recipe_of(
     model = package.model
     documents = [step.to_json() for step in steps]
     # The user's file, and the store's copy of it.
-    copy = store.artifacts.readable(package.run.model)
+    copy = store.artifacts.path(package.run.model)
     source_files = [{"path": str(copy.absolute()), "sha256": digest_file(copy)}]
     if package.source_path.endswith((".onnx", ".ort")) and "://" not in package.source_path:
         source_files.insert(0, {"path": package.source_path, "sha256": graph_digest(copy)})

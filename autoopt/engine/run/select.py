@@ -118,7 +118,7 @@ def recorded_model(store: Store, run: str, number: int) -> ModelResult:
         )
     evaluations = store.results.evaluations(trial.evaluations)
     summary = summarize([evaluations[key] for key in trial.evaluations if key in evaluations])
-    path = str(store.artifacts.readable(trial.candidate.artifact))
+    path = str(store.artifacts.path(trial.candidate.artifact))
     return _model_of(trial, trial.candidate, path, summary)
 
 

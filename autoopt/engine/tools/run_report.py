@@ -148,8 +148,8 @@ def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> Op
         return OperatorTimes()
     try:
         request = MeasureRequest(
-            candidate=ModelFile(str(store.artifacts.readable(best.artifact)), best.session_options),
-            source=ModelFile(str(store.artifacts.readable(record.model))),
+            candidate=ModelFile(str(store.artifacts.path(best.artifact)), best.session_options),
+            source=ModelFile(str(store.artifacts.path(record.model))),
             target=target,
             settings=MeasurementSettings.parse(_section(record.settings, "measurement")),
         )
@@ -192,6 +192,6 @@ def _op_counts(store: Store, probe: Probe, digest: str) -> Mapping[str, int] | N
         counts: Mapping[str, int] = model.inspection["op_counts"]
         return counts
     try:
-        return probe.inspect(store.artifacts.readable(digest)).op_counts
+        return probe.inspect(store.artifacts.path(digest)).op_counts
     except AutooptError:
         return None

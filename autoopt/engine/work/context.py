@@ -56,4 +56,4 @@ class RunContext:
 
     def model_path(self, candidate: Candidate) -> str:
         """Model file of a candidate, verified, for reading."""
-        return str(self.store.artifacts.readable(candidate.artifact))
+        return str(self.store.artifacts.path(candidate.artifact))

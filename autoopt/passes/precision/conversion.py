@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
 from autoopt.model.tensors import names_of, plain_domain, tensors, walk_graphs
@@ -27,6 +27,7 @@ from autoopt.passes.onnx_tools.graphs import (
 )
 from autoopt.passes.onnx_tools.large_models import call_without_weights
 from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.patches.float16_rounding import use_fast_rounding
 from autoopt.passes.precision.body_casts import move_casts, name_values_apart
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 Converter = Literal["occ", "ort"]
 """onnxconverter-common's converter, or onnxruntime's."""
-PIECE: Final = 1 << 16
-"""Weights are rounded in pieces of this many elements, which stay in the processor's cache."""
 
 
 def to_float16(
@@ -51,7 +50,7 @@ def to_float16(
         from onnxconverter_common import float16
 
         options["check_fp16_ready"] = False  # would refuse models that hold any float16 tensor
-    float16.convert_np_to_float16 = round_to_float16  # theirs takes four times as long, and six times the memory
+    use_fast_rounding(float16)
     protected = prepare_for_conversion(model)
     original = names_of(walk_nodes(model.graph))
     kinds: dict[str, int] = {}
@@ -132,24 +131,6 @@ def _keep_types(model: ModelProto, kinds: Mapping[str, int]) -> None:
             kind = kinds.get(value.name)
             if kind is not None and kind != value.type.tensor_type.elem_type:
                 convert(model, value, kind)
-
-
-def round_to_float16(values: np.ndarray, smallest: float, largest: float) -> np.ndarray:
-    """Round to float16 as the converters do: no number becomes zero or infinite, and signs stay.
-
-    Args:
-        values: One dimension.
-        smallest: Magnitude of the smallest result; zeros stay.
-        largest: Magnitude of the largest finite result.
-    """
-    rounded = np.empty(values.shape, np.float16)
-    for begin in range(0, values.size, PIECE):
-        piece = values[begin : begin + PIECE]
-        magnitude = np.abs(piece)
-        limited = np.where(np.isinf(piece), piece, np.clip(piece, -largest, largest))
-        is_small = (magnitude > 0) & (magnitude < smallest)
-        rounded[begin : begin + PIECE] = np.where(is_small, np.copysign(smallest, piece), limited)
-    return rounded
 
 
 def prepare_for_conversion(model: ModelProto) -> list[str]:

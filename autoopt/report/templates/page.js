@@ -65,33 +65,8 @@ function chooseModels(controls) {
       row.hidden = !fits || (field("only-worse").checked && !("worse" in row.dataset));
       for (const part of [field(`model-${model}`), field(`plots-${model}`)]) if (part) part.hidden = row.hidden;
     }
-    compareNights(rows, field("night-before").value, field("night-after").value, field("compared"));
   };
   for (const event of ["input", "change"]) controls.addEventListener(event, filter);
-}
-
-function compareNights(rows, before, after, place) {
-  place.replaceChildren();
-  if (!before || !after) return;
-  const table = document.createElement("table");
-  const add = (section, texts) => {
-    const row = section.insertRow();
-    for (const text of texts) row.insertCell().textContent = text;
-  };
-  add(table.createTHead(), ["model", "before", "after", "change", "verdict"]);
-  const body = table.createTBody();
-  for (const row of rows.filter((one) => !one.hidden)) {
-    const [first, second] = [before, after].map((night) => row.querySelector(`td[data-night="${night}"]`));
-    if (!first || !second) continue;
-    const [one, other] = [first, second].map((cell) => [Number(cell.dataset.low), Number(cell.dataset.high)]);
-    const factor = Math.sqrt((other[0] * other[1]) / (one[0] * one[1]));
-    let verdict = "within the noise";
-    if (other[0] > one[1]) verdict = "better";
-    if (other[1] < one[0]) verdict = "worse";
-    const change = `${factor < 1 ? "" : "+"}${(100 * (factor - 1)).toFixed(1)} %`;
-    add(body, [row.dataset.model, first.textContent, second.textContent, change, verdict]);
-  }
-  place.append(table);
 }
 
 function showTips() {

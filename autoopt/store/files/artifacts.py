@@ -7,8 +7,7 @@
     <root>/.tmp/…                                      folders that are being written; never read
     <root>/.lock                                       held briefly: shared by users and writers, alone by deletion
 
-The modification time of a folder, or of the main file of a split artifact, is the time of its last use. A split
-artifact may have a folder too: a copy for those who need its files.
+The modification time of a folder, or of the main file of a split artifact, is the time of its last use.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class ArtifactFiles:
         return [*files, folder] if folder.exists() else files
 
     def put(self, source: Path, digest: str | None = None, *, consume: bool = False) -> ArtifactRecord:
-        """Store the files of `source`; see `ArtifactStore.put`. An intact artifact that exists already stays."""
+        """Store the files of `source`; see `SqlArtifacts.put`. An intact artifact that exists already stays."""
         with self._storing():
             if is_split(source):
                 actual = self._take_over(source)
@@ -92,8 +91,8 @@ class ArtifactFiles:
         return self.record(actual)
 
     def put_set(self, description: bytes, models: Mapping[str, str]) -> ArtifactRecord:
-        """Store a set of stored models; see `ArtifactStore.put_set`."""
-        places = {name: _place(self.readable(digest)) for name, digest in models.items()}
+        """Store a set of stored models; see `SqlArtifacts.put_set`."""
+        places = {name: _place(self.path(digest)) for name, digest in models.items()}
         with self._storing():
             draft = make_set(description, places, self.split_folder)
             if draft is None:
@@ -132,54 +131,43 @@ class ArtifactFiles:
         return ArtifactRecord(digest, sum(sizes.values()), sizes)
 
     def path(self, digest: str) -> Path:
-        """The verified model file, in a folder with only the files of the artifact; marks it as used.
+        """The verified model file, in a folder with only the files of the artifact; of a split one, the main file.
+
+        Marks it as used.
 
         Raises:
             ArtifactLost: The files are missing or do not have the digest.
         """
-        if self.split(digest).exists():
-            try:
-                return self._verified_in_folder(digest)
-            except ArtifactLost:  # it is only a copy, or not there yet
-                self._unpack(digest)
-        return self._verified_in_folder(digest)
-
-    def _verified_in_folder(self, digest: str) -> Path:
-        folder = self.folder(digest)
-        self._touch(folder)
+        main, folder = self.split(digest), self.folder(digest)
+        place = main if main.exists() else folder
+        self._touch(place)
         try:
-            fingerprint = fingerprint_of(folder)
-            if not fingerprint:
-                raise ArtifactLost(digest, "the artifact is missing", str(folder))
-            if self._verified.get(folder) != fingerprint:
-                if digest_folder(folder) != digest:
-                    raise ArtifactLost(digest, "the artifact is damaged", str(folder))
-                self._verified[folder] = fingerprint
+            if place == main:
+                self._verify_split(digest, main)
+                return main
+            self._verify_folder(digest, folder)
             return model_in(folder)
         except FileNotFoundError:
-            raise ArtifactLost(digest, "the artifact is missing", str(folder)) from None
+            raise ArtifactLost(digest, "the artifact or a part of it is missing", str(place)) from None
 
-    def readable(self, digest: str) -> Path:
-        """Like `path`, but of a split artifact the main file.
+    def _verify_folder(self, digest: str, folder: Path) -> None:
+        fingerprint = fingerprint_of(folder)
+        if not fingerprint:
+            raise ArtifactLost(digest, "the artifact is missing", str(folder))
+        if self._verified.get(folder) != fingerprint:
+            if digest_folder(folder) != digest:
+                raise ArtifactLost(digest, "the artifact is damaged", str(folder))
+            self._verified[folder] = fingerprint
 
-        Raises:
-            ArtifactLost: The files are missing or do not have the digest.
-        """
-        main = self.split(digest)
-        if not main.exists():
-            return self.path(digest)
-        self._touch(main)
+    def _verify_split(self, digest: str, main: Path) -> None:
         try:
             fingerprint = self._fingerprint_of_split(main)
             if self._verified.get(main) != fingerprint:
                 if stored.digest_files(main) != digest:
                     raise ArtifactLost(digest, "the artifact is damaged", str(main))
                 self._note_verified(main, fingerprint)
-        except FileNotFoundError:
-            raise ArtifactLost(digest, "the artifact or a part of it is missing", str(main)) from None
         except NotSplit:
             raise ArtifactLost(digest, "the artifact is damaged", str(main)) from None
-        return main
 
     @contextmanager
     def unpacked(self, digest: str) -> Iterator[Path]:
@@ -191,7 +179,7 @@ class ArtifactFiles:
         if not self.split(digest).exists():
             yield self.folder(digest)
             return
-        main = self.readable(digest)
+        main = self.path(digest)
         with tempfile.TemporaryDirectory(dir=self._temporary()) as folder:
             stored.write_files(main, Path(folder))
             yield Path(folder)
@@ -218,13 +206,6 @@ class ArtifactFiles:
             return digest_folder(self.folder(digest)) == digest
         except Exception:  # unreadable, empty, not regular: in any case it is not the artifact
             return False
-
-    def heal(self, digest: str) -> bool:
-        """True if an artifact is intact, after a damaged split one was stored again from its own copy."""
-        folder = self.folder(digest)
-        if self.split(digest).exists() and not self.is_intact(digest) and has_digest(folder, digest):
-            self.put(folder, digest)
-        return self.is_intact(digest)
 
     def digests(self) -> set[str]:
         """The digests that have a folder or are split."""
@@ -265,12 +246,6 @@ class ArtifactFiles:
         """Files and folders that killed writers left behind or that writers are writing now."""
         unfinished = [path for place in (".*", "weights/*/.*") for path in self.split_folder.glob(place)]
         return [*self._temporary().iterdir(), *unfinished, *stored.strays(self.split_folder)]
-
-    def copies(self) -> list[Path]:
-        """The folders of split artifacts, which can be made again at any time."""
-        digests = map(stored.digest_of_artifact, stored.main_files(self.split_folder))
-        folders = map(self.folder, digests)
-        return [folder for folder in folders if folder.exists()]
 
     def weights(self, digest: str) -> dict[str, int]:
         """The bytes of the weights of an artifact by their digest; empty if it is not split."""
@@ -353,17 +328,6 @@ class ArtifactFiles:
         self._verified[main] = fingerprint
         for entry in fingerprint[1:]:
             self._verified[self._weights.path(str(entry[0]))] = (entry,)
-
-    def _unpack(self, digest: str) -> None:
-        """Make the folder of a split artifact."""
-        main = self.readable(digest)
-        temporary = self._new_folder()
-        try:
-            stored.write_files(main, temporary)
-            make_durable(temporary)
-            self._publish(temporary, digest)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def _new_folder(self) -> Path:
         """Make a folder with the permissions that the umask gives; those of `tempfile` are for one user."""

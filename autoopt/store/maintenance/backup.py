@@ -14,7 +14,6 @@ from typing import Final
 from sqlalchemy import Connection, func, insert, select, text
 
 from autoopt.errors import InputError, SystemFailure, refuse_url
-from autoopt.store.contracts import Store
 from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.files.filesystem import sync
 from autoopt.store.opening import DATABASE_FILE, open_store
@@ -22,7 +21,7 @@ from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database, open_database
 from autoopt.store.sql.rows import BATCH
 from autoopt.store.sql.schema import check_tables, missing_tables, prepare
-from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.store.store import Store
 from autoopt.working_folder import STORE_WORK, working_folder
 
 _NUMBERED = (tables.sweep, tables.run, tables.release_step, tables.worker_death)
@@ -51,19 +50,18 @@ def backup(store: Store, folder: Path) -> CopyResult:
         InputError: The folder is a URL or that of the store, or holds something that is not a backup.
         SystemFailure: The disk is full or broken.
     """
-    sql = require_sql(store)
-    _check_folder(folder, sql.home)
+    _check_folder(folder, store.home)
     folder.mkdir(parents=True, exist_ok=True)
     new = folder / UNFINISHED
     new.unlink(missing_ok=True)
-    with sql.files.shared():  # nothing that the copied rows name may be removed meanwhile
-        _copy_database(sql.database, new)
-        digests = sorted(record.digest for record in sql.artifacts.all())
-        lost = _copy_artifacts(sql, digests, ArtifactFiles(folder / "artifacts"))
+    with store.files.shared():  # nothing that the copied rows name may be removed meanwhile
+        _copy_database(store.database, new)
+        digests = sorted(record.digest for record in store.artifacts.all())
+        lost = _copy_artifacts(store, digests, ArtifactFiles(folder / "artifacts"))
     sync(new)
     os.replace(new, folder / DATABASE_FILE)
     sync(folder)
-    return CopyResult(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
+    return CopyResult(str(folder), _count_runs(store.database), len(digests) - len(lost), lost)
 
 
 def restore_store(folder: Path, url: str | None, home: Path) -> CopyResult:
@@ -118,26 +116,25 @@ def restore(folder: Path, store: Store) -> CopyResult:
         InputError: The folder is not a backup, or the store is not empty.
         SystemFailure: The disk is full or broken.
     """
-    sql = require_sql(store)
-    if _count_runs(sql.database):
+    if _count_runs(store.database):
         message = "holds runs; a backup is restored into an empty store"
-        raise InputError(message, where=sql.safe_url, remedy="move it away, or set AUTOOPT_HOME to another folder")
+        raise InputError(message, where=store.safe_url, remedy="move it away, or set AUTOOPT_HOME to another folder")
     files = ArtifactFiles(folder / "artifacts")
-    sql.home.mkdir(parents=True, exist_ok=True)
-    with working_folder(sql.home / STORE_WORK) as scratch:
+    store.home.mkdir(parents=True, exist_ok=True)
+    with working_folder(store.home / STORE_WORK) as scratch:
         source = open_database(_copy_of(folder, scratch))
         try:
             prepare(source)
             if source.read(missing_tables):
                 raise InputError("is damaged: it lacks tables", where=str(folder), remedy="use another backup")
             digests = source.read(_artifacts)
-            lost = _restore_artifacts(sql, digests, files)
+            lost = _restore_artifacts(store, digests, files)
             with source.transaction(writing=False) as reading:
-                sql.database.write(lambda writing: _copy_rows(reading, writing))
+                store.database.write(lambda writing: _copy_rows(reading, writing))
         finally:
             source.close()
-    sql.database.make_durable()
-    return CopyResult(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
+    store.database.make_durable()
+    return CopyResult(str(folder), _count_runs(store.database), len(digests) - len(lost), lost)
 
 
 def _copy_of(folder: Path, scratch: Path) -> Path:
@@ -197,7 +194,7 @@ def _copy_rows(source: Connection, target: Connection) -> None:
             target.execute(text(f"SELECT setval(pg_get_serial_sequence('{table.name}', 'number'), {highest})"))
 
 
-def _copy_artifacts(store: SqlStore, digests: Iterable[str], target: ArtifactFiles) -> tuple[str, ...]:
+def _copy_artifacts(store: Store, digests: Iterable[str], target: ArtifactFiles) -> tuple[str, ...]:
     """Copy artifacts that `target` does not have yet; returns those that are lost."""
     lost: list[str] = []
     for digest in digests:
@@ -218,7 +215,7 @@ def _copy_artifacts(store: SqlStore, digests: Iterable[str], target: ArtifactFil
     return tuple(lost)
 
 
-def _restore_artifacts(store: SqlStore, digests: Iterable[str], source: ArtifactFiles) -> tuple[str, ...]:
+def _restore_artifacts(store: Store, digests: Iterable[str], source: ArtifactFiles) -> tuple[str, ...]:
     """Store the artifacts of a backup; returns those that are neither there nor here."""
     lost: list[str] = []
     for digest in digests:

@@ -14,8 +14,6 @@ from typing import Final
 
 from sqlalchemy import Column, Connection, delete, select
 
-from autoopt.store.contracts import Store
-from autoopt.store.leases import is_run_abandoned
 from autoopt.store.maintenance.references import (
     GRACE,
     idle,
@@ -25,11 +23,12 @@ from autoopt.store.maintenance.references import (
     shared_copies,
     users_of_parts,
 )
+from autoopt.store.records import is_run_abandoned
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import batches
 from autoopt.store.sql.runs import delete_run
-from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.store.store import Store
 from autoopt.working_folder import (
     EXPORTED,
     READINGS,
@@ -81,24 +80,23 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None)
         dry_run: Remove nothing.
         keep_runs: Number of the newest ended runs to keep, by default all. Runs of releases always stay.
     """
-    sql = require_sql(store)
-    shared = shared_copies(sql)
-    with sql.files.exclusive():
-        rows = _collect_rows(sql, dry_run, keep_runs, shared)
+    shared = shared_copies(store)
+    with store.files.exclusive():
+        rows = _collect_rows(store, dry_run, keep_runs, shared)
         digests = sorted(rows.digests)
-        places = [path for digest in digests for path in sql.files.places(digest)]
-        weights = idle_weights(sql, rows.digests)
-        leftovers = _old_leftovers(sql)
+        places = [path for digest in digests for path in store.files.places(digest)]
+        weights = idle_weights(store, rows.digests)
+        leftovers = _old_leftovers(store)
         size = _bytes_in([*places, *weights, *leftovers])
         if not dry_run:
             for digest in digests:
-                sql.files.remove(digest)
+                store.files.remove(digest)
             for path in weights:
                 path.unlink()
     if not dry_run:
-        if sql.remote is not None:
+        if store.remote is not None:
             for digest in rows.digests & shared.keys():
-                sql.remote.remove(digest)
+                store.remote.remove(digest)
         for path in leftovers:
             _remove(path)
     names = tuple(path.name for path in leftovers)
@@ -112,7 +110,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _old_leftovers(store: SqlStore) -> list[Path]:
+def _old_leftovers(store: Store) -> list[Path]:
     """Files that interrupted work left behind: their owner has ended, or nobody has touched them for a while."""
     work = store.home / STORE_WORK
     abandoned: set[Path] = set()
@@ -120,14 +118,13 @@ def _old_leftovers(store: SqlStore) -> list[Path]:
     for parent in (work, *sources, Path(tempfile.gettempdir())):
         abandoned.update(abandoned_folders(parent))
     cached = [path for name in (RECORDINGS, READINGS, EXPORTED) for path in (store.home / name).glob("*")]
-    unused = [*store.files.leftovers(), *store.files.copies()]
-    for paths, limit in ((unused, GRACE), ([*working_folders(work), *cached], UNTOUCHED_SECONDS)):
+    for paths, limit in ((store.files.leftovers(), GRACE), ([*working_folders(work), *cached], UNTOUCHED_SECONDS)):
         idle_seconds = store.files.idle_seconds(paths)
         abandoned.update(path for path, seconds in idle_seconds.items() if seconds >= limit)
     return sorted(abandoned)
 
 
-def _collect_rows(store: SqlStore, dry_run: bool, keep_runs: int | None, shared: Mapping[str, float]) -> _Rows:
+def _collect_rows(store: Store, dry_run: bool, keep_runs: int | None, shared: Mapping[str, float]) -> _Rows:
     """Delete rows in one transaction, rolled back in a dry run."""
 
     def work(connection: Connection) -> _Rows:

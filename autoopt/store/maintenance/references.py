@@ -10,10 +10,9 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from autoopt.store import codec
-from autoopt.store.leases import is_run_abandoned
-from autoopt.store.records import part_documents
+from autoopt.store.records import is_run_abandoned, part_documents
 from autoopt.store.sql import tables
-from autoopt.store.sql.store import SqlStore
+from autoopt.store.store import Store
 
 GRACE: Final = 3600.0
 """Seconds since its last use during which an artifact is never removed."""
@@ -58,7 +57,7 @@ def users_of_parts(connection: Connection) -> dict[str, list[str]]:
     return users
 
 
-def idle(store: SqlStore, connection: Connection, digests: Set[str], shared: Mapping[str, float]) -> dict[str, float]:
+def idle(store: Store, connection: Connection, digests: Set[str], shared: Mapping[str, float]) -> dict[str, float]:
     """The seconds since their last use of those artifacts that nobody may be about to use.
 
     An artifact is in use for `GRACE` seconds, and since the start of the oldest run under way. Its last use is that on
@@ -79,18 +78,18 @@ def idle(store: SqlStore, connection: Connection, digests: Set[str], shared: Map
     return {digest: seconds for digest, seconds in idle_seconds.items() if seconds >= limit}
 
 
-def idle_weights(store: SqlStore, removed: Collection[str]) -> list[Path]:
+def idle_weights(store: Store, removed: Collection[str]) -> list[Path]:
     """The weights that only `removed` artifacts have, and that nobody may be about to use."""
     seconds = store.files.idle_seconds(store.files.unused_weights(removed))
     return [path for path in seconds if seconds[path] >= GRACE]
 
 
-def shared_copies(store: SqlStore) -> Mapping[str, float]:
+def shared_copies(store: Store) -> Mapping[str, float]:
     """The artifacts that machines share, with the time at which one last wanted them."""
     return {} if store.remote is None else store.remote.written()
 
 
-def _age_of_oldest_run(store: SqlStore, connection: Connection) -> float:
+def _age_of_oldest_run(store: Store, connection: Connection) -> float:
     """Seconds since the oldest run under way was being set up; 0 without one."""
     run = tables.run.c
     query = select(run.created, run.lease, run.owner, store.database.now.label("now")).where(run.status == "running")

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, func, select
 
-from autoopt.store.contracts import Store
 from autoopt.store.sql import tables
-from autoopt.store.sql.store import require_sql
 from autoopt.store.sql.tables import SCHEMA, metadata
+from autoopt.store.store import Store
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class Stats:
 
 def stats(store: Store) -> Stats:
     """Count the rows and bytes of a store."""
-    sql = require_sql(store)
     artifact = tables.artifact.c
 
     def work(connection: Connection) -> Stats:
@@ -43,11 +41,11 @@ def stats(store: Store) -> Stats:
         sizes = {row.digest: row.bytes for row in connection.execute(select(artifact.digest, artifact.bytes))}
         disk_bytes, weights = 0, dict[str, int]()  # weights that several artifacts have count once
         for digest, size in sizes.items():
-            shared = sql.files.weights(digest)
+            shared = store.files.weights(digest)
             weights.update(shared)
-            disk_bytes += sql.files.bytes_beside_weights(digest) if shared else size
+            disk_bytes += store.files.bytes_beside_weights(digest) if shared else size
         return Stats(
-            database=sql.safe_url,
+            database=store.safe_url,
             schema=SCHEMA,
             rows=rows,
             pass_runs=_count_by_outcome(connection, tables.pass_run),
@@ -57,7 +55,7 @@ def stats(store: Store) -> Stats:
             database_bytes=_database_bytes(connection),
         )
 
-    return sql.database.read(work)
+    return store.database.read(work)
 
 
 def _count_by_outcome(connection: Connection, table: Table) -> dict[str, int]:

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from autoopt.errors import AutooptError, one_line
-from autoopt.store.contracts import Restorer, Store
-from autoopt.store.records import ArtifactRecord
+from autoopt.store.records import ArtifactRecord, Restorer
 from autoopt.store.sql.schema import check_tables
-from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.store.store import Store
 
 
 @dataclass(frozen=True)
@@ -49,22 +48,21 @@ def verify(store: Store, repair: Restorer | None = None) -> Verification:
     Raises:
         InputError: The database lacks a table.
     """
-    sql = require_sql(store)
-    check_tables(sql.database)
-    records = sql.artifacts.all()
+    check_tables(store.database)
+    records = store.artifacts.all()
     problems = []
     for record in records:
-        if not _is_whole(sql, record):
-            kind: Literal["missing", "damaged"] = "damaged" if sql.files.exists(record.digest) else "missing"
+        if not _is_whole(store, record):
+            kind: Literal["missing", "damaged"] = "damaged" if store.files.exists(record.digest) else "missing"
             problems.append(ArtifactProblem(record.digest, kind))
     if repair is not None:
-        problems = _repair_all(sql, problems, repair)
-    folders = sql.files.digests() - {record.digest for record in records}
-    leftovers = [path.name for path in sql.files.leftovers()]
+        problems = _repair_all(store, problems, repair)
+    folders = store.files.digests() - {record.digest for record in records}
+    leftovers = [path.name for path in store.files.leftovers()]
     return Verification(len(records), tuple(problems), (*sorted(folders), *sorted(leftovers)))
 
 
-def _is_whole(store: SqlStore, record: ArtifactRecord) -> bool:
+def _is_whole(store: Store, record: ArtifactRecord) -> bool:
     """True if the files are intact on this machine, or absent here and intact where machines share artifacts."""
     if store.files.is_intact(record.digest):
         return True
@@ -77,7 +75,7 @@ def _is_whole(store: SqlStore, record: ArtifactRecord) -> bool:
     return True
 
 
-def _repair_all(store: SqlStore, problems: Sequence[ArtifactProblem], repair: Restorer) -> list[ArtifactProblem]:
+def _repair_all(store: Store, problems: Sequence[ArtifactProblem], repair: Restorer) -> list[ArtifactProblem]:
     # The nearest to the source first: the others are made from them.
     nearest_first = sorted(problems, key=lambda problem: len(store.lineage.trace(problem.digest).steps))
     attempts = [_repaired(store, problem, repair) for problem in nearest_first]
@@ -87,9 +85,9 @@ def _repair_all(store: SqlStore, problems: Sequence[ArtifactProblem], repair: Re
     return attempts
 
 
-def _repaired(store: SqlStore, problem: ArtifactProblem, repair: Restorer) -> ArtifactProblem:
+def _repaired(store: Store, problem: ArtifactProblem, repair: Restorer) -> ArtifactProblem:
     try:
-        if store.files.heal(problem.digest):
+        if store.files.is_intact(problem.digest):  # another one has brought back their common weights
             return replace(problem, repaired=True)
         copy = store.artifacts.fetch(problem.digest)
         folder = copy or repair(problem.digest)

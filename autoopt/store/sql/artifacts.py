@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import Connection, RowMapping, select, update
 
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
-from autoopt.store.contracts import ArtifactStore, ModelStore
 from autoopt.store.faults import reached
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
 from autoopt.store.files.remote import RemoteArtifacts
-from autoopt.store.records import ArtifactRecord, ModelRecord
+from autoopt.store.records import ArtifactRecord, ModelRecord, Restorer
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import Lookup, fetch_all, from_row, insert_if_absent, to_row
@@ -25,8 +24,11 @@ _T = tables.artifact.c
 _LOOKUP = Lookup(tables.artifact, "digest", "artifact")
 
 
-class SqlArtifacts(ArtifactStore):
-    """See `ArtifactStore`. Files are on this machine, and optionally also where other machines can fetch them."""
+class SqlArtifacts:
+    """Model files, named by the digest of their bytes: on this machine, and perhaps where other machines fetch them."""
+
+    restorer: Restorer | None = None
+    """If set, `path` uses it to make lost artifacts again."""
 
     def __init__(self, database: Database, files: ArtifactFiles, remote: RemoteArtifacts | None, scratch: Path) -> None:
         """Put rows and files together; `scratch`, for downloads, is created when needed."""
@@ -36,11 +38,33 @@ class SqlArtifacts(ArtifactStore):
         self.remote = remote
 
     def put(self, folder: Path, digest: str | None = None, *, consume: bool = False) -> str:
+        """Store the model in `folder` (`model.onnx` and its external data) and return its digest.
+
+        Equal bytes are one artifact.
+
+        Args:
+            folder: Contains only the files of the model. Or the graph of a split model in `split_folder`.
+            digest: The digest that the files are expected to have.
+            consume: Allow moving the files instead of copying them.
+
+        Raises:
+            InputError: The folder is empty or contains something other than regular files.
+            SystemFailure: The files do not have the expected digest.
+        """
         return self._recorded(self.files.put(Path(folder), digest, consume=consume))
 
     def put_set(self, description: bytes, models: Mapping[str, str]) -> str:
+        """Store a model set of stored models, with whose weights it shares its own; return its digest.
+
+        Args:
+            description: The content of its `model_set.json`.
+            models: The digest of each model by the folder in which the description names it.
+
+        Raises:
+            ArtifactLost: As `path`, of a model.
+        """
         for digest in models.values():
-            self.readable(digest)  # a lost one comes back
+            self.path(digest)  # a lost one comes back
         return self._recorded(self.files.put_set(description, models))
 
     def _recorded(self, record: ArtifactRecord) -> str:
@@ -59,6 +83,7 @@ class SqlArtifacts(ArtifactStore):
 
     @property
     def split_folder(self) -> Path:
+        """Folder in which workers on this machine may store large models split, see `autoopt.model.split`."""
         return self.files.split_folder
 
     def push(self, digest: str, *, replace: bool = False) -> None:
@@ -68,19 +93,16 @@ class SqlArtifacts(ArtifactStore):
                 self.remote.push(digest, folder, replace=replace)
 
     def path(self, digest: str) -> Path:
-        return self._found(digest, self.files.path)
+        """The model file of an artifact, to read: in a folder with only its files.
 
-    def readable(self, digest: str) -> Path:
-        return self._found(digest, self.files.readable)
+        Of a split artifact, it is the graph or the description, which share weights with others; see `write_files`.
+        The bytes are verified once per process and again whenever the files look different.
 
-    def write_files(self, digest: str, folder: Path) -> Path:
-        self.readable(digest)
-        return self.files.write(digest, folder)
-
-    def _found(self, digest: str, find: Callable[[str], Path]) -> Path:
-        """The path that `find` gives, after a lost artifact was fetched or made again."""
+        Raises:
+            ArtifactLost: The files are missing or damaged, and no `restorer` made the same bytes again.
+        """
         try:
-            return find(digest)
+            return self.files.path(digest)
         except ArtifactLost:
             copy = self.fetch(digest)
             if copy is None and self.restorer is None:
@@ -89,7 +111,16 @@ class SqlArtifacts(ArtifactStore):
             self.put_back(digest, copy)
         elif self.restorer is not None:
             self.put_back(digest, self.restorer(digest), replace_remote=True)
-        return find(digest)
+        return self.files.path(digest)
+
+    def write_files(self, digest: str, folder: Path) -> Path:
+        """Copy the files of an artifact into a folder; returns the model file there.
+
+        Raises:
+            ArtifactLost: As `path`.
+        """
+        self.path(digest)
+        return self.files.write(digest, folder)
 
     def put_back(self, digest: str, folder: Path, *, replace_remote: bool = False) -> None:
         """Store a lost artifact again and remove `folder`; `replace_remote` overwrites the copy for other machines."""
@@ -119,24 +150,28 @@ class SqlArtifacts(ArtifactStore):
         return None
 
     def get(self, digest: str) -> ArtifactRecord:
+        """The artifact with this digest."""
         return _artifact(_LOOKUP.find(self._database, digest))
 
     def exists(self, prefix: str) -> bool:
+        """True if the digest of any artifact begins with `prefix`."""
         query = select(_T.digest).where(_T.digest.startswith(prefix, autoescape=True)).limit(1)
         return bool(fetch_all(self._database, query))
 
     def all(self) -> tuple[ArtifactRecord, ...]:
+        """All artifacts, oldest first."""
         query = select(tables.artifact).order_by(_T.created, _T.digest)
         return tuple(map(_artifact, fetch_all(self._database, query)))
 
 
-class SqlModels(ModelStore):
-    """See `ModelStore`."""
+class SqlModels:
+    """Source models: the artifacts that runs start from."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, record: ModelRecord) -> None:
+        """Add a source model. Adding it again replaces its name and inspection."""
         table = tables.model
         row = {**to_row(table, record), "created": self._database.now}
         again = update(table).where(table.c.artifact == record.artifact)
@@ -149,10 +184,12 @@ class SqlModels(ModelStore):
         self._database.write(work)
 
     def get(self, artifact: str) -> ModelRecord | None:
+        """The model with exactly this digest."""
         rows = fetch_all(self._database, select(tables.model).where(tables.model.c.artifact == artifact))
         return from_row(ModelRecord, tables.model, rows[0]) if rows else None
 
     def all(self) -> tuple[ModelRecord, ...]:
+        """All source models, oldest first."""
         query = select(tables.model).order_by(tables.model.c.created, tables.model.c.artifact)
         return tuple(from_row(ModelRecord, tables.model, row) for row in fetch_all(self._database, query))
 

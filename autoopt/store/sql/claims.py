@@ -8,9 +8,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, Update, and
 
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
-from autoopt.store.contracts import LEASE_SECONDS, Claim, ClaimStore
-from autoopt.store.leases import is_abandoned
-from autoopt.store.records import ClaimKind
+from autoopt.store.records import LEASE_SECONDS, Claim, ClaimKind, is_abandoned
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import insert_if_absent
@@ -21,14 +19,23 @@ WORK: Final[tuple[ClaimKind, ...]] = ("pass_run", "evaluation", "release")
 """Nobody creates their rows before they are claimed: their keys say what they are."""
 
 
-class SqlClaims(ClaimStore):
-    """See `ClaimStore`."""
+class SqlClaims:
+    """Claims with leases on pass runs, evaluations, trials, runs, sweeps and the releases of models.
+
+    The key of a claim is that of the pass run or evaluation, the id of the run or sweep, `Trial.claim`, or
+    `zoo/model`.
+    """
 
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
 
     def acquire(self, kind: ClaimKind, key: str, seconds: float = LEASE_SECONDS, *, redo: bool = False) -> Claim:
+        """Claim a piece of work. Claiming again what this owner already holds renews the lease.
+
+        With `redo`, a finished result with a retryable outcome can be claimed too, and a run or sweep that has ended.
+        """
+
         def work(connection: Connection) -> Claim:
             table = _table(kind)
             lease = self._database.now + seconds
@@ -53,10 +60,12 @@ class SqlClaims(ClaimStore):
         return self._database.write(work)
 
     def renew(self, kind: ClaimKind, key: str, seconds: float = LEASE_SECONDS) -> bool:
+        """Extend the lease; False if this owner no longer holds the claim."""
         renewal = self._held(kind, key).values(lease=self._database.now + seconds)
         return self._database.write(lambda connection: connection.execute(renewal).rowcount == 1)
 
     def release(self, kind: ClaimKind, key: str) -> None:
+        """Give a claim back unfinished. Does nothing if this owner does not hold it."""
         values: dict[str, object] = {"owner": None, "lease": None}
         if kind == "trial":
             values["status"] = "pending"

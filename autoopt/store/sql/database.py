@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
-from sqlalchemy import Connection, Double, Engine, Pool, create_engine, event, func, literal_column
+from sqlalchemy import Connection, Double, Engine, create_engine, event, func, literal_column, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -119,6 +119,10 @@ class Database:
         if self.sqlite:
             return literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)
         return func.cast(func.extract("epoch", func.clock_timestamp()), Double)
+
+    def clock(self) -> float:
+        """The time of the database, in seconds since 1970."""
+        return float(self.read(lambda connection: connection.execute(select(self.now)).scalar_one()))
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in a transaction that only reads and sees one state of the database."""
@@ -316,11 +320,11 @@ def _open_file(url: URL, patience: float) -> Database:
         raise InputError(what, where=where, remedy="see AUTOOPT_HOME") from None
     # SQLite also keeps logs beside the file.
     if file.exists() and not (os.access(file.parent, os.W_OK) and os.access(file, os.W_OK)):
-        return Database(url, sqlite_engine(_read_only_url(url)), patience=patience, read_only=True)
+        return Database(url, _sqlite_engine(_read_only_url(url)), patience=patience, read_only=True)
     # SQLite's own files have one writer, whatever the umask is.
     with suppress(OSError):  # it exists; or SQLite says why it cannot be created
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    return Database(url, sqlite_engine(url), patience=patience)
+    return Database(url, _sqlite_engine(url), patience=patience)
 
 
 def _set_server_probes(connection: DBAPIConnection, _record: object) -> None:
@@ -331,10 +335,10 @@ def _set_server_probes(connection: DBAPIConnection, _record: object) -> None:
     connection.commit()
 
 
-def sqlite_engine(url: URL, pool: type[Pool] | None = None) -> Engine:
+def _sqlite_engine(url: URL) -> Engine:
     """Make an engine whose transactions begin here and not in the driver; connections may change their thread."""
     arguments = {"timeout": BUSY_SECONDS, "check_same_thread": False}
-    engine = create_engine(url, hide_parameters=True, connect_args=arguments, poolclass=pool)
+    engine = create_engine(url, hide_parameters=True, connect_args=arguments)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

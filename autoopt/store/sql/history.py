@@ -7,42 +7,46 @@ import uuid
 from sqlalchemy import Table, delete, select
 
 from autoopt.store import codec
-from autoopt.store.contracts import DeathStore, ReleaseStore
 from autoopt.store.records import DeathRecord, ReleaseRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import fetch_all, from_row, insert_if_absent, to_row
 
 
-class SqlDeaths(DeathStore):
-    """See `DeathStore`."""
+class SqlDeaths:
+    """Deaths of workers, by which work is quarantined."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, record: DeathRecord) -> None:
+        """Add a death; the store sets its time."""
         _append(self._database, tables.worker_death, record)
 
     def all(self) -> tuple[DeathRecord, ...]:
+        """All deaths, oldest first."""
         table = tables.worker_death
         rows = fetch_all(self._database, select(table).order_by(table.c.number))
         return tuple(from_row(DeathRecord, table, row, libraries=tuple(codec.loads(row["libraries"]))) for row in rows)
 
     def remove(self, subject: str) -> None:
+        """Remove the deaths that a subject has caused."""
         table = tables.worker_death
         self._database.write(lambda connection: connection.execute(delete(table).where(table.c.subject == subject)))
 
 
-class SqlReleases(ReleaseStore):
-    """See `ReleaseStore`."""
+class SqlReleases:
+    """Promotions and rollbacks of the models of zoos."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, record: ReleaseRecord) -> None:
+        """Add a promotion or a rollback; the store sets its time."""
         _append(self._database, tables.release_step, record)
 
     def all(self, zoo: str | None = None) -> tuple[ReleaseRecord, ...]:
+        """All promotions and rollbacks, or those of a zoo, oldest first."""
         table = tables.release_step
         query = select(table).order_by(table.c.number)
         if zoo is not None:

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Select, func, literal, select
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.store import codec
-from autoopt.store.contracts import LineageStore, Store
 from autoopt.store.records import Lineage, PassRunRecord
 from autoopt.store.sql import tables
+from autoopt.store.sql.artifacts import SqlArtifacts, SqlModels
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.results import read_pass_runs
 from autoopt.store.sql.rows import batches, fetch_all
@@ -33,22 +33,30 @@ class _Ancestry:
     """The pass runs between them that changed a candidate, oldest first."""
 
 
-class SqlLineage(LineageStore):
-    """See `LineageStore`."""
+class SqlLineage:
+    """The way from a source model to a candidate."""
 
-    def __init__(self, store: Store, database: Database) -> None:
-        self._store = store
+    def __init__(self, artifacts: SqlArtifacts, models: SqlModels, database: Database) -> None:
+        self._artifacts = artifacts
+        self._models = models
         self._database = database
 
     def trace(self, target: Candidate | str) -> Lineage:
+        """The steps from a source model to a candidate, or to an artifact given by (the beginning of) its digest.
+
+        If several ways lead there, the shortest counts, and of equally short ones the one that was finished first.
+
+        Raises:
+            InputError: The store does not have that artifact.
+        """
         if isinstance(target, Candidate):
-            self._store.artifacts.get(target.artifact)
+            self._artifacts.get(target.artifact)
             return self._trace(target)
-        artifact = self._store.artifacts.get(target).digest
+        artifact = self._artifacts.get(target).digest
         query = select(_T.output_options).where(_T.output_artifact == artifact).distinct()
         rows = fetch_all(self._database, query)
         candidates = {Candidate(artifact, codec.loads(row["output_options"])) for row in rows}
-        if not candidates or self._store.models.get(artifact) is not None:
+        if not candidates or self._models.get(artifact) is not None:
             candidates.add(Candidate(artifact))
         ways = list(map(self._trace, candidates))
         return min(ways, key=lambda way: (len(way.steps), way.candidate.key))

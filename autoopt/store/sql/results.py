@@ -11,7 +11,6 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
 from autoopt.store import codec
-from autoopt.store.contracts import ResultStore
 from autoopt.store.faults import reached
 from autoopt.store.records import EvaluationRecord, Json, PassRunRecord
 from autoopt.store.sql import tables
@@ -27,17 +26,28 @@ RATIO: Final = "ratio"
 """The roles of metric values."""
 
 
-class SqlResults(ResultStore):
-    """See `ResultStore`."""
+class SqlResults:
+    """Finished pass runs and evaluations: work that is done once for everyone."""
 
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
 
+    def evaluation(self, key: str) -> EvaluationRecord | None:
+        """The finished evaluation with this key, whatever its outcome."""
+        return self.evaluations([key]).get(key)
+
+    def pass_run(self, key: str) -> PassRunRecord | None:
+        """The finished pass run with this key, whatever its outcome."""
+        return self.pass_runs([key]).get(key)
+
     def pass_runs(self, keys: Iterable[str]) -> dict[str, PassRunRecord]:
+        """The finished pass runs among `keys`."""
         return self._database.read(lambda connection: read_pass_runs(connection, keys))
 
     def evaluations(self, keys: Iterable[str]) -> dict[str, EvaluationRecord]:
+        """The finished evaluations among `keys`."""
+
         def query(connection: Connection) -> dict[str, EvaluationRecord]:
             rows = _finished_rows(connection, tables.evaluation, keys)
             metrics = _metrics_of(connection, rows)
@@ -46,18 +56,25 @@ class SqlResults(ResultStore):
         return self._database.read(query)
 
     def evaluations_of(self, candidate: Candidate) -> tuple[EvaluationRecord, ...]:
+        """All finished evaluations of a candidate, oldest first."""
         c = tables.evaluation.c
         query = select(c.key).where(c.candidate == candidate.key, c.outcome.is_not(None))
         keys = self._database.read(lambda connection: connection.execute(query).scalars().all())
         return tuple(sorted(self.evaluations(keys).values(), key=lambda record: (record.finished, record.key)))
 
     def evaluation_of_graph(self, graph: str) -> EvaluationRecord | None:
+        """The newest good evaluation with this `graph`."""
         c = tables.evaluation.c
         query = select(c.key).where(c.graph == graph, c.outcome == str(Outcome.OK)).order_by(c.finished.desc()).limit(1)
         rows = fetch_all(self._database, query)
         return self.evaluation(rows[0]["key"]) if rows else None
 
     def finish_pass_run(self, record: PassRunRecord) -> bool:
+        """Store a result, claimed before or not.
+
+        Returns:
+            False if the store refused it, because another result exists or is under way.
+        """
         row = to_row(tables.pass_run, record)
         for role, candidate in (("input", record.input), ("output", record.output)):
             row[f"{role}_artifact"], row[f"{role}_options"] = codec.candidate_columns(candidate)
@@ -70,6 +87,7 @@ class SqlResults(ResultStore):
         return self._write(work)
 
     def finish_evaluation(self, record: EvaluationRecord) -> bool:
+        """Store a result like `finish_pass_run`."""
         row = {**to_row(tables.evaluation, record), "candidate": record.candidate.key}
         row["artifact"], row["session_options"] = codec.candidate_columns(record.candidate)
 

@@ -10,8 +10,7 @@ from sqlalchemy import Column, Connection, RowMapping, Select, Table, delete, in
 from autoopt.errors import InputError
 from autoopt.model.candidate import digest_json
 from autoopt.store import codec
-from autoopt.store.contracts import LEASE_SECONDS, RunStore
-from autoopt.store.records import ChainRecord, Json, RunRecord, RunStatus, new_id
+from autoopt.store.records import LEASE_SECONDS, ChainRecord, Json, RunRecord, RunStatus, new_id
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import LARGEST, Lookup, batches, fetch_all, from_row, insert_if_absent, to_row
@@ -22,14 +21,23 @@ _LOOKUP = Lookup(
 )
 
 
-class SqlRuns(RunStore):
-    """See `RunStore`."""
+class SqlRuns:
+    """Runs with the chains of their plans."""
 
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
 
+    def latest_finished(self, identity: str) -> RunRecord | None:
+        """The newest finished run with this identity key."""
+        return next(iter(self.all(status="finished", identity=identity)), None)
+
     def create(self, record: RunRecord, chains: Sequence[ChainRecord] = ()) -> RunRecord:
+        """Store a new run and the chains of its plan. Its model must have been added before.
+
+        Returns:
+            The run as stored: an empty id is filled in, and the default owner is this process with a lease.
+        """
         run = record.id or new_id()
         plan = codec.dumps(record.plan)
         plan_digest = digest_json({"plan": codec.loads(plan), "chains": [chain.id for chain in chains]})
@@ -61,9 +69,11 @@ class SqlRuns(RunStore):
         return stored
 
     def update(self, run: str, result: Json) -> bool:
+        """Store the interim result of a run; False if it has ended or belongs to another owner."""
         return self._change_own(run, {"result": codec.dumps(result)})
 
     def set_seconds(self, run: str, seconds: float) -> None:
+        """Store the time that a run has taken so far; does nothing if it has ended or belongs to another owner."""
         self._change_own(run, {"seconds": seconds})
 
     def _change_own(self, run: str, values: Mapping[str, object]) -> bool:
@@ -72,6 +82,7 @@ class SqlRuns(RunStore):
         return self._database.write(lambda connection: connection.execute(change.values(values)).rowcount == 1)
 
     def finish(self, run: str, status: RunStatus = "finished", result: Json | None = None) -> bool:
+        """End a run; False if it has already ended or belongs to another owner."""
         content = codec.dumps_optional(result)
         is_own = _T.owner.is_(None) | (_T.owner == self._owner)
         end = update(tables.run).where(_T.id == run, _T.status == "running", is_own)
@@ -87,6 +98,7 @@ class SqlRuns(RunStore):
         return ended
 
     def get(self, name: str) -> RunRecord:
+        """The run with this id; `latest` is the newest that is not part of another."""
         row = _LOOKUP.find(self._database, name)
         return self._database.read(lambda connection: _records(connection, [row]))[0]
 
@@ -98,6 +110,7 @@ class SqlRuns(RunStore):
         sweep: str | None = None,
         parent: str | None = None,
     ) -> tuple[RunRecord, ...]:
+        """The runs that match, newest first. The parts of a run over several targets are runs of their own."""
         query = select(tables.run).order_by(_T.number.desc())
         for column, value in ((_T.status, status), (_T.identity, identity), (_T.sweep, sweep), (_T.parent, parent)):
             if value is not None:
@@ -106,14 +119,17 @@ class SqlRuns(RunStore):
         return self._read(query)
 
     def newest(self, limit: int) -> tuple[RunRecord, ...]:
+        """The newest runs that are no parts of others, newest first."""
         query = select(tables.run).where(_T.parent.is_(None)).order_by(_T.number.desc())
         return self._read(query.limit(min(limit, LARGEST)))
 
     def finished_ids(self) -> tuple[str, ...]:
+        """The ids of all finished runs, newest first, without reading their results."""
         query = select(_T.id).where(_T.status == "finished").order_by(_T.number.desc())
         return tuple(row["id"] for row in fetch_all(self._database, query))
 
     def exists(self, prefix: str) -> bool:
+        """True if the id of any run begins with `prefix`."""
         query = select(_T.id).where(_T.id.startswith(prefix, autoescape=True)).limit(1)
         return bool(fetch_all(self._database, query))
 
@@ -126,6 +142,7 @@ class SqlRuns(RunStore):
         return self._database.read(work)
 
     def chains(self, run: str) -> tuple[ChainRecord, ...]:
+        """The chains stored with a run, in the plan's order."""
         chain = tables.chain.c
         query = select(tables.chain).join(tables.run, _T.plan == chain.plan).where(_T.id == run)
         rows = fetch_all(self._database, query.order_by(chain.position))

@@ -10,8 +10,7 @@ from autoopt.outcome import Outcome
 from autoopt.owner import is_known_dead
 from autoopt.results import IntermediateResult, Trial
 from autoopt.store import codec
-from autoopt.store.contracts import LEASE_SECONDS, TrialStore
-from autoopt.store.leases import is_abandoned
+from autoopt.store.records import LEASE_SECONDS, is_abandoned
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import LARGEST, Row, fetch_all, from_row, insert_if_absent, insert_into, is_written, to_row
@@ -20,14 +19,18 @@ _T = tables.trial.c
 _TUPLES = ("reasons", "unsure", "pass_runs", "evaluations", "steps", "path")
 
 
-class SqlTrials(TrialStore):
-    """See `TrialStore`."""
+class SqlTrials:
+    """The trials of runs."""
 
     def __init__(self, database: Database, owner: str) -> None:
         self._database = database
         self._owner = owner
 
     def add(self, record: Trial) -> None:
+        """Add a trial to do. An existing one stays if it is done or runs under a living owner, else it is replaced.
+
+        One of another point is replaced when it is done: a search that asks differently after a resume does it anew.
+        """
         row = _row(record, record.owner)
         if record.status == "running":
             row["lease"] = self._database.now + LEASE_SECONDS
@@ -45,6 +48,10 @@ class SqlTrials(TrialStore):
         self._database.write(work)
 
     def claim_next(self, run: str, chain: str | None = None, seconds: float = LEASE_SECONDS) -> Trial | None:
+        """Claim the next trial: an abandoned one, else the pending one with the lowest number.
+
+        None without either, or if the trial has to wait for earlier ones (`Trial.parallel`).
+        """
         attempts: list[Trial] = []
 
         def work(connection: Connection) -> Trial | None:
@@ -86,6 +93,7 @@ class SqlTrials(TrialStore):
         return None
 
     def finish(self, record: Trial) -> bool:
+        """Store the end of a trial; False if it is already done or claimed by another owner."""
         row = {**_row(record, self._owner), "status": "done", "finished": self._database.now}
         if self._database.write(lambda connection: _end(connection, row)):
             return True
@@ -94,12 +102,14 @@ class SqlTrials(TrialStore):
         return bool(fetch_all(self._database, select(_T.number).where(_is(record), *same)))
 
     def get(self, run: str, number: int) -> Trial:
+        """The trial of a run with this number."""
         rows = fetch_all(self._database, select(tables.trial).where(_T.run == run, _T.number == min(number, LARGEST)))
         if not rows:
             raise InputError(f"run {run!r} has no trial {number}", remedy="'autoopt report' lists its trials")
         return _record(rows[0])
 
     def all(self, run: str) -> tuple[Trial, ...]:
+        """The trials of a run by number."""
         query = select(tables.trial).where(_T.run == run).order_by(_T.number)
         return tuple(map(_record, fetch_all(self._database, query)))
 
