@@ -19,10 +19,6 @@ SHARED_GAIN = 0.75
 """Share of a gain on one thread, in logarithms, to expect on several. Models of which 2 to 30 microseconds of work fall
 to each operator gain less, because operators that take less time share it out among threads less well. Of 39 ratios
 without other programs on two cores, 35 lie in the intervals that this and `DIFFERENCE` make."""
-USUAL_USE, UNUSED_GAIN = 0.75, 0.9
-"""What two threads bring usually, as `thread_use`: models take 0.6 times as long. The share where they bring nothing,
-because other programs or guests have the cores: 13 ratios of 0.37 to 0.91 on one thread, beside 13 runnable threads,
-were 0 to 12 % larger on two by the clock of a plain loop, and one 32 %."""
 UNIFORM = 12**-0.5
 """Standard deviation of a uniform distribution, relative to its width."""
 COMMON = 0.95
@@ -35,13 +31,12 @@ that do not get their cores leave the ratio on one: 0.66 and 0.67 beside 18 runn
 0.785, and 0.585 on one thread."""
 
 
-def on_several_threads(on_one_thread: Estimate, thread_use: float = USUAL_USE) -> Estimate:
+def on_several_threads(on_one_thread: Estimate) -> Estimate:
     """Expect the ratio on several threads from that on one."""
     if on_one_thread.value >= 1:
         return on_one_thread
-    share = UNUSED_GAIN - (UNUSED_GAIN - SHARED_GAIN) * thread_use / USUAL_USE
     low, value, high = on_one_thread.low, on_one_thread.value, on_one_thread.high
-    return Estimate(value**share, low**share, high**share)
+    return Estimate(value**SHARED_GAIN, low**SHARED_GAIN, high**SHARED_GAIN)
 
 
 @dataclass(frozen=True)
@@ -61,8 +56,6 @@ class TwoRatios:
     """Error of the second one because of shared caches."""
     thread_factor: float = 1.0
     """Threads of the source for each of the candidate's."""
-    thread_use: float = USUAL_USE
-    """What the threads bring the source: 0 if it takes as long on one, 1 if it takes as many times as long."""
     is_rate: bool = False
     """True for ratios of rates, which gain above 1."""
     is_serial: bool = False
@@ -88,7 +81,7 @@ class TwoRatios:
         if self.is_serial:
             return ratio
         if self.thread_factor == 1:
-            return on_several_threads(ratio, self.thread_use)
+            return on_several_threads(ratio)
         # Beside other programs, more threads help anything from not at all to as much as on a quiet machine.
         half = math.sqrt(self.thread_factor)
         return Estimate(ratio.value * half, ratio.low * half, ratio.high * half)

@@ -48,30 +48,6 @@ def test_candidates_that_differ_on_one_thread_differ_by_about_that_however_noisy
     assert half_width(faster) > 1.9 * 0.07  # the difference from several threads is still in the ratio to the source
 
 
-def test_the_less_threads_bring_the_more_of_the_gain_on_one_is_left() -> None:
-    ratio = estimate(0.45, 0.02)
-    expected = [on_several_threads(ratio, use).value for use in (0.0, 0.5, 1.0)]
-    assert ratio.value < expected[0] < expected[1] < expected[2]
-    both = TwoRatios(estimate(0.45, 0.1), ratio, thread_use=0.0)
-    assert ratio.value < both.combined().value < TwoRatios(both.by_clock, ratio).combined().value
-
-
-UNUSED = (
-    *((0.442, 0.454), (0.458, 0.471)),  # an MLP of 0.05 ms
-    *((0.429, 0.471), (0.801, 0.881)),  # a CNN of 42 ms
-    *((0.565, 0.570), (0.744, 0.780), (0.544, 0.601)),  # a transformer of 1.4 ms
-    *((0.561, 0.574), (0.368, 0.487)),  # CNNs of 0.2 and 240 ms
-    *((0.685, 0.700), (0.686, 0.691), (0.913, 0.911), (0.882, 0.898)),  # LSTMs of 0.05 and 0.09 ms
-)
-"""Ratios of candidates on one thread, and on two that took as long as one beside 13 runnable threads."""
-
-
-def test_the_expected_ratio_on_threads_that_bring_nothing_is_off_by_chance_only() -> None:
-    errors = [math.log(on_several_threads(estimate(one, 0.0), 0.0).value / several) for one, several in UNUSED]
-    assert abs(sum(errors)) < 0.02 * len(errors)
-    assert math.sqrt(sum(error**2 for error in errors) / len(errors)) < DIFFERENCE
-
-
 MEASURED = (
     *((0.566, 0.744), (0.567, 0.740), (0.525, 0.739)),  # a CNN of 0.24 ms
     *((0.701, 0.817), (0.791, 0.930), (1.082, 1.057), (0.914, 1.024)),  # LSTMs of 0.06 and 0.09 ms

@@ -11,8 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from autoopt import json_codec
 from autoopt.measure.contention import error_of
 from autoopt.measure.latency import timing
@@ -24,7 +22,7 @@ from autoopt.measure.latency.precedence import thread_count
 from autoopt.measure.latency.subjects import SubjectOf
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DETAIL, DISTURBANCE, USUAL_USE, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, DISTURBANCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.model_file import ModelFile
 
@@ -48,8 +46,6 @@ class ThreadRatio:
     ratio: Estimate
     is_serial: bool = False
     """True if both ran with their own session options, because neither shares out work among threads."""
-    thread_use: float = USUAL_USE
-    """What the threads bring the source, as in `TwoRatios`."""
 
 
 def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSettings:
@@ -89,17 +85,9 @@ def ratios_on_one_thread(
     serial = [number for number in uncertain if _is_serial(request, number, measurement, subject_of)]
     others = [number for number in uncertain if number not in serial]
     for numbers, is_serial in ((serial, True), (others, False)):
-        found = _measured(request, numbers, subject_of, source_subject_of, is_serial=is_serial)
-        for number, comparison in found.items():
-            use = _thread_use(comparison, measurement.comparisons[number], thread_count(request, request.source))
-            ratios[number] = ThreadRatio(comparison.estimate(), is_serial, use)
+        for number, ratio in _measured(request, numbers, subject_of, source_subject_of, is_serial=is_serial).items():
+            ratios[number] = ThreadRatio(ratio, is_serial)
     return ratios
-
-
-def _thread_use(on_one: Comparison, by_clock: Comparison, threads: int) -> float:
-    """What the threads bring the source, from its times on one thread and by the clock."""
-    one, several = (np.median([pair.source for pair in each.selected_pairs()]) for each in (on_one, by_clock))
-    return float(np.clip(np.log(one / several) / math.log(threads), 0, 1)) if threads > 1 else 0.0
 
 
 def _is_serial(request: MeasureRequest, number: int, measurement: Measurement, subject_of: SubjectOf) -> bool:
@@ -118,7 +106,7 @@ def _measured(
     source_subject_of: SubjectOf,
     *,
     is_serial: bool,
-) -> dict[int, Comparison]:
+) -> dict[int, Estimate]:
     """Measure the ratios of CPU times of the request's models with these numbers: on one thread, or as they are."""
     if not numbers or request.source is None:
         return {}
@@ -137,7 +125,7 @@ def _measured(
         incumbent_ratio=None,
     )
     Measurement(list(comparisons.values()), settings, request.brief).run()
-    return comparisons
+    return {number: comparison.estimate() for number, comparison in comparisons.items()}
 
 
 def with_one_thread(
@@ -157,7 +145,7 @@ def with_one_thread(
     disturbance = abs(math.log(factor))
     if factor == 1:
         disturbance = DISTURBANCE if load.busy else 0.0
-    both = TwoRatios(by_clock, on_one_thread, disturbance, contention, factor, measured.thread_use)
+    both = TwoRatios(by_clock, on_one_thread, disturbance, contention, factor)
     if measured.is_serial:
         # Its blocks are those of the clock, only longer, but the load changes from one measurement to the next.
         both = TwoRatios(by_clock, on_one_thread, contention, contention, is_serial=True)
