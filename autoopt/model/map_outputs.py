@@ -9,7 +9,7 @@ from autoopt.model.lazy_imports import helper, onnx
 from autoopt.model.tensors import bodies, by_name, names_of
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto
+    from onnx import ModelProto, NodeProto, OperatorSetIdProto, TypeProto, ValueInfoProto
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class MapOutputs:
     nodes: tuple[NodeProto, ...]
     outputs: tuple[ValueInfoProto, ...]
     """All outputs of the model with them."""
+    imports: tuple[OperatorSetIdProto, ...]
+    """The operator sets of the nodes, which passes drop where no other node needs them."""
 
     def put_back(self, model: ModelProto) -> None:
         """Append the nodes to what became of the model, in place.
@@ -35,6 +37,8 @@ class MapOutputs:
         model.graph.node.extend(self.nodes)
         del model.graph.output[:]
         model.graph.output.extend(outputs.get(output.name, output) for output in self.outputs)
+        imported = {entry.domain for entry in model.opset_import}
+        model.opset_import.extend(entry for entry in self.imports if entry.domain not in imported)
 
 
 def cut_map_outputs(model: ModelProto) -> MapOutputs | None:
@@ -62,14 +66,14 @@ def cut_map_outputs(model: ModelProto) -> MapOutputs | None:
     read = {name for node in others for body in bodies(node) for inner in body.node for name in inner.input}
     if not cut.isdisjoint(read.union(*(node.input for node in others))):
         return None
-    outputs = tuple(graph.output)
-    kept = [output for output in outputs if output.name not in cut]
+    kept = [output for output in graph.output if output.name not in cut]
     types = by_name((*graph.value_info, *kept))
     names = dict.fromkeys(name for node in nodes for name in node.input if name and name not in cut)
     tensors = [
         types.get(name) or helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, None]) for name in names
     ]
-    result = MapOutputs(tuple(nodes), outputs)
+    imports = tuple(entry for entry in model.opset_import if entry.domain in {node.domain for node in nodes})
+    result = MapOutputs(tuple(nodes), tuple(graph.output), imports)
     del graph.node[:]
     graph.node.extend(others)
     del graph.output[:]

@@ -34,11 +34,15 @@ def is_random(node: NodeProto, disabled: Collection[str] = ()) -> bool:
 def distinct_seeds(model: ModelProto) -> Iterator[Seeds]:
     """Give each random node of a model a seed of its own within the block, in place; `restore` takes them off a result.
 
-    Libraries join nodes that have equal inputs and attributes, and would make two independent draws one.
+    Libraries join nodes that have equal inputs and attributes, and would make two independent draws one. Calls of the
+    model's own functions count as random if it has any random node.
     """
     disabled = _disabled(model)
     originals: dict[int, AttributeProto | None] = {}
-    for number, node in enumerate(node for node in nodes(model) if is_random(node, disabled)):
+    functions = {(each.domain, each.name) for each in model.functions}
+    random = [node for node in nodes(model) if is_random(node, disabled)]
+    calls = [node for node in nodes(model) if random and (node.domain, node.op_type) in functions]
+    for number, node in enumerate((*random, *calls)):
         originals[FIRST_SEED + number] = _take_seed(node)
         kind = int if node.op_type == "Dropout" else float
         node.attribute.append(helper.make_attribute("seed", kind(FIRST_SEED + number)))

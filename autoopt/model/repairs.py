@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.lazy_imports import onnx
-from autoopt.model.tensors import bodies, graphs, names_of, plain_domain, walk_graphs
+from autoopt.model.tensors import bodies, graphs, names_of, nodes, plain_domain, walk_graphs
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -42,19 +42,44 @@ def allow_constants(model: ModelProto) -> bool:
 
 
 def _repair_versions(model: ModelProto) -> Iterator[str]:
+    if _unify_domains(model):
+        yield "each operator set imported once, and that of ONNX by its short name"
     before = model.ir_version
+    lowest = onnx.helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True)
     if allow_constants(model):
         yield f"IR version raised from {before} to 4: weights are no inputs"
     elif before > LATEST_IR and model.opset_import:
-        model.ir_version = min(before, onnx.helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True))
-        yield f"IR version lowered from {before} to {model.ir_version}: onnxruntime reads none above {LATEST_IR}"
-    imported = {plain_domain(entry.domain) for entry in model.opset_import}
-    used = {plain_domain(node.domain) for graph in walk_graphs(model.graph) for node in graph.node}
+        model.ir_version = lowest
+        yield f"IR version lowered from {before} to {lowest}: onnxruntime reads none above {LATEST_IR}"
+    elif before == 0 and model.opset_import:
+        model.ir_version = max(lowest, 4)
+        yield f"IR version {model.ir_version} stated: there was none"
+    imported = {entry.domain for entry in model.opset_import}
+    used = {node.domain for graph in walk_graphs(model.graph) for node in graph.node}
     for domain in sorted(used - imported - {""}):
         schemas = onnx.defs.get_all_schemas_with_history()
         version = max((schema.since_version for schema in schemas if schema.domain == domain), default=1)
         model.opset_import.add(domain=domain, version=version)
         yield f"operator set {domain!r} imported"
+
+
+def _unify_domains(model: ModelProto) -> int:
+    """Write ONNX's domain `ai.onnx` as the empty one and import each domain once, in place; returns the changes."""
+    changes = 0
+    for node in nodes(model):
+        if node.domain != plain_domain(node.domain):
+            node.domain = ""
+            changes += 1
+    for each in (model, *model.functions):
+        versions: dict[str, int] = {}
+        for entry in each.opset_import:
+            domain = plain_domain(entry.domain)
+            changes += domain != entry.domain or domain in versions
+            versions[domain] = max(entry.version, versions.get(domain, 0))
+        del each.opset_import[:]
+        for domain, version in versions.items():
+            each.opset_import.add(domain=domain, version=version)
+    return changes
 
 
 def _feed_float32(graph: GraphProto, node: NodeProto) -> bool:

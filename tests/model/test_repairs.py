@@ -38,6 +38,8 @@ CASES = {
     "late": (small(ADD, helper.make_node("Neg", ["a"], ["y"]), ir=LATEST_IR + 1), "IR version lowered", -SUM),
     "names": (small(ADD, NEG), "names", -SUM),
     "order": (small(helper.make_node("Neg", ["a"], ["y"]), ADD), "sorted", -SUM),
+    "unstated": (small(ADD, helper.make_node("Neg", ["a"], ["y"]), ir=0), "IR version 8 stated", -SUM),
+    "spelling": (small(ADD, helper.make_node("Neg", ["a"], ["y"], domain="ai.onnx")), "short name", -SUM),
     "domain": (small(ADD, FUSED), "'com.microsoft' imported", SUM / (1 + np.exp(-SUM))),
 }
 

@@ -25,13 +25,19 @@ def model_with(text: str) -> onnx.ModelProto:
     return made(graph, opset=20, ir=9)
 
 
-@pytest.mark.parametrize("inliner", ["onnx", "onnx-ir"])
+@pytest.mark.parametrize("version", [15, 17])
 @pytest.mark.parametrize("call", ["leaky (x)", "leaky <slope = 0.25> (x)", "outer (x)"])
-def test_calls_keep_the_defaults_of_a_function(tmp_path: Path, call: str, inliner: str) -> None:
-    model = model_with(f"y = local.{call}")
+def test_calls_keep_the_defaults_of_a_function(tmp_path: Path, call: str, version: int) -> None:
+    """Also where the function is of an earlier version of the operators than the model."""
+    model = model_with(f"h = Mul (x, two)\n y = local.{call}".replace("(x)", "(h)"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(2), "two"))
+    for function in model.functions:
+        function.opset_import[0].version = version
     expected = outputs(model, tmp_path, {"x": X})[0]
-    result = step(tmp_path, model, "inline_functions", inliner=inliner)
-    assert ops(saved(result)) == ["LeakyRelu"]
+    for name in ("opset_conversion", "transformer_fusion", "float32"):
+        assert step(tmp_path, model, name)["outcome"] in ("ok", "unchanged")
+    result = step(tmp_path, model, "inline_functions")
+    assert ops(saved(result)) == ["Mul", "LeakyRelu"]
     np.testing.assert_array_equal(outputs(saved(result), tmp_path, {"x": X})[0], expected)
 
 

@@ -74,7 +74,7 @@ def with_function() -> Any:
         (Simplify(engine="onnxscript"), builders.cnn),
         (ConstantFolding(), builders.cnn),
         (Simplify(engine="onnxscript", fuse=False), builders.cnn),
-        (InlineFunctions(inliner="onnx"), with_function),
+        (InlineFunctions(), with_function),
         (ExpandFunctions(ops=["Relu"]), builders.mlp),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Pass) else None,

@@ -34,7 +34,7 @@ def classifier(*more: onnx.ValueInfoProto) -> onnx.ModelProto:
     "name",
     [
         *("identity_elimination", "common_subexpression_elimination", "onnxslim", "onnxsim", "onnxoptimizer"),
-        *("onnxscript_optimize", "name_fix", "ort_graph_optimization", "checker"),
+        *("remove_unused", "opset_conversion", "onnxscript_optimize", "name_fix", "ort_graph_optimization", "checker"),
     ],
 )
 def test_passes_change_what_is_in_front_of_the_maps(tmp_path: Path, name: str) -> None:

@@ -198,28 +198,120 @@ REPORTS: Final = {
         "g (float[0, 4] x) => (float[4] y) { y = ReduceSum <keepdims = 0> (x, a) }", {"a": np.int64([0])}
     ),
 }
+REPORTS |= {
+    "sizes of a Pad in an attribute": Report(
+        """g (float[1, 2, 4, 4] x) => (float[1, 2, 8, 8] y) { u = Upsample <scales = [1.0, 1.0, 2.0, 2.0]> (x)
+            p = Pad <pads = [0, 0, 1, 1, 0, 0, 1, 1]> (u)\n y = Conv (p, w) }""",
+        {"w": normal(2, 2, 3, 3)},
+        ("rewrite_rules", "pad_folding", "transformer_fusion", "opset_conversion"),
+        7,
+    ),
+    "a normalization that scales groups": Report(
+        """g (float[n, 4, a, b] x) => (float[n, 4, a, b] y) { h = Conv <pads = [1, 1, 1, 1]> (x, w)
+            y = GroupNormalization <num_groups = 2> (h, s, t) }""",
+        {"w": normal(4, 4, 3, 3), "s": normal(2), "t": normal(2)},
+        ("opset_conversion", "onnxsim", "expand_functions"),
+        18,
+    ),
+    "float32 of no input": Report(
+        """g (float[4, 4] x) => (float[4, 4] y) { r = RandomUniform <shape = [4, 4]> ()\n h = MatMul (x, w)
+            e = EyeLike <dtype = 1> (h)\n s = Add (r, e)\n y = Mul (h, s) }""",
+        {"w": normal(4, 4)},
+        ("float16",),
+    ),
+    "trees in front of other operators": Report(
+        """g (float[n, 2] x) => (float[n, 1] y) { t = ai.onnx.ml.TreeEnsembleRegressor <n_targets = 1,
+            nodes_falsenodeids = [2, 0, 0], nodes_featureids = [0, 0, 0], nodes_modes = ["BRANCH_LEQ", "LEAF", "LEAF"],
+            nodes_nodeids = [0, 1, 2], nodes_treeids = [0, 0, 0], nodes_truenodeids = [1, 0, 0],
+            nodes_values = [0.5, 0.0, 0.0], target_ids = [0, 0], target_nodeids = [1, 2], target_treeids = [0, 0],
+            target_weights = [1.0, -1.0]> (x)\n y = Sigmoid (t) }""",
+        passes=("float16",),
+    ),
+    "a sequence as output": Report(
+        "g (float[n, 4] x) => (seq(float[1, 3]) y) { h = MatMul (x, w)\n y = SplitToSequence <axis = 0> (h) }",
+        {"w": normal(4, 3)},
+        ("onnxoptimizer", "float16"),
+    ),
+    "a product of integers": Report(
+        "g (int64[n, 8] x) => (int64[n, 4] y) { y = MatMul (x, w) }",
+        {"w": np.arange(32).reshape(8, 4)},
+        ("weight_only_quantization", "bnb4_quantization", *QUANTIZERS, "selective_quantization"),
+    ),
+    "a weight as output": Report(
+        "g (float[n, 4] x) => (float[n, 4] y, float[4, 4] w) { y = MatMul (x, w) }",
+        {"w": normal(4, 4)},
+        ("float16", *QUANTIZERS),
+    ),
+}
 CASES: Final = [(name, pass_name) for name, report in REPORTS.items() for pass_name in report.passes]
 
 
-@pytest.mark.parametrize(("name", "pass_name"), CASES)
-def test_passes_take_models_of_public_reports(tmp_path: Path, name: str, pass_name: str) -> None:
-    report = REPORTS[name]
+def model_of(report: Report) -> onnx.ModelProto:
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["": {report.opset}, "ai.onnx.ml": 3]> {report.text}'
     )
     tensors = [onnx.numpy_helper.from_array(np.asarray(array), key) for key, array in report.weights.items()]
     model.graph.initializer.extend(tensors)
+    return model
+
+
+@pytest.mark.parametrize(("name", "pass_name"), CASES)
+def test_passes_take_models_of_public_reports(tmp_path: Path, name: str, pass_name: str) -> None:
+    model = model_of(REPORTS[name])
     passes = [(each, {}) for each in (*REQUIRED.get(pass_name, ()), pass_name)]
     result = steps(tmp_path, model, passes, data=pass_name in REQUIRED)[-1]
     assert result["outcome"] in ("ok", "unchanged"), result["message"]
 
 
 def test_rules_that_change_results_are_left_out_and_named(tmp_path: Path) -> None:
-    report = REPORTS["consecutive Squeezes at the end"]
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {report.text}')
-    tensors = [onnx.numpy_helper.from_array(array, key) for key, array in report.weights.items()]
-    model.graph.initializer.extend(tensors)
+    model = model_of(REPORTS["consecutive Squeezes at the end"])
     result = steps(tmp_path, model, [("onnxoptimizer", {})])[-1]
     assert result["outcome"] in ("ok", "unchanged"), result["message"]
     assert "without fuse_consecutive_squeezes" in result["attempts"][0]["reason"]
     assert "fuse_consecutive_squeezes" not in result["params"]["passes"]
+
+
+MASK: Final = np.triu(np.ones((1, 8, 8), np.float32), 1)
+SCORES: Final = """g (float[1, 8, 8] x) => (float[1, 8, 8] y) {
+    h = MatMul (x, w)\n a = Add (h, m)\n s = Softmax (a)\n y = MatMul (s, w) }"""
+ROWS: Final = normal(10, 8) * np.float32(10.0) ** np.linspace(-2, 1, 10, dtype=np.float32)[:, None]
+QUANTIZED: Final = {
+    "a mask of -10000": Report(SCORES, {"w": normal(8, 8), "m": np.float32(-1e4) * MASK}),
+    "a mask of the lowest float32": Report(SCORES, {"w": normal(8, 8), "m": np.float32(-3.4e38) * MASK}),
+    "an embedding that is also the head": Report(
+        "g (int64[n] x) => (float[n, 10] y) { e = Gather (w, x)\n y = Gemm <transB = 1> (e, w, b) }",
+        {"w": ROWS, "b": normal(10)},
+    ),
+    "a weight of a layer and of a branch": Report(
+        """g (float[n, 8] x) => (float[n, 8] z) { y = MatMul (x, w)
+            m = ReduceMax <keepdims = 0> (y)\n c = Cast <to = 9> (m)\n z = If (c) <
+            then_branch = t () => (float[n, 8] p) { p = Gemm <transB = 1> (y, w) },
+            else_branch = e () => (float[n, 8] q) { q = MatMul (y, w) }> }""",
+        {"w": normal(8, 8)},
+    ),
+    "a value that is read before and after it is clipped": Report(
+        """g (float[1, 4, 6, 6] x) => (float[1, 4, 3, 3] y, float[1, 4, 6, 6] z) { h = Conv <pads = [1, 1, 1, 1]> (x, w)
+            p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (h)\n y = Relu (p)\n r = Relu (h)\n z = Add (h, r) }""",
+        {"w": normal(4, 4, 3, 3)},
+    ),
+    "a bias of two layers": Report(
+        "g (float[n, 8] x) => (float[n, 8] y) { h = Gemm (x, w, b)\n y = Gemm (h, v, b) }",
+        {"w": normal(8, 8), "v": normal(8, 8, seed=3), "b": normal(8)},
+    ),
+    "two LSTMs with the same weights": Report(
+        """g (float[s, n, 8] x) => (float[s, 1, n, 8] y) { a, h1, c1 = LSTM <hidden_size = 8> (x, w, r)
+            t = Squeeze (a, k)\n y, h, c = LSTM <hidden_size = 8> (t, w, r) }""",
+        {"w": normal(1, 32, 8), "r": normal(1, 32, 8), "k": np.int64([1])},
+    ),
+}
+
+
+@pytest.mark.parametrize("params", [{"per_channel": True}, {"quant_format": "QOperator"}])
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_integers_are_about_as_good_as_they_can_be(tmp_path: Path, name: str, params: dict[str, object]) -> None:
+    passes = [*((each, {}) for each in STATIC), ("static_quantization", params)]
+    if "LSTM" in name:
+        passes = [("dynamic_quantization", {"per_channel": "per_channel" in params})]
+    result = steps(tmp_path, model_of(QUANTIZED[name]), passes, data=True)[-1]
+    assert result["outcome"] == "ok", result["message"]
+    assert result["equivalence"]["max_relative_error"] < 0.05

@@ -58,6 +58,15 @@ def test_two_draws_stay_independent(name: str, pass_name: str, tmp_path: Path) -
     assert all(attribute.name != "seed" for node in changed.graph.node for attribute in node.attribute)
 
 
+def test_calls_of_a_function_that_draws_stay_apart() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "mine": 1]>
+        g (float[4] x) => (float[4] y) { a = mine.noisy (x)\n b = mine.noisy (x)\n i = Identity (b)\n y = Sub (a, i) }
+        <domain: "mine", opset_import: ["": 17]> noisy (w) => (o) { o = RandomNormalLike (w) }""")
+    for name in ("common_subexpression_elimination", "identity_elimination"):
+        model = autoopt.get_pass(name)(model)
+    assert [node.op_type for node in model.graph.node if not node.attribute] == ["noisy", "noisy", "Sub"]
+
+
 def test_seeds_of_the_model_stay() -> None:
     model = made(
         "g (float[4] x) => (float[4] y) { i = Identity (x)\n r = RandomNormalLike <seed = 7.0> (i)\n y = Add (i, r) }"

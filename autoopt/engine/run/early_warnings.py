@@ -42,7 +42,7 @@ def source_failure(problem: Problem, message: str) -> str:
 
 
 def source_warnings(ctx: RunContext) -> list[str]:
-    """Run the source model on some items of the data; one warning for each sign of trouble, or that time was up.
+    """Run the source model on some items, of the data or generated: a warning for each sign of trouble, or for no time.
 
     A model that cannot be run says so when it is measured. Only this machine's interpreter is asked.
 
@@ -51,12 +51,12 @@ def source_warnings(ctx: RunContext) -> list[str]:
     """
     problem = ctx.problem
     config = problem.data.evaluation.config
-    if config is None or problem.host.type != "local":
+    if problem.host.type != "local":
         return []
     request = MeasureRequest(
         candidate=ModelFile(ctx.model_path(problem.source), problem.source.session_options),
         metrics=tuple(metric.name for metric in problem.goal.metrics),
-        data=DataConfig.parse(config),
+        data=None if config is None else DataConfig.parse(config),
         data_digest=problem.data.evaluation.digest,
         target=problem.target,
         settings=problem.measurement_settings,

@@ -84,17 +84,18 @@ class Sign:
 
 
 def signs(request: MeasureRequest) -> list[Sign]:
-    """Look for signs in the outputs of the source model on the request's data."""
+    """Look for signs in the outputs of the source model on the data; without data, for what the runtime changes."""
     data = evaluation_data(request)
     names = class_names(data)
     data = subset(request, data, min(ITEMS, len(data)))
     items = _run(request, data)
-    found = _signs(request, data.take(np.arange(len(items))), items, names)
-    others = _changed_by_runtime(request, data, items)
-    return [sign if isinstance(sign, Sign) else Sign(sign) for sign in (*found, *others)]
+    found = list(_changed_by_runtime(request, data, items))
+    if request.data is not None:
+        found = [*_signs(request, data.take(np.arange(len(items))), items, names), *found]
+    return [sign if isinstance(sign, Sign) else Sign(sign) for sign in found]
 
 
-def _changed_by_runtime(request: MeasureRequest, data: DataSet, items: Sequence[Item]) -> Iterator[str]:
+def _changed_by_runtime(request: MeasureRequest, data: DataSet, items: Sequence[Item]) -> Iterator[Sign | str]:
     """Compare the outputs with those without the runtime's graph optimization, which fuses some operators wrongly."""
     if sum(size_of(request.candidate.path).values()) > LARGE or request.states:
         return

@@ -120,7 +120,7 @@ class Pass:
         return None
 
     def after_rejection(self, problem: str) -> Retry | None:
-        """Ask for other parameters after the checks rejected the new model; `problem` is their reason."""
+        """Ask for other parameters after the pass failed or the checks rejected its model; `problem` is the reason."""
         return None
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:

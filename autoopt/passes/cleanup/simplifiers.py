@@ -44,9 +44,9 @@ PROBED_BYTES: Final = 64 << 20
 
 
 def wrong_parts(pass_: Pass, parts: Sequence[str], only: Callable[[str], Pass]) -> list[str]:
-    """Find the parts of a pass that change results by themselves; `only` makes the pass with a single one.
+    """Find the parts of a pass that fail or change results by themselves; `only` makes the pass with a single one.
 
-    The checks rejected what all parts made together. Empty for a large model, and where no single part is wrong.
+    Empty for a large model, and where no single part is wrong.
     """
     from autoopt.passes.verification.checker import verify
     from autoopt.passes.verification.equivalence import Reference

@@ -9,7 +9,6 @@ from autoopt.model.lazy_imports import ir, ir_passes, onnx
 from autoopt.model.tensors import names_of
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.onnx_tools.casts import cast_input
 from autoopt.passes.onnx_tools.functions import expand_operators, inline_functions
 from autoopt.passes.onnx_tools.graphs import caller_inputs, is_standard, rename_inputs, walk_nodes
@@ -82,23 +81,18 @@ class IrUpgrade(Pass):
 class InlineFunctions(Pass):
     """Replaces calls of the model's own functions with their bodies, so that other passes can optimize them."""
 
-    version = 2
+    version = 3
     needs_ops = ("local functions",)
     takes = "outline"
     serialized_copies = 0.0
     target_bound = False
     tolerance = "lossless"
     conflicts = RUNTIME_BOUND
-    libraries = ("onnx", "onnx-ir")
 
-    inliner: Annotated[Literal["onnx-ir", "onnx"], Categorical("onnx-ir", "onnx"), "library that inlines"] = "onnx-ir"
-
-    def run(self, model: ModelProto) -> ir.Model | ModelProto | None:
+    def run(self, model: ModelProto) -> ModelProto | None:
         if not model.functions:
             return None
-        if self.inliner == "onnx":
-            return inline_functions(model)
-        return apply_ir_passes(to_ir(model), ir_passes.InlinePass(), ir_passes.RemoveUnusedFunctionsPass())
+        return inline_functions(model)
 
 
 class ExpandFunctions(Pass):

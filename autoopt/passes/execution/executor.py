@@ -116,7 +116,7 @@ class PassExecutor:
         reference.run()
         if reference.outputs is None:
             message = f"the runtime cannot run the input model: {reference.failure}"
-            self._update_reply(outcome=Outcome.REFUSED, message=f"{message}; the pass reports: {self._reply.message}")
+            self._update_reply(outcome=Outcome.REFUSED, message=message)
         elif self.current.open_wrong_output_shapes(reference.outputs):
             shutil.rmtree(folder, ignore_errors=True)
             self._run_and_accept(info, config, folder)
@@ -128,9 +128,8 @@ class PassExecutor:
             self._update_reply(
                 params=run.params, attempts=run.attempts, outcome=run.result.outcome, message=run.result.message
             )
-            if not run.result.outcome.good:
-                return
-            self._accept(run, info, folder)
+            if run.result.outcome.good:
+                self._accept(run, info, folder)
             if self._reply.outcome is not Outcome.FAILED or len(run.attempts) == MAX_RETRIES:
                 return
             retry = run.pass_.after_rejection(self._reply.message)

@@ -24,6 +24,7 @@ from autoopt.passes.fusion.attention import (
 )
 from autoopt.passes.fusion.padding_masks import state_padding_value
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
+from autoopt.passes.onnx_tools.functions import inline_functions
 from autoopt.passes.onnx_tools.gemm import flatten_attention
 from autoopt.passes.onnx_tools.graphs import (
     ORT_DOMAIN,
@@ -74,7 +75,7 @@ class TransformerFusion(Pass):
     CPUs: with capped scores (Gemma 2) and with a bias that each layer computes for all pairs of items (DeBERTa, WavLM).
     """
 
-    version = 23
+    version = 24
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -135,6 +136,7 @@ class TransformerFusion(Pass):
             self.tolerance = "lossy"  # type: ignore[misc]  # of this run, not of the class
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        model = inline_functions(model)
         in_bodies: Mapping[str, int] = {}
         if self.engine == "auto" and self._is_for_cpu:
             model, in_bodies = self._try(fuse_body_attention, model)

@@ -65,8 +65,9 @@ class PadFolding(Folding):
     aliases = ("pad_fold",)
 
     def run(self, model: ir.Model) -> ir.Model | None:
-        # The first rule also rewrites convolutions without a Pad, which alone gains nothing.
-        if all(node.op_type != "Pad" for node in model.graph.all_nodes()):
+        # The first rule also rewrites convolutions without a Pad, which alone gains nothing. The others read the sizes
+        # from an input, which Pad has from opset 11 on.
+        if all(node.op_type != "Pad" or len(node.inputs) < 2 for node in model.graph.all_nodes()):
             return None
         return apply_rules(model, rule_sets()["pad"])
 

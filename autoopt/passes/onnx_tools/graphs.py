@@ -211,9 +211,11 @@ def rename_inputs(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> Non
 
 
 def rename_value(graph: GraphProto, old: str, new: str) -> None:
-    """Rename a value where nodes of a graph, but not of its subgraphs, read or write it."""
+    """Rename a value where nodes of a graph, but not of its subgraphs, read or write it, and as a weight."""
     renamed = {old: new}
     rename_inputs(graph.node, renamed)
+    for tensor in graph.initializer:
+        tensor.name = renamed.get(tensor.name, tensor.name)
     for node in graph.node:
         node.output[:] = [renamed.get(name, name) for name in node.output]
 
@@ -257,13 +259,14 @@ def drop_weight_types(model: ModelProto) -> None:
 
 
 def drop_types_of_omitted(model: ModelProto) -> ModelProto:
-    """Drop the types of omitted outputs, in place.
+    """Drop the types of omitted outputs, and empty ones, in place.
 
     onnxoptimizer, which onnxsim contains, records them under the empty name. The checker then takes them for those of
-    all omitted inputs: the hidden state of an LSTM for its sequence lengths.
+    all omitted inputs: the hidden state of an LSTM for its sequence lengths. It knows no types of sequences.
     """
     for graph in walk_graphs(model.graph):
-        replace_items(graph.value_info, [value for value in graph.value_info if value.name])
+        typed = [value for value in graph.value_info if value.name and value.type.WhichOneof("value")]
+        replace_items(graph.value_info, typed)
     return model
 
 

@@ -11,7 +11,7 @@ from autoopt.model.lazy_imports import onnx
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Refused
 from autoopt.passes.base.conversion import to_ir, to_proto
-from autoopt.passes.onnx_tools.functions import inline_functions
+from autoopt.passes.onnx_tools.functions import expand_operators, inline_functions
 from autoopt.passes.onnx_tools.graphs import (
     DEFAULT_DOMAINS,
     ORT_DOMAIN,
@@ -32,6 +32,8 @@ RESIZE_CHANGED: Final = 11
 """Opset that gave Resize other defaults than the meaning it had."""
 HARDMAX_CHANGED: Final = 13
 """Opset from which Hardmax works along one axis. onnx's converter has no adapter for it."""
+GROUPS_CHANGED: Final = 21
+"""Opset from which GroupNormalization scales channels in place of groups. Neither converter knows their number."""
 HIDDEN_DOMAIN: Final = "autoopt.hidden"
 """Domain of operators that onnx's converter shall leave alone."""
 ONNXSCRIPT_FROM: Final = 18
@@ -67,6 +69,8 @@ def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") ->
         ValueError: both fail; the text has the reason of each.
     """
     failures = []
+    if opset(model) < GROUPS_CHANGED <= version:
+        model = expand_operators(model, ["GroupNormalization"], opset(model))
     for converter in sorted(CONVERTERS, key=lambda name: name != first):
         try:
             with quiet():
@@ -173,7 +177,7 @@ def _convert_with_onnxscript(model: ModelProto, version: int) -> ModelProto:
 
     if opset(model) < min(version, ONNXSCRIPT_FROM):
         model = _convert_with_onnx(model, min(version, ONNXSCRIPT_FROM))
-    ir_model = to_ir(model)
+    ir_model = to_ir(inline_functions(model))  # its own inliner refuses functions of other versions
     convert_version(ir_model, version, fallback=True)
     return to_proto(ir_model)
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 Converter = Literal["occ", "ort"]
 """onnxconverter-common's converter, or onnxruntime's."""
+OF_FLOAT32: Final = ("RandomNormal", "RandomUniform", "HannWindow", "HammingWindow", "BlackmanWindow")
+"""Operators that make float32 of no input of that type, unless an attribute names another."""
 
 
 def to_float16(
@@ -90,10 +92,13 @@ def _without_float16(model: ModelProto) -> Iterator[str]:
     The types of their results are declared, in place: the converters cast only values of known types.
     """
     versions = {plain_domain(entry.domain): entry.version for entry in model.opset_import}
+    declared = names_of((*model.graph.value_info, *model.graph.output))
     for node in walk_nodes(model.graph):
         version, domain = versions.get(plain_domain(node.domain), 0), plain_domain(node.domain)
         combines = any(each.name == "reduction" and each.s != b"none" for each in node.attribute)
-        if "Sequence" in node.op_type or combines:
+        is_fixed = any(each.name == "dtype" and each.i == onnx.TensorProto.FLOAT for each in node.attribute)
+        is_untyped = "Sequence" in node.op_type or "Optional" in node.op_type
+        if combines or is_fixed or is_untyped or node.op_type in OF_FLOAT32:
             yield node.name
         elif onnx.defs.has(node.op_type, version, domain):
             schema = onnx.defs.get_schema(node.op_type, version, domain)
@@ -101,8 +106,8 @@ def _without_float16(model: ModelProto) -> Iterator[str]:
                 yield node.name
             if domain:
                 results = zip(node.output, schema.outputs, strict=False)
-                floats = [name for name, result in results if result.type_str == "tensor(float)"]
-                model.graph.value_info.extend(helper.make_tensor_value_info(name, 1, None) for name in floats)
+                floats = {name for name, result in results if result.type_str == "tensor(float)"} - declared
+                model.graph.value_info.extend(helper.make_tensor_value_info(name, 1, None) for name in sorted(floats))
 
 
 def _separate_weights(model: ModelProto, op_types: Collection[str], names: Collection[str]) -> None:

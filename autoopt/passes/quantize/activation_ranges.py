@@ -23,7 +23,7 @@ from autoopt.model.session import make_plain_session
 from autoopt.model.split.graphs import beside_weights, is_split
 from autoopt.model.storage import artifact_digest
 from autoopt.passes.base import PassContext
-from autoopt.passes.onnx_tools.graphs import is_large
+from autoopt.passes.onnx_tools.graphs import is_large, walk_nodes
 from autoopt.passes.patches.ort_quantizers import lean_quantizers
 from autoopt.passes.quantize.calibration import MAX_ITEMS, CalibrationReader, Ranges, enough_items
 from autoopt.passes.quantize.histograms import (
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from onnxruntime.quantization.calibrate import TensorData, TensorsData
 
+INFINITE: Final = 1e30
+"""Magnitude from which a value stands for infinity."""
+WIDEST_SCORES: Final = 256.0
+"""Span of what a Softmax reads that 8 bits hold in steps of 1. Scores that a mask lowers by 10,000 stay in float."""
 CACHE_SIZE: Final = 4
 """Models whose statistics a worker keeps."""
 
@@ -77,6 +81,7 @@ def calibrate(
                     statistics.ranges[key] = _ranges_file(collector.tensors_data(method, settings), path)
     path.write_text(statistics.ranges[key])
     usable = {name for name, extremes in statistics.extremes.items() if _is_finite(extremes)}
+    usable -= {name for name in usable & _softmax_inputs(model) if _span(statistics.extremes[name]) > WIDEST_SCORES}
     highest = {name: float(high) for name, (_, high) in statistics.extremes.items()}
     return Ranges(path, frozenset(usable), frozenset(statistics.extremes) - usable, highest)
 
@@ -214,7 +219,16 @@ class _Counted:
 
 
 def _is_finite(extremes: tuple[np.float32, np.float32]) -> bool:
-    return bool(np.isfinite(extremes).all())
+    """False also for the lowest numbers of a type, which masks of attention have in place of infinity."""
+    return bool((np.abs(extremes) < INFINITE).all())
+
+
+def _softmax_inputs(model: ModelProto) -> set[str]:
+    return {node.input[0] for node in walk_nodes(model.graph) if node.op_type == "Softmax"}
+
+
+def _span(extremes: tuple[np.float32, np.float32]) -> float:
+    return float(extremes[1]) - float(extremes[0])
 
 
 def _min_max_range(extremes: tuple[np.float32, np.float32], settings: Mapping[str, Any]) -> TensorData:

@@ -27,7 +27,7 @@ from autoopt.passes.onnx_tools.graphs import (
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_ort_domain
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
-from autoopt.passes.quantize.ort_quantizer import accept_quantized, refuse_float64
+from autoopt.passes.quantize.ort_quantizer import accept_quantized, refuse_weights, separate_uses_of_weights
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
@@ -85,8 +85,11 @@ class DynamicQuantization(Pass):
         model = inline_functions(model)
         if not self._has_quantizable_weights(model):
             return None
-        refuse_float64(model)
-        if all(tensor.data_type != onnx.TensorProto.FLOAT for tensor in tensors(model)):
+        refuse_weights(model)
+        kinds = {tensor.data_type for tensor in tensors(model)}
+        if onnx.TensorProto.FLOAT not in kinds:
+            if kinds.isdisjoint((onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)):
+                return None
             raise Refused("the model computes in 16-bit floats; float32 converts it")
         before = op_counts(model)
         opset = 11
@@ -96,6 +99,7 @@ class DynamicQuantization(Pass):
         with_bodies = self.bodies and has_subgraphs(prepared)
         if with_bodies:
             copy_weights_into_bodies(prepared, ["LSTM"])
+        separate_uses_of_weights(prepared, self.per_channel, as_values=False)
         _drop_equal_sizes(prepared)
         split_gemms(prepared)  # onnxruntime would transpose a shared weight once per Gemm
         try:

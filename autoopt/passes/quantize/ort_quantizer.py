@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from autoopt.model.lazy_imports import onnx
+from autoopt.model.lazy_imports import np, numpy_helper, onnx
 from autoopt.model.tensors import by_name, names_of, tensors
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.gemm import FACTORS
@@ -41,10 +41,16 @@ INTEGER_OPS: Final = (
 """Operators that occur in quantized graphs but not in float ones."""
 
 
-def refuse_float64(model: ModelProto) -> None:
-    """Refuse a model that multiplies with matrices of float64, which no quantizer takes."""
+def refuse_weights(model: ModelProto) -> None:
+    """Refuse a model with matrices that no quantizer takes: of float64, or with values that are not finite."""
     if any(tensor.data_type == onnx.TensorProto.DOUBLE and len(tensor.dims) > 1 for tensor in tensors(model)):
         raise Refused("the model computes in float64; float64_to_float32 converts it")
+    factors = {name for node in walk_nodes(model.graph) if node.op_type in WEIGHT_AXES for name in node.input[:2]}
+    for tensor in tensors(model):
+        is_weight = tensor.name in factors and tensor.data_type == tensor.FLOAT and not tensor.external_data
+        if is_weight and not np.isfinite(numpy_helper.to_array(tensor)).all():
+            reason = f"weight {tensor.name!r} has infinite values or NaN, which no integers can hold"
+            raise Refused(f"{reason}; train or export the model again")
 
 
 def accept_quantized(before: Counter[str], model: ModelProto) -> ModelProto | None:
@@ -60,6 +66,23 @@ BIAS_OPS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "LayerNormalizatio
 
 WEIGHT_AXES: Final = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
 """The axis of the output channels in the weight, the second input, of a matrix; Gemm may transpose it."""
+CLIPPING: Final = ("Relu", "Clip")
+KEEPING_SCALE: Final = frozenset(
+    (
+        "Gather",
+        "Transpose",
+        "MaxPool",
+        "Split",
+        "Pad",
+        "Reshape",
+        "Squeeze",
+        "Unsqueeze",
+        "Flatten",
+        "Resize",
+        *CLIPPING,
+    )
+)
+"""Operators whose integer results have the scale of their input."""
 VALUE: Final = -1
 SOFTMAX_SCALE: Final = 1 / 256
 """The step that the quantizer gives to every Softmax, whatever its range."""
@@ -149,20 +172,23 @@ def separate_uses_of_weights(model: ModelProto, per_channel: bool, as_values: bo
     """Copy weights that nodes use in different ways, one copy for each way, in place.
 
     Ways are, `per_channel`, the axes of the channels, such as those of tied weights of encoder and decoder: the
-    quantizer takes the axis of the first node for all. `as_values`, weights differ from other values: operators with
-    integer inputs want those in the type of activations.
+    quantizer takes the axis of the first node for all, also for the rows of a Gather. `as_values`, weights differ from
+    other values: operators with integer inputs want those in the type of activations. Each LSTM and each bias has its
+    own way: the scale of a bias follows from those of its node.
     """
     names = value_names(model)
     weights = by_name(model.graph.initializer)
     copies: dict[str, dict[int, str]] = {}
-    for node in model.graph.node:
+    for number, node in enumerate(model.graph.node):
         for position, name in enumerate(node.input):
             way = 0
-            if position != 1 or node.op_type not in WEIGHT_AXES:
+            if (node.op_type == "LSTM" and position in (1, 2)) or (node.op_type in BIAS_OPS and position == 2):
+                way = 2 * (number + 1) + position
+            elif position != 1 or node.op_type not in WEIGHT_AXES:
                 way = VALUE
             elif per_channel and not (node.op_type == "Gemm" and attribute_values(node).get("transB", 0)):
                 way = WEIGHT_AXES[node.op_type]
-            if name not in weights or (way == VALUE and not as_values):
+            if name not in weights or (way == VALUE and not (as_values or per_channel)):
                 continue
             if way not in copies.setdefault(name, {way: name}):
                 copies[name][way] = new_name(f"{name}_copy", names)
@@ -189,6 +215,22 @@ def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], o
             failing.append(node)
     quantized = [node for node in failing if node.op_type in op_types]
     return sorted(names_of(quantized).difference(excluded))
+
+
+def find_dropped(model: ModelProto) -> list[str]:
+    """Names of each Relu and Clip that the quantizer drops in QOperator format although its input is not clipped.
+
+    It gives the input the range of the output, which has no effect on an operator that keeps the scale of its own input
+    and where others read the value too.
+    """
+    producers = {name: node.op_type for node in model.graph.node for name in node.output}
+    reads = Counter(name for node in walk_nodes(model.graph) for name in node.input)
+    reads.update(value.name for value in model.graph.output)
+    return [
+        node.name
+        for node in model.graph.node
+        if node.op_type in CLIPPING and (producers.get(node.input[0]) in KEEPING_SCALE or reads[node.input[0]] > 1)
+    ]
 
 
 def _nodes_with_bias(model: ModelProto) -> list[NodeProto]:

@@ -14,7 +14,7 @@ from autoopt.model.tensors import by_name
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
-from autoopt.passes.quantize.ort_quantizer import refuse_float64
+from autoopt.passes.quantize.ort_quantizer import refuse_weights
 from autoopt.passes.quantize.static import QUANTIZABLE_OPS, StaticQuantization
 from autoopt.registry import Minimum, Unit
 from autoopt.space import Categorical
@@ -55,7 +55,7 @@ class LayerSensitivity(Pass):
     per_channel: Annotated[bool, "round weights with one scale per output channel instead of one per tensor"] = True
 
     def run(self, model: ModelProto) -> None:
-        refuse_float64(model)
+        refuse_weights(model)
         ranking: list[dict[str, str | float]] = []
         if largest_layers(model, self.layers):
             ranking = self._ranking(model)
@@ -150,7 +150,8 @@ def layers_to_exclude(ranking: Sequence[Mapping[str, Any]], least_sqnr_db: float
 
 def largest_layers(model: ModelProto, limit: int) -> list[NodeProto]:
     """Find the named nodes that have weights and an integer kernel, at most `limit`, with the largest weights first."""
-    sizes = {tensor.name: prod(tensor.dims) for tensor in model.graph.initializer}
+    floats = [tensor for tensor in model.graph.initializer if tensor.data_type == tensor.FLOAT]
+    sizes = {tensor.name: prod(tensor.dims) for tensor in floats}
 
     def largest_weight(node: NodeProto) -> int:
         return max((sizes.get(name, 0) for name in node.input), default=0)

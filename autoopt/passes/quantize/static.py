@@ -21,9 +21,10 @@ from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.hard_sigmoid import saturate_hard_sigmoids
 from autoopt.passes.quantize.ort_quantizer import (
     accept_quantized,
+    find_dropped,
     find_unquantizable,
     flatten_biases,
-    refuse_float64,
+    refuse_weights,
     rename_ambiguous_weights,
     rename_earlier_results,
     separate_uses_of_weights,
@@ -219,6 +220,8 @@ class StaticQuantization(Pass):
         if any(node.op_type in op_types for node in prepared.graph.node):
             prepared, ranges = self.calibrate(prepared)
             failing = find_unquantizable(prepared, ranges, self.nodes_to_exclude, op_types)
+            if self.quant_format == "QOperator":
+                failing += sorted(set(find_dropped(prepared)).difference(self.nodes_to_exclude, failing))
             if failing:
                 return self._without_nodes(failing)
         if with_bodies:
@@ -229,7 +232,12 @@ class StaticQuantization(Pass):
             return prepared
         if self.bias_correction:
             self._correct_biases(prepared, ranges)
-        quantized = self.quantize(prepared, ranges.path)
+        try:
+            quantized = self.quantize(prepared, ranges.path)
+        except ValueError:  # bodies read values that would be integers
+            if self.quant_format != "QOperator" or not has_subgraphs(prepared):
+                raise
+            return Retry("bodies of If, Loop and Scan read quantized values", {"quant_format": "QDQ"})
         saturate_hard_sigmoids(quantized)
         return quantized
 
@@ -304,7 +312,7 @@ class StaticQuantization(Pass):
         """Return the model in quantizable form, and the ranges of its activations."""
         from autoopt.passes.quantize.activation_ranges import calibrate
 
-        refuse_float64(model)
+        refuse_weights(model)
         prepared = at_least_opset(model, self.lowest_opset)
         rename_earlier_results(prepared)
         rename_ambiguous_weights(prepared)

@@ -26,7 +26,7 @@ from autoopt.passes.quantize.embeddings import (
     quantize_tables,
     tied_tables,
 )
-from autoopt.passes.quantize.ort_quantizer import refuse_float64
+from autoopt.passes.quantize.ort_quantizer import refuse_weights
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 BLOCK_SIZES: Final = (256, 128, 64, 32, 16)
 SUPPORTED_BITS: Final = {"default": (2, 4, 8), "k_quant": (4, 8), "rtn": (4,), "hqq": (4,)}
 """Bits per weight that each algorithm supports."""
+FLOATS: Final = (1, 10, 16)
+"""Type codes of the floats that the quantizers take: float32, float16, bfloat16."""
 WEIGHT_CONFLICTS: Final = (*RUNTIME_BOUND, *WEIGHT_QUANTIZATIONS, *QUANTIZATIONS)
 """Passes after which MatMul weights are no longer float matrices."""
 
@@ -205,7 +207,7 @@ def with_matmuls(model: ModelProto, excluded: Collection[str]) -> ModelProto:
     Functions are inlined, constants of bodies are weights, nodes have names, Gemm but for the `excluded` nodes is
     MatMul and Add, and MatMul but for these multiplies with a weight where it did with the Transpose of one.
     """
-    refuse_float64(model)
+    refuse_weights(model)
     model = lift_constants(inline_functions(model))
     name_nodes(model)
     split_gemms(model, excluded)
@@ -216,14 +218,14 @@ def with_matmuls(model: ModelProto, excluded: Collection[str]) -> ModelProto:
 def weighted_matmuls(
     model: ModelProto, graphs: Iterable[GraphProto], excluded: Collection[str] = ()
 ) -> list[NodeProto]:
-    """Find MatMul nodes of these graphs whose second input is a matrix among the weights, own or of the main graph.
+    """Find MatMul nodes of these graphs whose second input is a float matrix of weights, own or of the main graph.
 
     Leaves out nodes whose names are `excluded`.
     """
     matmuls: list[NodeProto] = []
     for graph in graphs:
         weights = (*model.graph.initializer, *graph.initializer)
-        matrices = {tensor.name for tensor in weights if len(tensor.dims) == 2}
+        matrices = {tensor.name for tensor in weights if len(tensor.dims) == 2 and tensor.data_type in FLOATS}
         for node in graph.node:
             is_matmul = node.op_type == "MatMul" and node.domain == ""
             if is_matmul and node.input[1] in matrices and node.name not in excluded:

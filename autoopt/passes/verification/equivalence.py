@@ -224,7 +224,7 @@ def compare(
         return Equivalence(unrunnable, tolerance, reason), reference
     result = _worst(_compare_inferences(before, feeds, reference, tolerance))
     if tolerance == "equal" and result.status == "different":
-        result = _as_users_run(before, reference, feeds[0], result)
+        result = _as_users_run(before, reference, feeds, result)
     if result.status == "same" and tolerance != "lossy":
         reference.adopt_spreads(before, feeds)
     return result, reference
@@ -277,21 +277,26 @@ def _compare_inferences(
 
 
 def _as_users_run(
-    before: Reference, after: Reference, feeds: Mapping[str, np.ndarray], result: Equivalence
+    before: Reference, after: Reference, feeds: Mapping[int, Mapping[str, np.ndarray]], result: Equivalence
 ) -> Equivalence:
     """Compare both models as their users run them, if the runtime's graph optimization changes what `before` computes.
 
-    What users get is then what counts: a pass that stores the optimized graph changes nothing for them.
+    What users get is then what counts: a pass that stores the optimized graph changes nothing for them. `feeds` are
+    those of `after` by the number of the inference of `before`.
     """
+    comparisons: list[Equivalence] = []
+    is_changed = False
     try:
-        usual = list(make_session(before.path).run(None, before.inferences[0].feeds))
-        if compare_outputs(before.inferences[0].outputs, usual, "equal").status == "same":
-            return result
-        new = list(make_session(after.path).run(None, dict(feeds)))
+        old_session, new_session = make_session(before.path), make_session(after.path)
+        for number, new_feeds in feeds.items():
+            inference = before.inferences[number]
+            usual = list(old_session.run(None, inference.feeds))
+            is_changed |= compare_outputs(inference.outputs, usual, "equal").status != "same"
+            comparisons.append(compare_outputs(usual, list(new_session.run(None, dict(new_feeds))), "equal"))
     except Exception:  # any exception type of the runtime: nothing is known about what users get
         return result
-    found = compare_outputs(usual, new, "equal")
-    if found.status != "same":
+    found = _worst(comparisons)
+    if not is_changed or found.status != "same":
         return result
     return replace(found, reason="with the runtime's graph optimization, which changes what the input model computes")
 

@@ -11,22 +11,36 @@ from autoopt.results import Trial
 
 _NUMBERS = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
 _CLUTTER = re.compile(
-    r"\b(?:Fail|InvalidArgument|ValidationError|InferenceError): "
-    r"|\[(?:ONNXRuntimeError\] : \d+ : [A-Z_]+ :|ShapeInferenceError\]) "
-    r"|Inference error\(s\): |Load model from \S+ failed:"
+    r"\b(?:Fail|Invalid\w+|RuntimeException|NotImplemented|ValidationError|InferenceError|ValueError|RuntimeError): "
+    r"|\[(?:ONNXRuntimeError\] : \d+ : [A-Z_]+ :|\w+InferenceError\]) "
+    r"|Inference error\(s\): |Load model from \S+ failed:|/project/onnx/\S+:\d+: \w+: Assertion `[^`]*` failed: "
     r"|/onnxruntime_src/\S+:\d+ [^(]*\([^)]*\)(?: const)? "
     r"| ==> Context: .*"
 )
 """Classes of exceptions, codes and places in C++ in the messages of onnx and onnxruntime."""
+_OTHER_FLOATS = "'autoopt apply float32' converts 16-bit floats, 'autoopt apply float64_to_float32' those of 64 bits"
 _WORDS = (
     (
-        re.compile(r"(?:NotImplemented: )?Could not find an implementation for (\w+)\((\d+)\) node with name '.*?'"),
-        r"onnxruntime has no \1 (version \2) for this element type; "
-        "'autoopt apply float32' converts 16-bit floats, and 'autoopt apply float64_to_float32' those of 64 bits",
+        re.compile(r"Could not find an implementation for (\w+)\(\d+\) node with name '.*?'"),
+        rf"onnxruntime has no \1 for this element type; {_OTHER_FLOATS}",
     ),
     (
-        re.compile(r"SerdeError: Error calling \w+ with: .*"),
+        re.compile(
+            r"(?:This is an invalid model\. )?Type Error: Type 'tensor\((?:b?float16|double)\)' of input parameter "
+            r"\(.*?\) of operator \((\w+)\) in node \(.*?\) is invalid\."
+        ),
+        rf"onnxruntime has no \1 for this element type; {_OTHER_FLOATS}",
+    ),
+    (
+        re.compile(
+            r"(?:SerdeError: Error calling \w+ with: .*"
+            r"|PassError: An error occurred when running the '.*?' pass after the following passes: \[.*?\])"
+        ),
         "onnx-ir cannot read a part of the model; inline_functions or simplify may help",
+    ),
+    (
+        re.compile(r"symbolic shape inference fails: .*"),
+        "onnxruntime's symbolic shape inference does not know a part of the model; shape_inference may do",
     ),
     (
         re.compile(r"[^:;]*exceed\w* maximum protobuf size of 2GB[^;]*"),
