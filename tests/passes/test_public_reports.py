@@ -291,7 +291,8 @@ QUANTIZED: Final = {
     ),
     "a value that is read before and after it is clipped": Report(
         """g (float[1, 4, 6, 6] x) => (float[1, 4, 3, 3] y, float[1, 4, 6, 6] z) { h = Conv <pads = [1, 1, 1, 1]> (x, w)
-            p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (h)\n y = Relu (p)\n r = Relu (h)\n z = Add (h, r) }""",
+            p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (h)\n y = Relu (p)
+            r = Relu (h)\n z = Add (h, r) }""",
         {"w": normal(4, 4, 3, 3)},
     ),
     "a bias of two layers": Report(

@@ -198,15 +198,20 @@ def separate_uses_of_weights(model: ModelProto, per_channel: bool, as_values: bo
             node.input[position] = copies[name][way]
 
 
-def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], op_types: list[str]) -> list[str]:
+def find_unquantizable(
+    model: ModelProto, ranges: Ranges, excluded: list[str], op_types: list[str], *, drops_clipping: bool = False
+) -> list[str]:
     """Find nodes of `op_types` that make the quantizer fail and are not excluded yet; returns their names, sorted.
 
     They read or write a tensor without a valid range, are a Gemm of two computed matrices that scales its result, are a
     Softmax whose output has no range because its type is unknown, or have a bias that is not one value per channel. A
-    Softmax over so many values that all would be rounded to a few steps fails in another way.
+    Softmax over so many values that all would be rounded to a few steps fails in another way, and each Relu and Clip
+    that the quantizer wrongly drops if it `drops_clipping`.
     """
     ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer}
     failing = [node for node in _nodes_with_bias(model) if ranks.get(node.input[2], 1) != 1]
+    if drops_clipping:
+        failing += _wrongly_dropped(model)
     for node in model.graph.node:
         is_unknown = node.op_type == "Softmax" and node.output[0] not in ranges.tensors
         is_fine = node.op_type == "Softmax" and ranges.highest.get(node.output[0], 1.0) < FEWEST_STEPS * SOFTMAX_SCALE
@@ -217,20 +222,16 @@ def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], o
     return sorted(names_of(quantized).difference(excluded))
 
 
-def find_dropped(model: ModelProto) -> list[str]:
-    """Names of each Relu and Clip that the quantizer drops in QOperator format although its input is not clipped.
+def _wrongly_dropped(model: ModelProto) -> list[NodeProto]:
+    """Each Relu and Clip that QOperator drops, because it gives the input the range of the output, in vain.
 
-    It gives the input the range of the output, which has no effect on an operator that keeps the scale of its own input
-    and where others read the value too.
+    An operator that keeps the scale of its own input cannot have another range, nor a value that others read too.
     """
     producers = {name: node.op_type for node in model.graph.node for name in node.output}
     reads = Counter(name for node in walk_nodes(model.graph) for name in node.input)
     reads.update(value.name for value in model.graph.output)
-    return [
-        node.name
-        for node in model.graph.node
-        if node.op_type in CLIPPING and (producers.get(node.input[0]) in KEEPING_SCALE or reads[node.input[0]] > 1)
-    ]
+    clips = [node for node in model.graph.node if node.op_type in CLIPPING]
+    return [node for node in clips if producers.get(node.input[0]) in KEEPING_SCALE or reads[node.input[0]] > 1]
 
 
 def _nodes_with_bias(model: ModelProto) -> list[NodeProto]:

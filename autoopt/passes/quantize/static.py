@@ -21,7 +21,6 @@ from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.hard_sigmoid import saturate_hard_sigmoids
 from autoopt.passes.quantize.ort_quantizer import (
     accept_quantized,
-    find_dropped,
     find_unquantizable,
     flatten_biases,
     refuse_weights,
@@ -219,9 +218,9 @@ class StaticQuantization(Pass):
         ranges = None
         if any(node.op_type in op_types for node in prepared.graph.node):
             prepared, ranges = self.calibrate(prepared)
-            failing = find_unquantizable(prepared, ranges, self.nodes_to_exclude, op_types)
-            if self.quant_format == "QOperator":
-                failing += sorted(set(find_dropped(prepared)).difference(self.nodes_to_exclude, failing))
+            failing = find_unquantizable(
+                prepared, ranges, self.nodes_to_exclude, op_types, drops_clipping=self.quant_format == "QOperator"
+            )
             if failing:
                 return self._without_nodes(failing)
         if with_bodies:
@@ -232,10 +231,13 @@ class StaticQuantization(Pass):
             return prepared
         if self.bias_correction:
             self._correct_biases(prepared, ranges)
+        return self._quantized_main(prepared, ranges)
+
+    def _quantized_main(self, model: ModelProto, ranges: Ranges) -> ModelProto | Retry:
         try:
-            quantized = self.quantize(prepared, ranges.path)
+            quantized = self.quantize(model, ranges.path)
         except ValueError:  # bodies read values that would be integers
-            if self.quant_format != "QOperator" or not has_subgraphs(prepared):
+            if self.quant_format != "QOperator" or not has_subgraphs(model):
                 raise
             return Retry("bodies of If, Loop and Scan read quantized values", {"quant_format": "QDQ"})
         saturate_hard_sigmoids(quantized)
