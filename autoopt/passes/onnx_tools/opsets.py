@@ -69,7 +69,9 @@ def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") ->
         ValueError: both fail; the text has the reason of each.
     """
     failures = []
-    if opset(model) < GROUPS_CHANGED <= version:
+    model = inline_functions(model)  # onnx's converter drops functions, onnxscript's refuses those of other versions
+    has_groups = any(node.op_type == "GroupNormalization" for node in walk_nodes(model.graph))
+    if has_groups and opset(model) < GROUPS_CHANGED <= version:
         model = expand_operators(model, ["GroupNormalization"], opset(model))
     for converter in sorted(CONVERTERS, key=lambda name: name != first):
         try:
@@ -98,7 +100,7 @@ def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:
     Upsample, and leaves Pad the attribute `value` in the modes that do not use it.
     """
     convert = onnx.version_converter.convert_version
-    model = _without_unused_values(inline_functions(model))  # the converter drops functions
+    model = _without_unused_values(model)
     ops = {node.op_type for node in walk_nodes(model.graph) if is_standard(node)}
     if opset(model) < RESIZE_CHANGED <= version and not ops.isdisjoint(RESIZING_OPS):
         if opset(model) < RESIZE_CHANGED - 1:
@@ -177,7 +179,7 @@ def _convert_with_onnxscript(model: ModelProto, version: int) -> ModelProto:
 
     if opset(model) < min(version, ONNXSCRIPT_FROM):
         model = _convert_with_onnx(model, min(version, ONNXSCRIPT_FROM))
-    ir_model = to_ir(inline_functions(model))  # its own inliner refuses functions of other versions
+    ir_model = to_ir(model)
     convert_version(ir_model, version, fallback=True)
     return to_proto(ir_model)
 
