@@ -84,10 +84,12 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
         _show(applied, files)
 
 
-def _check_text(check: Mapping[str, Any]) -> str:
-    """The result of a step's check. A lossy model that runs may still be far from the source."""
+def _check_text(check: Mapping[str, Any], loads: bool) -> str:
+    """The result of a step's check, which goes without graph optimization. A lossy model may be far from the source."""
     lossy = check["tolerance"] == "lossy" and check["status"] == "same"
     text = "it runs" if lossy else str(check["status"])
+    if not loads:
+        text += " without graph optimization only"
     if "max_abs_error" in check:
         text += f", largest difference {check['max_abs_error']:.3g}"
     if lossy and "max_relative_error" in check:
@@ -110,7 +112,7 @@ def _show(applied: AppliedPass, files: list[Path]) -> None:
     if step.equivalence and step.equivalence["status"] == "not run":
         print(f"  no check was possible: {plain_reason(one_line(str(step.equivalence.get('reason', ''))))}")
     elif step.equivalence:
-        print(f"  checked ({step.equivalence['tolerance']}): {_check_text(step.equivalence)}")
+        print(f"  checked ({step.equivalence['tolerance']}): {_check_text(step.equivalence, not applied.load_failure)}")
     for name, report in step.reports.items():
         _show_report(name, report if isinstance(report, Mapping) else {"value": report})
     if step.session_options:

@@ -17,21 +17,6 @@ from autoopt.model.session import write_optimized
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
-def test_a_copied_bias_does_not_reuse_the_name_of_another_value(tmp_path: Path) -> None:
-    """The quantizer copies the shared bias `b` as `b2` (its suffix), and `b2` is a value of the graph already."""
-    model = made(
-        "g (float[1, 2, 6, 6] x) => (float[1, 2, 4, 4] y)"
-        "{ c = Conv (x, w, b)\n b1 = Conv (x, w2, b)\n s = Neg (b1)\n y = Add (c, s) }",
-        w=normal(2, 2, 3, 3),
-        w2=normal(2, 2, 3, 3, seed=1),
-        b=normal(2),
-    )
-    result = step(tmp_path, model, "static_quantization", True)
-    assert result["outcome"] == "ok", result["message"]
-    feeds = next(synthetic_feeds(model))
-    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.98
-
-
 @pytest.mark.parametrize("quant_format", ["QDQ", "QOperator"])
 def test_a_model_with_operators_quantized_by_the_same_tool_is_quantized_further(
     tmp_path: Path, quant_format: str
@@ -138,14 +123,6 @@ def test_a_weight_that_nodes_use_in_different_ways_is_quantized_for_each(
     scales = np.float32(10.0) ** np.linspace(-1, 1, weight[0], dtype=np.float32)[:, None]
     model = made(f"g (float[8, 8] x) => (float[8, 8] y) {{ {nodes} }}", w=normal(*weight) * scales)
     assert largest_error(tmp_path, model, quant_format=quant_format, per_channel=True) < 0.05
-
-
-def test_convolutions_along_both_axes_of_a_weight_are_quantized_per_channel(tmp_path: Path) -> None:
-    model = made(
-        "g (float[1, 4, 8, 8] x) => (float[1, 4, 8, 8] z) { y = Conv (x, w)\n z = ConvTranspose (y, w) }",
-        w=normal(6, 4, 3, 3) * np.float32(10.0) ** np.linspace(-1, 1, 6, dtype=np.float32)[:, None, None, None],
-    )
-    assert largest_error(tmp_path, model, per_channel=True) < 0.05
 
 
 def largest_error(folder: Path, model: onnx.ModelProto, **settings: Any) -> float:

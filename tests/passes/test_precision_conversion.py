@@ -1,4 +1,4 @@
-"""Limits of the float16 converters."""
+"""float16 and bfloat16, and the limits of the float16 converters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bench import outputs, saved, step
+from bench import ops, outputs, saved, step
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from micro_models import MODELS, made, normal
+from micro_models import MODELS, branches_of_outer_weights, made, normal
 
 from autoopt.passes.onnx_tools.graphs import is_sorted, sort_nodes
 from autoopt.passes.patches.float16_rounding import PIECE, round_to_float16
@@ -114,3 +114,84 @@ def test_the_converters_result_is_sorted(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(float16, "convert_float_to_float16", disorderly)
     result = Float16(impl="ort")(MODELS["mlp"]())
     assert is_sorted(result.graph)
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_weights_become_float16(tmp_path: Path, impl: str) -> None:
+    model = half(tmp_path, MODELS["small_cnn"](), impl=impl)
+    assert any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in model.graph.initializer)
+    assert model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_branches_compute_in_float16_with_the_inputs_of_the_model(tmp_path: Path, impl: str) -> None:
+    model = half(tmp_path, branches_of_outer_weights(), impl=impl)
+    assert all(value.type.tensor_type.elem_type != onnx.TensorProto.FLOAT16 for value in model.graph.input)
+    assert model.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_listed_operators_stay_float32(tmp_path: Path, impl: str) -> None:
+    model = half(tmp_path, MODELS["mlp"](), impl=impl, op_block_list=["Softmax"])
+    softmax = next(node for node in model.graph.node if node.op_type == "Softmax")
+    cast = next(node for node in model.graph.node if softmax.input[0] in node.output)
+    assert (cast.op_type, cast.attribute[0].i) == ("Cast", onnx.TensorProto.FLOAT)
+
+
+@pytest.mark.parametrize("name", ["trees", "svm", "int64_ids"])
+@pytest.mark.parametrize("impl", IMPLS)
+def test_a_model_without_float16_computation_is_unchanged(tmp_path: Path, name: str, impl: str) -> None:
+    model = MODELS[name]() if name != "int64_ids" else made("g (int64[2] x) => (int64[2] y) { y = Neg (x) }")
+    assert step(tmp_path, model, "float16", impl=impl)["outcome"] == "unchanged"
+
+
+def test_bfloat16_is_not_offered_to_the_cpu(tmp_path: Path) -> None:
+    result = step(tmp_path, MODELS["mlp"](), "bfloat16")
+    assert result["outcome"] == "refused"
+    assert "CUDAExecutionProvider" in result["message"]
+
+
+def test_bfloat16_names_the_operators_that_it_refuses() -> None:
+    from autoopt.passes.base import Refused
+    from autoopt.passes.precision.half_floats import BFloat16
+
+    model = branches_of_outer_weights()
+    assert set(BFloat16.refuses_ops) & set(ops(model))
+    with pytest.raises(Refused, match="branches or loops"):
+        BFloat16()(model)
+
+
+def test_bfloat16_converts_or_refuses() -> None:
+    from autoopt.passes.base import Refused
+    from autoopt.passes.precision.half_floats import BFloat16
+
+    converted = BFloat16()(MODELS["mlp"]())
+    onnx.checker.check_model(converted, full_check=True)
+    assert any(tensor.data_type == onnx.TensorProto.BFLOAT16 for tensor in converted.graph.initializer)
+    assert "MatMul" in ops(converted)
+    with pytest.raises(Refused, match="bfloat16"):
+        BFloat16()(MODELS["celu_hardswish"]())
+
+
+FUNCTION = """<ir_version: 10, opset_import: ["": 19, "mine": 1]>
+    g (float[n, 8] x) => (float[n, 8] y) { y = mine.f (x, w) }
+    <domain: "mine", opset_import: ["": 19]> f (x, w) => (o) {
+        k = Constant <value_float = 1.0> ()\n t = MatMul (x, w)\n o = Sub (k, t) }"""
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_functions_are_converted_too(tmp_path: Path, impl: str) -> None:
+    model = onnx.parser.parse_model(FUNCTION)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(normal(8, 8), "w"))
+    converted = half(tmp_path, model, impl=impl)
+    product = next(node for node in converted.graph.node if node.op_type == "MatMul")
+    weight = next(tensor for tensor in converted.graph.initializer if tensor.name in product.input)
+    assert weight.data_type == onnx.TensorProto.FLOAT16
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_outputs_of_operators_that_stay_in_float32_keep_their_type(tmp_path: Path, impl: str) -> None:
+    model = made("g (float[4, 4] x) => (float[4, 4] y) { h = MatMul (x, w)\n y = Max (h, w) }", w=normal(4, 4))
+    result = step(tmp_path, model, "float16", impl=impl)
+    assert result["outcome"] == "ok", result["message"]
+    assert saved(result).graph.output == model.graph.output

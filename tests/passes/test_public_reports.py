@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import onnx
 import pytest
-from bench import steps
-from micro_models import normal
+from bench import ops, step, steps
+from micro_models import MODELS, made, normal
+
+from autoopt.passes.fusion.weight_folding import BatchNormFolding
 
 SIMPLIFIERS: Final = ("simplify", "onnxslim", "onnxsim", "onnxoptimizer", "onnxscript_optimize", "constant_folding")
 QUANTIZERS: Final = ("dynamic_quantization", "static_quantization")
@@ -295,6 +297,15 @@ QUANTIZED: Final = {
             r = Relu (h)\n z = Add (h, r) }""",
         {"w": normal(4, 4, 3, 3)},
     ),
+    "a value with the name that the quantizer gives to a copied bias": Report(
+        """g (float[1, 2, 6, 6] x) => (float[1, 2, 4, 4] y) {
+            c = Conv (x, w, b)\n b1 = Conv (x, w2, b)\n s = Neg (b1)\n y = Add (c, s) }""",
+        {"w": normal(2, 2, 3, 3), "w2": normal(2, 2, 3, 3, seed=1), "b": normal(2)},
+    ),
+    "convolutions along both axes of a weight": Report(
+        "g (float[1, 4, 8, 8] x) => (float[1, 4, 8, 8] z) { y = Conv (x, w)\n z = ConvTranspose (y, w) }",
+        {"w": normal(6, 4, 3, 3) * np.float32(10.0) ** np.linspace(-1, 1, 6, dtype=np.float32)[:, None, None, None]},
+    ),
     "a bias of two layers": Report(
         "g (float[n, 8] x) => (float[n, 8] y) { h = Gemm (x, w, b)\n y = Gemm (h, v, b) }",
         {"w": normal(8, 8), "v": normal(8, 8, seed=3), "b": normal(8)},
@@ -316,3 +327,35 @@ def test_integers_are_about_as_good_as_they_can_be(tmp_path: Path, name: str, pa
     result = steps(tmp_path, model_of(QUANTIZED[name]), passes, data=True)[-1]
     assert result["outcome"] == "ok", result["message"]
     assert result["equivalence"]["max_relative_error"] < 0.05
+
+
+@pytest.mark.parametrize(
+    "name", ["opset_conversion", "simplify", "onnxslim", "onnxoptimizer", "ort_graph_optimization"]
+)
+def test_models_without_the_default_operators(tmp_path: Path, name: str) -> None:
+    assert step(tmp_path, MODELS["trees"](), name)["outcome"] in ("ok", "unchanged")
+
+
+@pytest.mark.parametrize("name", ["name_fix", "simplify", "ort_graph_optimization", "dynamic_quantization"])
+def test_models_without_any_opset_import(tmp_path: Path, name: str) -> None:
+    model = MODELS["mlp"]()
+    del model.opset_import[:]
+    result = step(tmp_path, model, name)
+    assert result["outcome"] in ("ok", "unchanged", "refused"), result["message"]
+    assert "Error: " not in result["message"]
+
+
+def test_an_overridable_weight_is_not_folded() -> None:
+    """It is an input with a default value: callers may give another one."""
+    model = made(
+        "g (float[N, 8] x, float[6] s) => (float[N, 6] y) "
+        "{ h = Gemm (x, w, b)\n y = BatchNormalization (h, s, o, m, v) }",
+        w=normal(8, 6),
+        b=normal(6),
+        s=np.ones(6, np.float32),
+        o=normal(6),
+        m=normal(6, seed=1),
+        v=np.ones(6, np.float32),
+    )
+    assert "s" in {value.name for value in BatchNormFolding()(model).graph.input}
+    assert "BatchNormalization" in ops(BatchNormFolding()(model))
