@@ -149,6 +149,14 @@ def restore_inputs(inputs: list[ValueInfoProto], result: ModelProto) -> None:
     replace_items(graph.input, [*kept, *others])
 
 
+def restore_output_types(outputs: Iterable[ValueInfoProto], result: ModelProto) -> None:
+    """Declare the types of outputs that a library lost, such as sequences, in place."""
+    known = by_name(outputs)
+    for output in result.graph.output:
+        if not output.type.WhichOneof("value") and output.name in known:
+            output.type.CopyFrom(known[output.name].type)
+
+
 def _has_other_sizes(graph: GraphProto, inputs: Iterable[ValueInfoProto]) -> bool:
     """Tell if an input of the graph has other fixed sizes than the one of its name in `inputs`."""
     before = {value.name: _fixed_sizes(value) for value in inputs}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from autoopt.model.io import load_weights
 from autoopt.model.lazy_imports import helper, onnx, shape_inference
-from autoopt.model.tensors import by_name, copy_fields, names_of, packed_bytes, weight_bytes
+from autoopt.model.tensors import copy_fields, names_of, packed_bytes, weight_bytes
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools import graphs
 
@@ -82,18 +82,13 @@ def call_on_references(tool: Callable[[ModelProto], Result], model: ModelProto) 
 
 
 def _keeping_inputs(call: Callable[[ModelProto], Result], model: ModelProto) -> Result:
-    """Call a function on a model with its nodes in order, and declare the inputs that callers know as before.
-
-    Outputs that lost their type, such as sequences, get it again.
-    """
+    """Call a function on a model with its nodes in order, and declare the inputs and outputs of callers as before."""
     model = graphs.sort_nodes(model)  # most tools take nodes in order only
-    inputs, outputs = deepcopy(graphs.caller_inputs(model)), by_name(deepcopy(model.graph.output))
+    inputs, outputs = deepcopy(graphs.caller_inputs(model)), deepcopy(model.graph.output)
     result = call(model)
     if result is not None:
         graphs.restore_inputs(inputs, result)
-        for output in result.graph.output:
-            if not output.type.WhichOneof("value") and output.name in outputs:
-                output.type.CopyFrom(outputs[output.name].type)
+        graphs.restore_output_types(outputs, result)
     return result
 
 
