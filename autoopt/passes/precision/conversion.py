@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
 from autoopt.model.tensors import names_of, plain_domain, tensors, walk_graphs
