@@ -9,19 +9,13 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.store_access import existing_store
-from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 
 
-def nights(  # noqa: PLR0913, PLR0917  options of the command
+def nights(
     zoo: Annotated[
         str | None, typer.Argument(metavar="ZOO", help="Name of a zoo, or its zoo.yaml [default: the only one].")
     ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only this model, or those that match a pattern; may be repeated."),
-    ] = None,
-    only: Annotated[str | None, typer.Option(metavar="TAG", help="Only the models with this tag.")] = None,
     worse: Annotated[
         bool, typer.Option("--worse", help="Only models that regressed, became worse for good, or are flaky.")
     ] = False,
@@ -37,18 +31,15 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
     'autoopt report --zoo NAME' writes the same as a page with plots.
     """
     from autoopt.report.table import write_table
-    from autoopt.zoo.night_history import NightFilter, history_of
+    from autoopt.zoo.night_history import history_of
     from autoopt.zoo.nights_text import compare_nights, comparison_table, write_nights
-    from autoopt.zoo.releases import release_marks
     from autoopt.zoo.stored_nights import night_named, stored_nights, zoo_of
 
     with existing_store() as store:
         name = zoo_of(store, zoo)
         stored = stored_nights(store, name, limit)
-        releases = release_marks(store, name)
-    chosen = NightFilter(tuple(model or ()), only, worse)
     if compare is not None:
-        before, after = (chosen.restricted(night_named(stored, night)) for night in compare)
+        before, after = (night_named(stored, night) for night in compare)
         if as_json:
             comparisons = compare_nights(before, after, worse=worse)
             models = {name: to_json(comparison) for name, comparison in comparisons.items()}
@@ -56,9 +47,7 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
         else:
             write_table(comparison_table(before, after, worse=worse), sys.stdout)
         return
-    history = history_of(name, stored, releases, chosen)
-    if not history.nights:
-        raise InputError("no night has such a model", where="--model, --only", remedy=f"see 'autoopt nights {name}'")
+    history = history_of(name, stored, worse=worse)
     if as_json:
         print_json(history)
     else:

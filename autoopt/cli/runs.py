@@ -113,11 +113,10 @@ def zoo_page(store: Store, zoo: str) -> str:
     """Render the page of a zoo's nights."""
     from autoopt.zoo.night_history import history_of
     from autoopt.zoo.nights_page import nights_html
-    from autoopt.zoo.releases import release_marks
     from autoopt.zoo.stored_nights import DEFAULT_NIGHTS, stored_nights, zoo_of
 
     nights = stored_nights(store, zoo_of(store, zoo), DEFAULT_NIGHTS)
-    return nights_html(history_of(zoo, nights, release_marks(store, zoo)))
+    return nights_html(history_of(zoo, nights))
 
 
 def _next_step(result: RunResult) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.owner import process_text
+from autoopt.owner import is_known_alive, process_text
 from autoopt.problem.environment import environment
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import MISSING
@@ -61,9 +61,12 @@ class SweepHistory:
         Raises:
             InputError: Another process is executing it.
         """
-        claim = self._store.claims.acquire("sweep", record.id, redo=True)
-        if not claim:
-            reason = f"sweep {record.id} of {self._zoo.name} is running ({process_text(str(claim.owner))})"
+        owner = record.owner or ""
+        if record.status != "running" or not is_known_alive(owner):
+            claim = self._store.claims.acquire("sweep", record.id, redo=record.status != "running")
+            owner = "" if claim else str(claim.owner)
+        if owner:
+            reason = f"sweep {record.id} of {self._zoo.name} is running ({process_text(owner)})"
             raise InputError(reason, where=self._zoo.source.file, remedy="wait until it has ended, or end it first")
 
     def references(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:

@@ -41,11 +41,10 @@ def chart_over_nights(
     values: Sequence[tuple[float, Estimate]],
     metric: str,
     changes: Sequence[float] = (),
-    releases: Sequence[float] = (),
     *,
     as_ratio: bool = True,
 ) -> alt.LayerChart:
-    """Chart one figure over the nights, with intervals, lasting changes (dashed) and releases (dotted); faster is up.
+    """Chart one figure over the nights, with intervals and lasting changes (dashed); faster is up.
 
     `values` are times in seconds since 1970 with their figures, oldest first: ratios of `metric`, or its values.
     """
@@ -67,10 +66,9 @@ def chart_over_nights(
         base.mark_line(color=BEST).encode(y=y),
         base.mark_point(color=BEST, filled=True, size=30).encode(y=y, tooltip="text:N", description="text:N"),
     ]
-    for times, dashes in ((changes, [4, 3]), (releases, [1, 2])):
-        if times:
-            marks = alt.Chart(alt.Data(values=[{"night": 1000 * seconds} for seconds in times]))
-            layers.append(marks.mark_rule(color=FRONT, strokeDash=dashes).encode(x="night:T"))
+    if changes:
+        marks = alt.Chart(alt.Data(values=[{"night": 1000 * seconds} for seconds in changes]))
+        layers.append(marks.mark_rule(color=FRONT, strokeDash=[4, 3]).encode(x="night:T"))
     return alt.layer(*layers)
 
 

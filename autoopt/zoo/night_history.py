@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import geometric_mean, median
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from autoopt.metrics import Direction, Estimate, is_ratio_metric
@@ -96,18 +94,6 @@ class LastingChange:
 
 
 @dataclass(frozen=True)
-class ReleaseMark:
-    """A promotion or a rollback of a model."""
-
-    time: float
-    number: int
-    """Number of the release that is in use from then on."""
-    rolled_back: bool
-    by: str
-    """User and host."""
-
-
-@dataclass(frozen=True)
 class ModelHistory:
     """One model over the nights, oldest first."""
 
@@ -121,8 +107,6 @@ class ModelHistory:
     """The reason why the model counts as flaky; empty if it does not."""
     tags: tuple[str, ...] = ()
     """Its tags on the newest night."""
-    releases: tuple[ReleaseMark, ...] = ()
-    """Its promotions and rollbacks, oldest first."""
 
     @property
     def is_worse(self) -> bool:
@@ -140,54 +124,13 @@ class ZooHistory:
     models: tuple[ModelHistory, ...]
 
 
-@dataclass(frozen=True)
-class NightFilter:
-    """The models to look at."""
+def history_of(zoo: str, stored: Sequence[StoredNight], *, worse: bool = False) -> ZooHistory:
+    """Summarise the nights of a zoo, which are in order, the oldest first.
 
-    models: tuple[str, ...] = ()
-    """Names or patterns such as `bert*`; empty for all."""
-    tag: str | None = None
-    worse: bool = False
-    """Only models that became worse or are flaky."""
-
-    def selects(self, entry: SweepEntry) -> bool:
-        """True if name and tags of an entry fit."""
-        if self.tag is not None and self.tag not in entry.tags:
-            return False
-        return not self.models or any(fnmatchcase(entry.name, pattern) for pattern in self.models)
-
-    def nights(self, stored: Sequence[StoredNight]) -> list[StoredNight]:
-        """The nights with the models whose name and tags fit, without those that have none."""
-        restricted = [replace(night, result=self.restricted(night.result)) for night in stored]
-        return [night for night in restricted if night.result.models]
-
-    def restricted(self, result: SweepResult) -> SweepResult:
-        """The sweep with the models whose name and tags fit."""
-        entries = tuple(filter(self.selects, result.models))
-        names = {entry.name for entry in entries}
-        return replace(
-            result,
-            models=entries,
-            regressions=tuple(name for name in result.regressions if name in names),
-            improvements=tuple(name for name in result.improvements if name in names),
-        )
-
-
-def history_of(
-    zoo: str,
-    stored: Sequence[StoredNight],
-    releases: Mapping[str, Sequence[ReleaseMark]] = MappingProxyType({}),
-    only: NightFilter | None = None,
-) -> ZooHistory:
-    """Summarise the nights of a zoo, which are in order, the oldest first; so are the releases of each model.
-
-    `only` chooses models. Nights without any of them are left out.
+    With `worse`, only models that became worse or are flaky.
     """
-    if only is not None:
-        stored = only.nights(stored)
-    entries = entries_by_model(stored)
-    histories = [_model_history(name, dated, releases.get(name, ())) for name, dated in entries.items()]
-    if only is not None and only.worse:
+    histories = [_model_history(name, dated) for name, dated in entries_by_model(stored).items()]
+    if worse:
         histories = [past for past in histories if past.is_worse]
     return ZooHistory(zoo, tuple(map(_night, stored)), tuple(histories))
 
@@ -221,7 +164,7 @@ def _night(stored: StoredNight) -> Night:
     )
 
 
-def _model_history(name: str, entries: Sequence[Dated], releases: Sequence[ReleaseMark]) -> ModelHistory:
+def _model_history(name: str, entries: Sequence[Dated]) -> ModelHistory:
     """The history of a model from its entries, oldest first."""
     metric, goal, quality = _metrics([entry for _, entry in entries])
     nights = [_model_night(night, entry, metric, quality) for night, entry in entries]
@@ -235,7 +178,6 @@ def _model_history(name: str, entries: Sequence[Dated], releases: Sequence[Relea
         changes=tuple(changes),
         flaky=_flaky_reason(nights),
         tags=entries[-1][1].tags,
-        releases=tuple(releases),
     )
 
 

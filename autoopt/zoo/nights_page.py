@@ -15,7 +15,7 @@ from autoopt.report.words.limits import figure_text
 from autoopt.results.sweep import OK
 from autoopt.zoo.night_charts import HeatCell, chart_over_nights, heat_style
 from autoopt.zoo.night_history import ModelHistory, ModelNight, Night, ZooHistory, relative_values
-from autoopt.zoo.nights_text import change_text, models_table, nights_table, notable, releases_of
+from autoopt.zoo.nights_text import change_text, models_table, nights_table, notable
 
 MOST_COLUMNS: Final = 30
 """Nights of the heat map."""
@@ -52,9 +52,8 @@ class Course:
     def chart(self, past: ModelHistory) -> Chart:
         """The chart, its caption and its height."""
         changes = [change.time for change in past.changes if change.what == self.what]
-        releases = [mark.time for mark in past.releases if self.what == "gain"]
         as_ratio = self.what == "gain"
-        chart = chart_over_nights(self.values(past), self.metric, changes, releases, as_ratio=as_ratio)
+        chart = chart_over_nights(self.values(past), self.metric, changes, as_ratio=as_ratio)
         return chart, f"{self.caption}, {self.last(past)} last night", HEIGHT
 
 
@@ -172,7 +171,7 @@ def _plots(past: ModelHistory) -> Plots:
         else:
             drawn.append(course)
     charts = figures(course.chart(past) for course in drawn)
-    return Plots(past.model, [*lines, *releases_of(past)], charts, texts)
+    return Plots(past.model, lines, charts, texts)
 
 
 def _exact(value: float | None) -> Estimate | None:

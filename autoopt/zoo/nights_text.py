@@ -18,8 +18,6 @@ def write_nights(history: ZooHistory, stream: TextIO) -> None:
     write_table(nights_table(history), stream)
     write_table(models_table(history), stream)
     write_lines(notable(history), stream)
-    for past in history.models:
-        write_lines([f"{past.model}: {line}" for line in releases_of(past)], stream)
 
 
 def nights_table(history: ZooHistory) -> Table:
@@ -61,9 +59,8 @@ def models_table(history: ZooHistory) -> Table:
             ratio = ratio_change(past.metric, last.ratio)
         if last.source is not None and last.best is not None:
             values = f"{metric_text(past.metric, last.source)} -> {metric_text(past.metric, last.best)}"
-        released = str(past.releases[-1].number) if past.releases else "-"
-        rows.append((past.model, last.status, last.verdict, values, ratio, _gain_range(past), released))
-    columns = ("model", "last night", "since last good", "source -> best", "change", "gain on all nights", "released")
+        rows.append((past.model, last.status, last.verdict, values, ratio, _gain_range(past)))
+    columns = ("model", "last night", "since last good", "source -> best", "change", "gain on all nights")
     return Table(columns, tuple(rows))
 
 
@@ -74,15 +71,6 @@ def _gain_range(past: ModelHistory) -> str:
     lowest, highest = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
     course = lowest if lowest == highest else f"{lowest} to {highest}"
     return f"{course} in {plural(len(gains), 'night')}"
-
-
-def releases_of(past: ModelHistory) -> list[str]:
-    """The promotions and rollbacks of a model, a line each: `released 2 on 2026-11-22 10:00 (ann@forge)`."""
-    lines = []
-    for mark in past.releases:
-        step = "rolled back to" if mark.rolled_back else "released"
-        lines.append(f"{step} {mark.number} on {day_text(mark.time)} ({mark.by})")
-    return lines
 
 
 def notable(history: ZooHistory) -> list[str]:

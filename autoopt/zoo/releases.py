@@ -22,7 +22,6 @@ from autoopt.results.sweep import OK
 from autoopt.store import RunRecord, Store
 from autoopt.store.leases import renewed_claim
 from autoopt.store.records import ReleaseRecord
-from autoopt.zoo.night_history import ReleaseMark
 from autoopt.zoo.release_places import absolute, publish
 from autoopt.zoo.release_text import ReleaseRow
 from autoopt.zoo.stored_nights import newest_entries
@@ -198,15 +197,6 @@ def _rows_of(history: ReleaseHistory) -> Iterator[ReleaseRow]:
             yield ReleaseRow(current, True, taken_back.get(number, ""))  # a rollback may have changed its places
         else:
             yield ReleaseRow(release, False, taken_back.get(number, ""))
-
-
-def release_marks(store: Store, zoo: str) -> dict[str, list[ReleaseMark]]:
-    """The promotions and rollbacks of a zoo by the model's name, oldest first."""
-    marks = {}
-    for name, history in release_histories(store, zoo).items():
-        steps = history.steps
-        marks[name] = [ReleaseMark(step.time, step.release.number, step.rolled_back, step.by) for step in steps]
-    return marks
 
 
 @contextmanager

@@ -103,11 +103,10 @@ class Sweep:
             for item in self._ordered(models):
                 entry = finished.get(item.name)
                 if entry is None and time.monotonic() < self._request.until:
-                    entry = self._run_model(self._runner, item, dags[item.name], earlier[item.name])
+                    entry = self._run_model(item, dags[item.name], earlier[item.name])
                 if entry is not None:
                     entries.append(entry)
                     observer.on_model_end(entry)
-            entries = self._without_disturbed(entries, models, dags, earlier)
             if self._request.nightly:
                 entries = self._with_lasting_changes(entries)
             entries += self._compared(missing, earlier)
@@ -139,28 +138,6 @@ class Sweep:
             return models
         left_out = self._history.nights_left_out(self._id, self._request.only)
         return sorted(models, key=lambda item: -left_out[item.name])
-
-    def _without_disturbed(
-        self,
-        entries: list[SweepEntry],
-        models: Sequence[ZooItem],
-        dags: Mapping[str, DagSpec | BareModel],
-        earlier: Mapping[str, Sequence[EarlierEntry]],
-    ) -> list[SweepEntry]:
-        """Measure models again whose machine was busy, while the night has time left; regressions first."""
-        if self._request.until == math.inf:
-            return entries
-        items = {item.name: item for item in models}
-        runner = replace(self._runner, occasion=f"{self._runner.occasion}, repeated")
-        repeated: dict[str, SweepEntry] = {}
-        for entry in sorted(entries, key=lambda entry: not entry.compared.regressed):
-            busy = entry.best is not None and entry.best.measured.busy
-            if busy and time.monotonic() + entry.seconds < self._request.until:
-                self._request.observer.on_note(f"{entry.name}: measured again, because the machine was busy")
-                again = self._run_model(runner, items[entry.name], dags[entry.name], earlier[entry.name])
-                repeated[entry.name] = replace(again, seconds=entry.seconds + again.seconds)
-                self._request.observer.on_model_end(repeated[entry.name])
-        return [repeated.get(entry.name, entry) for entry in entries]
 
     def _with_lasting_changes(self, entries: Sequence[SweepEntry]) -> list[SweepEntry]:
         """Judge models as worse whose history has a lasting change for the worse that no night has told of."""
@@ -197,9 +174,7 @@ class Sweep:
         pages = write_run_pages(self._store, result.models, self._request.out)
         write_report(result, self._request.out, pages, self._store.sweeps.get(self._id).created)
 
-    def _run_model(
-        self, runner: EntryRunner, item: ZooItem, spec: DagSpec | BareModel, earlier: Sequence[EarlierEntry]
-    ) -> SweepEntry:
+    def _run_model(self, item: ZooItem, spec: DagSpec | BareModel, earlier: Sequence[EarlierEntry]) -> SweepEntry:
         """Run a model and record its entry.
 
         Raises:
@@ -210,7 +185,7 @@ class Sweep:
         observer = self._request.observer
         observer.on_phase(f"model {item.name}")
         observer.on_model_start(item.name)
-        entry = runner.run(item, spec, earlier)
+        entry = self._runner.run(item, spec, earlier)
         observer.on_note(f"{item.name}: {entry.status}, {entry.compared.verdict}")
         self._store.sweeps.add_entry(self._id, item.name, entry.to_json())
         return entry

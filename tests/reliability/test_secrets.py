@@ -234,13 +234,3 @@ def test_a_root_of_data_with_a_password_is_not_kept(
     assert command(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline").code == 0
     assert command(tmp_path, "store", "backup", "backup").code == 0
     assert holders(tmp_path) == []
-
-
-def test_a_prefect_server_that_is_not_there_is_one_line_without_its_password(tmp_path: Path) -> None:
-    process = start(fill(tmp_path), *RUN, "--quiet", PREFECT_API_URL=f"http://bird:{CANARY}@127.0.0.1:9/api")
-    out, err = process.communicate(timeout=HANG_SECONDS)
-    assert (process.returncode, out) == (2, "")
-    assert err.count("\n") == 1, err
-    assert "127.0.0.1:9/api" in err
-    assert CANARY not in err
-    assert holders(tmp_path) == []

@@ -9,7 +9,7 @@ from nights_cases import DAY, FIRST, entry, nights_of, noisy
 
 from autoopt.json_codec import to_json
 from autoopt.results import SweepResult
-from autoopt.zoo.night_history import NightFilter, ReleaseMark, StoredNight, history_of, relative_values
+from autoopt.zoo.night_history import StoredNight, history_of, relative_values
 
 
 def test_a_night_counts_its_models_and_averages_their_ratios() -> None:
@@ -64,30 +64,7 @@ def test_a_model_without_a_result_has_no_metric() -> None:
     assert (history.models[0].metric, history.nights[0].gain) == ("", None)
 
 
-@pytest.mark.parametrize(
-    ("only", "models"),
-    [
-        (NightFilter(), ["cnn", "cnn-2", "mlp"]),
-        (NightFilter(models=("cnn*",)), ["cnn", "cnn-2"]),
-        (NightFilter(models=("mlp", "gru")), ["mlp"]),
-        (NightFilter(tag="vision"), ["cnn"]),
-        (NightFilter(worse=True), ["cnn-2", "mlp"]),
-        (NightFilter(models=("gru",)), []),
-    ],
-)
-def test_models_are_chosen_by_name_tag_and_worse(only: NightFilter, models: list[str]) -> None:
-    nights = nights_of({"cnn": [0.5] * 6, "cnn-2": [0.5, None] * 3, "mlp": [*[0.5] * 5, None]})
-    tagged = []
-    for night in nights:
-        entries = tuple(replace(one, tags=("vision",) if one.name == "cnn" else ()) for one in night.result.models)
-        tagged.append(replace(night, result=replace(night.result, models=entries, regressions=("mlp",))))
-    history = history_of("production", tagged, only=only)
-    assert [course.model for course in history.models] == models
-    assert all(set(night.regressions) <= {"mlp"} & {*models, "mlp"} for night in history.nights)
-    assert bool(history.nights) == bool(models)
-
-
-def test_a_course_has_the_releases_of_its_model() -> None:
-    marks = [ReleaseMark(FIRST, 1, rolled_back=False, by="ann@forge")]
-    cnn, mlp = history_of("production", nights_of({"cnn": [0.5], "mlp": [0.5]}), {"cnn": marks}).models
-    assert (cnn.releases, mlp.releases) == (tuple(marks), ())
+def test_models_that_became_worse_can_be_chosen() -> None:
+    nights = nights_of({"cnn": [0.5] * 6, "flaky": [0.5, None] * 3})
+    assert [past.model for past in history_of("production", nights).models] == ["cnn", "flaky"]
+    assert [past.model for past in history_of("production", nights, worse=True).models] == ["flaky"]

@@ -11,7 +11,7 @@ from nights_cases import entry, nights_of, noisy
 
 from autoopt.metrics import Estimate
 from autoopt.results import SweepResult
-from autoopt.zoo.night_history import ReleaseMark, history_of
+from autoopt.zoo.night_history import history_of
 from autoopt.zoo.nights_page import nights_html
 from autoopt.zoo.nights_text import comparison_table, models_table, nights_table, notable, write_nights
 
@@ -69,26 +69,12 @@ def test_two_nights_are_compared_model_by_model() -> None:
     assert [row[0] for row in comparison_table(before, after, worse=True).rows] == ["cnn"]
 
 
-def test_releases_are_listed() -> None:
-    nights = nights_of({"cnn": [0.5, 0.6]})
-    marks = [ReleaseMark(nights[0].time, 1, False, "ann@forge"), ReleaseMark(nights[1].time, 1, True, "bob@forge")]
-    history = history_of("production", nights, {"cnn": marks})
-    assert models_table(history).rows[0][-1] == "1"
-    stream = StringIO()
-    write_nights(history, stream)
-    text = stream.getvalue()
-    assert "cnn: released 1 on " in text
-    assert "cnn: rolled back to 1 on " in text
-
-
 def test_the_page_has_the_verdict_a_heat_map_and_plots() -> None:
     pytest.importorskip("altair")
     nights = nights_of({"<cnn>": [0.5, 0.6], "rnn": [0.5, None]})
     nights[-1] = replace(nights[-1], result=replace(nights[-1].result, regressions=("rnn",)))
-    marks = {"<cnn>": [ReleaseMark(nights[0].time, 3, rolled_back=True, by="bob@forge")]}
-    text = nights_html(history_of("production", nights, marks))
+    text = nights_html(history_of("production", nights))
     assert "1 of 2 models regressed: rnn" in text
-    assert "rolled back to 3 on" in text
     assert text.count("<figure>") == 1, "one good night is no plot, nor are figures that never change"
     assert "latency_p50 of the source: 2.00 ms on all nights" in text
     assert text.index("Over the nights") < text.index('class="heat"') < text.index("Plots")
@@ -99,6 +85,6 @@ def test_the_page_has_the_verdict_a_heat_map_and_plots() -> None:
 def test_nights_of_one_day_are_told_apart_by_their_times() -> None:
     nights = nights_of({"cnn": [0.5, 0.5, 0.5]})
     twice = replace(nights[1], time=nights[0].time + 60)  # no change of day in any time zone but for one minute
-    text = nights_html(history_of("production", [nights[0], twice, nights[2]], {}))
+    text = nights_html(history_of("production", [nights[0], twice, nights[2]]))
     heads = re.findall(r'<th title="(\d{4}-([^" ]+) ([^"]+))">([^<]+)</th>', text)
     assert [head for _, _, _, head in heads] == [heads[0][1], *(f"{day} {time}" for _, day, time, _ in heads[1:])]

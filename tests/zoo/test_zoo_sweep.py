@@ -25,7 +25,7 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
 from autoopt.observer import CallbackObserver
-from autoopt.results import MeasurementSummary, SweepResult
+from autoopt.results import SweepResult
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
 from autoopt.store import SweepRecord, open_store
@@ -341,31 +341,6 @@ def test_a_night_whose_time_is_up_goes_on_the_next_night(folder: Path, monkeypat
     assert second["not_run"] == []
     # Those left out are no regressions. Others may be: their latencies are real ones.
     assert "three" not in sweep(folder, only="a")["regressions"]
-
-
-def test_models_that_a_night_measured_on_a_busy_machine_are_measured_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(MeasurementSummary, "busy", property(lambda summary: True))
-    (folder / "zoo.yaml").write_text("name: nightly\ndag: dag.yaml\nmodels: [mlp]\n")
-    notes: list[str] = []
-    ends: list[str] = []
-
-    def on_event(event: str, **values: Any) -> None:
-        if event == "note":
-            notes.append(values["text"])
-        if event in ("model_begins", "model_ends"):
-            ends.append(event)
-
-    observer = CallbackObserver(on_event)
-    again = "mlp: measured again, because the machine was busy"
-    sweep(folder, nightly=True, observer=observer)
-    assert again not in notes, "a night without limit"
-    (folder / "zoo.yaml").write_text("name: nightly\nnight: {minutes: 60}\ndag: dag.yaml\nmodels: [mlp]\n")
-    night = sweep(folder, nightly=True, observer=observer)
-    assert notes.count(again) == 1
-    assert list(models(night)) == ["mlp"]
-    assert ends == ["model_begins", "model_ends"] * 3
 
 
 def test_models_that_vanish_are_missing_until_accepted_or_removed(folder: Path) -> None:
