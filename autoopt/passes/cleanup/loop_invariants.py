@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from autoopt.model.lazy_imports import helper, ir, ir_passes
-from autoopt.model.random_nodes import is_random
-from autoopt.model.tensors import bodies, names_of, walk_graphs
+from autoopt.model.lazy_imports import convenience, ir, ir_passes
+from autoopt.model.random_nodes import RANDOM_OPS
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conversion import to_ir
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
-from autoopt.passes.onnx_tools.graphs import (
-    attribute_values,
-    constant_tensors,
-    consumers,
-    defined_names,
-    is_standard,
-    new_name,
-    rename_inputs,
-    replace_items,
-    value_names,
-    walk_nodes,
-)
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 BEFORE_CARRIED: Final = 2
 """Inputs of a Loop and of its body in front of the carried values: trip count or number of the iteration, condition."""
@@ -48,130 +29,97 @@ class LoopInvariantCodeMotion(Pass):
     libraries = ("onnx", "onnx-ir")
     aliases = ("licm",)
 
-    def run(self, model: ModelProto) -> ir.Model | None:
-        names = value_names(model)
-        matrices = {name for name, tensor in constant_tensors(model.graph).items() if len(tensor.dims) == 2}
+    def run(self, model: ir.Model) -> ir.Model | None:
+        loops = [node for node in model.graph.all_nodes() if node.op_type == "Loop" and node.domain in DEFAULT_DOMAINS]
         is_changed = False
-        for graph in reversed(list(walk_graphs(model.graph))):  # inner loops first
-            is_changed |= _move_out_of_loops(graph, names, matrices)
+        for loop in reversed(loops):  # inner loops first
+            shorter = _without_carried_invariants(loop)
+            changes = [shorter is not loop, move_invariants(shorter), _move_products(shorter)]
+            is_changed |= any(changes)
         if not is_changed:
             return None
-        return apply_ir_passes(to_ir(model), ir_passes.IdentityEliminationPass(), ir_passes.RemoveUnusedNodesPass())
+        return apply_ir_passes(model, ir_passes.IdentityEliminationPass(), ir_passes.RemoveUnusedNodesPass())
 
 
-def _move_out_of_loops(graph: GraphProto, names: set[str], matrices: Collection[str]) -> bool:
-    """Move what is invariant out of the loops of a graph; tell if there was anything."""
-    nodes: list[NodeProto] = []
-    for node in graph.node:
-        if node.op_type != "Loop" or not is_standard(node):
-            nodes.append(node)
+def source_of(value: ir.Value) -> ir.Value:
+    """The value that an Identity returns, or the value itself."""
+    node = value.producer()
+    while node is not None and node.op_type == "Identity" and node.inputs[0] is not None:
+        value = node.inputs[0]
+        node = value.producer()
+    return value
+
+
+def move_invariants(loop: ir.Node) -> bool:
+    """Move nodes in front of a Loop or Scan that read nothing of its body; tell if there were any."""
+    body = loop.attributes["body"].as_graph()
+    is_changed = False
+    for node in list(body):
+        reads_body = any(value is not None and value.graph is body for value in node.inputs)
+        is_returned = any(value.is_graph_output() for value in node.outputs)
+        has_body = any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values())
+        is_fixed = node.op_type not in RANDOM_OPS and node.op_type != "Dropout"
+        if reads_body or is_returned or has_body or not is_fixed or loop.graph is None:
             continue
-        loop = _Loop(node, names)
-        loop.stop_carrying()
-        loop.move_invariants()
-        loop.move_products(matrices)
-        nodes += [*loop.before, node, *loop.after]
-    is_changed = len(nodes) > len(graph.node)
-    replace_items(graph.node, nodes)
+        body.remove(node)
+        for value in node.outputs:
+            value.name = f"{loop.outputs[0].name}/{value.name}"  # bodies of two loops may use the same names
+        loop.graph.insert_before(loop, node)
+        is_changed |= bool(node.inputs)
     return is_changed
 
 
-@dataclass
-class _Loop:
-    """A Loop, with the nodes to put before and after it instead of into its body.
-
-    `names`: those of all values of the model; bodies of different loops may use the same names.
-    """
-
-    node: NodeProto
-    names: set[str]
-    before: list[NodeProto] = field(default_factory=list)
-    after: list[NodeProto] = field(default_factory=list)
-
-    @property
-    def body(self) -> GraphProto:
-        return next(bodies(self.node))
-
-    def stop_carrying(self) -> None:
-        """Let the body read carried values that it never changes from outside."""
-        body = self.body
-        copies = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
-        returned = [copies.get(value.name, value.name) for value in body.output]
-        outer: dict[str, str] = {}
-        for place in reversed(range(len(body.input) - BEFORE_CARRIED)):
-            name = body.input[BEFORE_CARRIED + place].name
-            if returned[1 + place] != name or returned.count(name) > 1:
-                continue
-            outer[name] = self.node.input[BEFORE_CARRIED + place]
-            if self.node.output[place]:
-                self.after.append(helper.make_node("Identity", [outer[name]], [self.node.output[place]]))
-            del body.input[BEFORE_CARRIED + place]
-            del self.node.input[BEFORE_CARRIED + place]
-            del body.output[1 + place]
-            del self.node.output[place]
-        rename_inputs(walk_nodes(body), outer)
-
-    def move_invariants(self) -> None:
-        """Move nodes in front of the loop that read nothing of its body."""
-        body = self.body
-        inner = defined_names(body)
-        returned = names_of(body.output)
-        remaining: list[NodeProto] = []
-        for node in body.node:
-            is_movable = any(node.input) and not any(True for _ in bodies(node)) and not is_random(node)
-            if not inner.isdisjoint(node.input) or not returned.isdisjoint(node.output) or not is_movable:
-                remaining.append(node)
-                continue
-            outer = {name: new_name(f"{name}_of_loop", self.names) for name in node.output if name}
-            node.output[:] = [outer.get(name, "") for name in node.output]
-            self.before.append(node)
-            inner.difference_update(outer)
-            rename_inputs(walk_nodes(body), outer)
-        replace_items(body.node, remaining)
-
-    def move_products(self, matrices: Collection[str]) -> None:
-        """Multiply all rows in front of the loop: `(x @ matrix)[i]` in place of `x[i] @ matrix`."""
-        body = self.body
-        removed: list[str] = []
-        for rows, product in list(_products_of_rows(body)):
-            if product.input[1] not in matrices:
-                continue
-            everything = new_name(f"{product.output[0]}_of_loop", self.names)
-            self.before.append(helper.make_node("MatMul", [rows.input[0], product.input[1]], [everything]))
-            removed.append(rows.output[0])
-            rows.input[0] = everything
-            rows.output[0] = product.output[0]
-        replace_items(body.node, [node for node in body.node if not _is_product_of(node, removed)])
+def _without_carried_invariants(loop: ir.Node) -> ir.Node:
+    """Let the body read carried values that it never changes from outside; returns the Loop in its place, or itself."""
+    body = loop.attributes["body"].as_graph()
+    returned = [source_of(value) for value in body.outputs]
+    places = []
+    for place, value in enumerate(body.inputs[BEFORE_CARRIED:]):
+        if returned[1 + place] is value and returned.count(value) == 1:
+            places.append(place)
+    if not places or loop.graph is None:
+        return loop
+    inputs, outputs, identities = list(loop.inputs), list(loop.outputs), []
+    results: dict[ir.Value, ir.Value] = {}
+    for place in reversed(places):
+        outer = inputs.pop(BEFORE_CARRIED + place)
+        assert outer is not None
+        identities.append(ir.node("Identity", [outer]))
+        results[outputs.pop(place)] = identities[-1].outputs[0]
+        body.outputs.pop(1 + place)
+        body.inputs.pop(BEFORE_CARRIED + place).replace_all_uses_with(outer)
+    shorter = ir.node("Loop", inputs, {"body": loop.attributes.pop("body")}, num_outputs=len(outputs), name=loop.name)
+    results |= dict(zip(outputs, shorter.outputs, strict=True))
+    convenience.replace_nodes_and_values(
+        loop.graph, loop, [loop], [shorter, *identities], list(results), list(results.values())
+    )
+    return shorter
 
 
-def _products_of_rows(body: GraphProto) -> Iterator[tuple[NodeProto, NodeProto]]:
-    """Yield each Gather of one row of a value from outside, with the MatMul that alone reads the row."""
-    inner = defined_names(body)
-    reads = Counter(name for node in walk_nodes(body) for name in node.input)
-    reads.update(value.name for value in body.output)
-    readers = consumers(body)
-    for node in _gathered_rows(body):
-        row = node.output[0]
-        if node.input[0] in inner or reads[row] != 1 or row not in readers:
+def _move_products(loop: ir.Node) -> bool:
+    """Multiply all rows in front of the loop: `(x @ matrix)[i]` in place of `x[i] @ matrix`."""
+    body = loop.attributes["body"].as_graph()
+    is_changed = False
+    for node in list(body):
+        rows = None if node.op_type != "MatMul" or node.inputs[0] is None else node.inputs[0].producer()
+        if rows is None or rows.graph is not body or not _reads_a_row(rows) or len(rows.outputs[0].uses()) > 1:
             continue
-        reader = readers[row][0]
-        if _is_product_of(reader, [row]) and reader.input[1] not in inner:
-            yield node, reader
+        everything, matrix = rows.inputs[0], node.inputs[1]
+        fixed = None if matrix is None or matrix.is_graph_input() else convenience.get_const_tensor(matrix)
+        if fixed is None or len(fixed.shape) != 2 or everything is None or everything.graph is body:
+            continue
+        products = ir.node("MatMul", [everything, matrix])
+        assert loop.graph is not None
+        loop.graph.insert_before(loop, products)
+        rows.replace_input_with(0, products.outputs[0])
+        node.outputs[0].replace_all_uses_with(rows.outputs[0], replace_graph_outputs=True)
+        body.remove(node, safe=True)
+        is_changed = True
+    return is_changed
 
 
-def _gathered_rows(body: GraphProto) -> Iterator[NodeProto]:
-    """Yield each Gather of one row, by an input of the body such as the number of the iteration."""
-    numbers = {value.name for value in body.input if _is_number(value.type.tensor_type)}
-    for node in body.node:
-        if node.op_type == "Gather" and node.input[1] in numbers and not attribute_values(node).get("axis", 0):
-            yield node
-
-
-def _is_product_of(node: NodeProto, names: Collection[str]) -> bool:
-    """Tell if a node is a MatMul with one of these values on its left."""
-    return node.op_type == "MatMul" and is_standard(node) and node.input[0] in names
-
-
-def _is_number(tensor_type: TypeProto.Tensor) -> bool:
-    """Tell if a value has no dimensions."""
-    return tensor_type.HasField("shape") and not tensor_type.shape.dim
+def _reads_a_row(node: ir.Node) -> bool:
+    """Tell if a node is a Gather of one row, by an input of the body such as the number of the iteration."""
+    index = node.inputs[1] if node.op_type == "Gather" else None
+    is_number = index is not None and index.is_graph_input() and index.shape is not None and len(index.shape) == 0
+    return is_number and node.attributes.get_int("axis", 0) == 0 and not node.outputs[0].is_graph_output()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import convenience, helper, ir, ir_passes, np, numpy_helper
 from autoopt.passes.base import Pass, Refused
+from autoopt.passes.cleanup.loop_invariants import move_invariants, source_of
 from autoopt.passes.cleanup.recurrent import is_zero
 from autoopt.passes.cleanup.rnn_cells import Cell, NotACellError, Values, recognize
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
@@ -71,7 +72,7 @@ class LoopToRnn(Pass):
         loops = [node for node in model.graph.all_nodes() if node.op_type in self.needs_ops]
         model = apply_ir_passes(model, ir_passes.LiftSubgraphInitializersToMainGraphPass())
         for node in reversed(loops):  # inner loops first
-            _move_invariants(node)
+            move_invariants(node)
         infer_shapes = ir_passes.ShapeInferencePass(check_type=False, strict_mode=False)
         model = apply_ir_passes(fold_ir_constants(model), infer_shapes)
         loops = [node for node in model.graph.all_nodes() if node.op_type in self.needs_ops]
@@ -131,27 +132,12 @@ class _Loop:
 
     def outer(self, value: ir.Value) -> ir.Value:
         """The value from outside that a value of the body always is, or the value itself."""
-        node = value.producer()
-        if node is not None and node.op_type == "Identity" and node.inputs[0] is not None:
-            return self.outer(node.inputs[0])
+        value = source_of(value)
         return self.same.get(value, value)
 
     def is_inside(self, value: ir.Value) -> bool:
         """Tell if the body computes a value or takes it."""
         return value.graph is self.body
-
-
-def _move_invariants(loop: ir.Node) -> None:
-    """Move in front of a loop what each iteration computes from values outside of it only."""
-    body = loop.attributes["body"].as_graph()
-    for node in list(body):
-        is_movable = node.op_type in LINEAR and node.domain in DEFAULT_DOMAINS
-        reads_body = any(value is not None and value.graph is body for value in node.inputs)
-        if is_movable and not reads_body and not any(value.is_graph_output() for value in node.outputs):
-            body.remove(node)
-            for value in node.outputs:
-                value.name = f"{loop.outputs[0].name}/{value.name}"
-            loop.graph.insert_before(loop, node)
 
 
 def _read(node: ir.Node) -> _Loop:
