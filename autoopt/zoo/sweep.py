@@ -112,7 +112,8 @@ class Sweep:
             entries += self._compared(missing, earlier)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
-                observer.on_note(f"cancelled; continue with: autoopt sweep {shell_word(self._request.zoo)} --resume")
+                action = "check" if self._request.check else "sweep --resume"
+                observer.on_note(f"cancelled; continue with: autoopt {action} {shell_word(self._request.zoo)}")
             self._finish("cancelled", entries, all_models, last)
             raise
         result = self._finish("finished", entries, all_models, last)

@@ -38,6 +38,7 @@ class SearchProgress:
         self.planned = planned
         self.began = began
         self.trials = 0
+        """Without those that repeat the model of an earlier one, which do not count towards the planned ones either."""
         self.best: Estimate | None = None
         """First objective of the best feasible trial."""
         self.chains: dict[str, ChainTrials] = {}
@@ -51,7 +52,7 @@ class SearchProgress:
 
     def add(self, trial: Trial) -> bool:
         """Count a trial; true if it is the best so far."""
-        self.trials += 1
+        self.trials += self.first_with_model_of(trial) == trial.number
         self._executed += trial.executed > 0
         chain = self.chains.setdefault(trial.chain, ChainTrials(trial.chain))
         chain.trials += 1
