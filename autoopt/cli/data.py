@@ -51,7 +51,8 @@ def data(
         print_json({**to_json(description), "notes": notes, "misfit": misfit})
         return exit_code(not misfit)
     inputs = ", ".join(f"{spec.name} {spec.dtype} {_shape(spec.dims)}" for spec in inspection.inputs)
-    lines = [*_lines(path, description), f"the model's inputs: {inputs}", *(f"note: {note}" for note in notes)]
+    others = [f"note: {note}" for note in notes if note != f"data: {description.reading}"]
+    lines = [*_lines(path, description), f"the model's inputs: {inputs}", *others]
     for line in (*lines, f"NO FIT: {misfit}") if misfit else lines:
         typer.echo(one_line(line))
     return exit_code(not misfit)

@@ -156,7 +156,8 @@ def _name_remedy(inputs: Sequence[ValueSpec], description: DataDescription) -> s
         )
     if len(inputs) == 1:
         return "choose it with --inputs NAME, and the labels with --label NAME"
-    return "name the arrays after the model's inputs"
+    pairs = ",".join(f"{one_line(spec.name)}=NAME" for spec in inputs[:2])
+    return f"name the arrays after the model's inputs, or say which is which: --inputs {pairs}"
 
 
 def _check_labels(description: DataDescription, inspection: Inspection, place: str) -> list[str]:
