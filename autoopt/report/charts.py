@@ -196,9 +196,14 @@ def measurements_chart(
     return _layered([drawn, intervals, dots])
 
 
+def explaining(effects: Sequence[FactorEffect]) -> list[FactorEffect]:
+    """The effects with a share that can be seen."""
+    return [effect for effect in effects if effect.share >= 0.01]
+
+
 def effects_chart(effects: Sequence[FactorEffect]) -> alt.LayerChart | None:
     """Chart the share of the variance that each pass or parameter explains; None if none explains any."""
-    strong = [effect for effect in effects if effect.share >= 0.01]
+    strong = explaining(effects)
     if not strong:
         return None
     require_altair()

@@ -43,6 +43,7 @@ def runs_table(runs: Sequence[RunRow]) -> Table:
                 change = "undecided"
             elif best.is_source:
                 change = "no gain"
-        rows.append((short(run.run), day_text(run.created), run.model, run.dag, run.status, trials, change, chain))
-    columns = ("run", "started", "model", "dag", "status", "trials", "result", "best chain")
+        started = day_text(run.created)
+        rows.append((short(run.run), run.model, change, run.status, trials, started, run.dag, chain))
+    columns = ("run", "model", "result", "status", "trials", "started", "dag", "best chain")
     return Table(columns, tuple(rows))

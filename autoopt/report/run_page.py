@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from autoopt.errors import one_line
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate, Objective, headline_metrics, is_ratio_metric
-from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
+from autoopt.report.charts import best_so_far, effects_chart, explaining, measurements_chart, trade_offs
 from autoopt.report.effects import Level, chain_levels, effects
 from autoopt.report.lineage import lineage_lines, lineage_table
 from autoopt.report.measurement import measured_lines, measured_tables
@@ -237,7 +237,7 @@ def search_of(result: RunResult, trials: Sequence[Trial], facts: RunFacts, table
             f"Share of the variation of {objective.metric} between trials that a pass (with or without it) or a "
             "parameter explains by itself. An estimate: trials differ in several things at once."
         )
-        yield effects_chart(strongest), caption, 60 + 26 * len(strongest)
+        yield effects_chart(strongest), caption, 60 + 26 * len(explaining(strongest))
 
     by_chain = [("", level) for level in chains]
     by_factor: list[tuple[str, Level]] = []

@@ -43,7 +43,7 @@ def models_table(result: SweepResult) -> Table:
     for entry in result.models:
         run = short(entry.run or entry.failed_run)
         rows.append((entry.name, entry.compared.verdict, _answer(entry), _passes(entry), run))
-    return Table(("model", "since last good", "result", "passes", "run"), tuple(rows), title=sweep_title(result))
+    return Table(("model", "since last good", "result", "passes", "run"), tuple(rows))
 
 
 def _answer(entry: SweepEntry) -> str:

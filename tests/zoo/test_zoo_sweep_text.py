@@ -50,7 +50,6 @@ def test_text_html_and_markdown_show_the_same() -> None:
 
 def test_a_row_says_what_the_run_says_of_its_best_model() -> None:
     table = models_table(SWEEP)
-    assert table.title == "sweep zoo 0123456789ab"
     assert ENTRY.result is not None
     assert table.rows[0] == ("<b>|", "worse", verdict(ENTRY.result), "tidy -> quant", "r")
     goal = {"objectives": (Objective("throughput", "maximize"),), "constraints": (Constraint("accuracy", min=0.8),)}
