@@ -72,9 +72,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
             "autoopt export latest 3 -o small.zip",
             "autoopt export latest --to optuna:study.db",
         ),
-        "replay": Command(
-            "lineage:replay", "Rebuild a model from its recipe.", "autoopt replay out/recipe.json --model model.onnx"
-        ),
+        "replay": Command("lineage:replay", "Rebuild a model from its recipe.", "autoopt replay out --model m.onnx"),
     },
     "Zoos of models, every night": {
         "sweep": Command("sweep:sweep", "Optimize a zoo; compare with its last good sweep.", "autoopt sweep zoo.yaml"),
@@ -97,11 +95,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, Command]]] = {
     "Single passes and models": {
         "data": Command("data:data", "Show what a model would be fed.", "autoopt data model.onnx test.npz"),
         "passes": Command("passes:app", "List passes, show one, or create one from a template.", "autoopt passes list"),
-        "apply": Command(
-            "apply:apply",
-            "Apply one pass to a model.",
-            "autoopt apply dynamic_quantization m.onnx -o q.onnx --param per_channel=true",
-        ),
+        "apply": Command("apply:apply", "Apply one pass to a model.", "autoopt apply simplify m.onnx -o new.onnx"),
     },
     "Setup and store": {
         "doctor": Command("doctor:doctor", "Check the installation and suggest fixes.", "autoopt doctor"),
