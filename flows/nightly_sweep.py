@@ -6,10 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from prefect import flow, get_run_logger, tags
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
+from pydantic import Field
 
 from autoopt.engine.run.session import Session
 from autoopt.json_codec import without_nulls
@@ -23,7 +25,7 @@ from autoopt.script import only_allowed_scripts
 from autoopt.zoo.sweep import run_sweep
 from autoopt.zoo.sweep_request import SweepRequest
 from autoopt.zoo.sweep_text import message, sweep_markdown
-from flows.optimize_model import Chains, Minutes, Trials, Workers, search_as_flow
+from flows.optimize_model import Chains, Workers, search_as_flow
 
 
 def _name() -> str:
@@ -39,8 +41,8 @@ def nightly_sweep(  # noqa: PLR0913, PLR0917  these are the fields of the form t
     out: str | None = None,
     workers: Workers = 2,
     data_root: str | None = None,
-    trials: Trials = None,
-    minutes: Minutes = None,
+    trials: Annotated[int, Field(ge=1)] | None = None,
+    minutes: Annotated[float, Field(gt=0)] | None = None,
     chains: Chains = "subflows",
 ) -> State[None]:
     """Run over a zoo, re-measure each source and its last best model, and fail on a regression.

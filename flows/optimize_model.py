@@ -30,8 +30,6 @@ from autoopt.results import RunResult
 from autoopt.script import only_allowed_scripts
 
 Chains: TypeAlias = Literal["subflows", "deployed"]
-Trials: TypeAlias = Annotated[int, Field(ge=1)] | None
-Minutes: TypeAlias = Annotated[float, Field(gt=0)] | None
 Workers: TypeAlias = Annotated[int, Field(ge=1)]
 
 
@@ -49,8 +47,6 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     search: dict[str, object] | None = None,
     out: str | None = None,
     workers: Workers = 2,
-    trials: Trials = None,
-    minutes: Minutes = None,
     again: Again | None = None,
     chains: Chains = "subflows",
     request: dict[str, Any] | None = None,
@@ -64,11 +60,9 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         model: path or URL of the source model; overrides the DAG's.
         data: evaluation data; overrides the DAG's.
         calibration: calibration data; overrides the DAG's.
-        search: fields of the DAG's `search` section to override, such as `trials`.
+        search: fields of the DAG's `search` section to override, such as `trials` and `minutes`.
         out: folder for the best model, its session options and its recipe.
         workers: number of trials to run in parallel.
-        trials: maximum number of trials; overrides the DAG's.
-        minutes: maximum time of the run, in minutes; overrides the DAG's.
         again: what earlier runs did is repeated: trials that `failed`, `measurements`, or `all`, a new search.
         chains: `subflows` runs them in this process, `deployed` gives each a run of its own that can be retried.
         request: what `autoopt run` asks for, in place of the fields above.
@@ -79,7 +73,7 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
             model=model,
             data=data,
             calibration=calibration,
-            search=without_nulls(search or {}) | without_nulls({"trials": trials, "minutes": minutes}),
+            search=without_nulls(search or {}),
             workers=workers,
             again=again,
             out=None if out is None else Path(out),

@@ -36,7 +36,7 @@ def check_baseline(model: Path, baseline: str, request: SweepRequest) -> SweepRe
     recipe = read_object(Path(baseline) / RECIPE_FILE)
     if Path(baseline).is_dir() and not recipe:
         raise InputError(f"no package here: {RECIPE_FILE} is missing", where=baseline)
-    with open_store(request.db_url, request.home) as store:
+    with open_store(home=request.home) as store:
         record = store.runs.get(str(recipe.get("run") or baseline))
         last = result_of(record)
     if last.targets or last.parts:

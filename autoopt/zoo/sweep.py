@@ -52,7 +52,7 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
     if request.out is not None:
         check_report(request.out)
     home = request.home or settings().home
-    with open_store(request.db_url, home) as store:
+    with open_store(home=home) as store:
         history = SweepHistory(zoo, store)
         record = history.interrupted(request)
         if record is not None:

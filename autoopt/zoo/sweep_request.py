@@ -10,7 +10,6 @@ from typing import Any
 
 from autoopt.engine.run.session import Session
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonValue
 from autoopt.observer import SILENT, Observer
 from autoopt.problem.run_request import PoolRun, RunRequest
 from autoopt.results import RunResult
@@ -52,10 +51,8 @@ class SweepRequest:
     """Folder for the best models and the report."""
     data_root: str | Path | None = None
     home: Path | None = None
-    db_url: str | None = None
     workers: int = 2
     search: Mapping[str, Any] = field(default_factory=dict)
-    measurement: Mapping[str, JsonValue] = field(default_factory=dict)
     in_pool: Callable[[RunRequest], PoolRun] | None = None
     observer: Observer = SILENT
 
@@ -91,10 +88,8 @@ class SweepRequest:
             name=item.name,
             data_root=self.data_root,
             home=self.home,
-            db_url=self.db_url,
             workers=self.workers,
             search={**item.entry.spec.search, **self.search},
-            measurement=self.measurement,
             sweep=sweep,
             candidates=candidates,
             until=self.until,
