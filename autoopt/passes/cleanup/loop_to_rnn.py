@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import convenience, helper, ir, ir_passes, np, numpy_helper
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.cleanup.loop_invariants import move_invariants, source_of
+from autoopt.passes.cleanup.loop_invariants import move_invariants
 from autoopt.passes.cleanup.recurrent import is_zero
+from autoopt.passes.cleanup.recurrent_loops import (
+    RecurrentLoop,
+    Stack,
+    State,
+    fixed_value,
+    index_of_item,
+    iteration_counts,
+    read_loop,
+)
 from autoopt.passes.cleanup.rnn_cells import Cell, NotACellError, Values, recognize
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.folding import fold_ir_constants
@@ -24,31 +32,13 @@ if TYPE_CHECKING:
 LOWEST_OPSET: Final = 13
 """The first opset in which the axes of Squeeze are an input."""
 LINEAR: Final = frozenset(
-    (
-        *(
-            "Add",
-            "Concat",
-            "Constant",
-            "Div",
-            "Expand",
-            "Gather",
-            "Gemm",
-            "Identity",
-            "MatMul",
-            "Mul",
-            "Neg",
-            "Reshape",
-        ),
-        *("Shape", "Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze"),
-    )
-)
+    ("Add", "Concat", "Div", "Expand", "Gather", "Gemm", "Identity", "MatMul", "Mul", "Neg", "Reshape")
+) | frozenset(("Shape", "Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze"))
 """Operators of a cell beside its activations: with them, it is an analytic function of its inputs."""
-CELLS: Final = frozenset(("GRU", "LSTM", "RNN", "Sigmoid", "Tanh"))
-"""Operators that make a cell of them: activations, or a layer for one item."""
+LAYERS: Final = frozenset(("GRU", "LSTM", "RNN"))
+"""Operators that compute a cell for one item."""
 OF_NUMBERS: Final = frozenset(("Add", "Cast", "Identity", "Mul", "Neg", "Reshape", "Squeeze", "Sub", "Unsqueeze"))
 """Operators that compute which item an iteration reads."""
-INTEGERS: Final = (6, 7)
-"""The element types int32 and int64."""
 LAST: Final = -(2**63)
 """The end of a Slice that goes back to the first item."""
 
@@ -79,7 +69,7 @@ class LoopToRnn(Pass):
         reasons: list[str] = []
         for node in loops:
             try:
-                _replace(_read(node), opset)
+                _replace(read_loop(node), opset)
             except NotACellError as reason:
                 reasons.append(f"{node.op_type} {node.name!r} holds no GRU, LSTM or RNN cell: {reason}")
         if len(reasons) == len(loops):
@@ -88,168 +78,10 @@ class LoopToRnn(Pass):
         return apply_ir_passes(model, ir_passes.RemoveUnusedNodesPass(), lift)
 
 
-@dataclass(frozen=True)
-class _State:
-    """A value that one iteration hands to the next."""
-
-    initial: ir.Value
-    before: ir.Value
-    after: ir.Value
-    final: ir.Value
-
-
-@dataclass(frozen=True)
-class _Stack:
-    """A value of each iteration, stacked along an axis."""
-
-    each: ir.Value
-    all: ir.Value
-    axis: int = 0
-    is_backward: bool = False
-
-
-@dataclass
-class _Loop:
-    """A Loop or Scan."""
-
-    node: ir.Node
-    body: ir.Graph
-    states: list[_State]
-    stacks: list[_Stack]
-    item: ir.Value | None = None
-    """The value of the body that is another item of the sequence in each iteration."""
-    sequence: ir.Value | None = None
-    axis: int = 0
-    is_backward: bool = False
-    keeps_axis: bool = False
-    """True if the item still has the axis of the items, of size 1."""
-    same: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    """Values that the body takes and returns as they are, such as weights."""
-    numbers: dict[ir.Value, tuple[ir.Value | None, int]] = field(default_factory=dict)
-    """Integers that count iterations: where they begin (None: at 0), and what an iteration adds."""
-    counted: set[ir.Value] = field(default_factory=set)
-    """Those that count from 0 by 1, as the next iteration gets them."""
-
-    def outer(self, value: ir.Value) -> ir.Value:
-        """The value from outside that a value of the body always is, or the value itself."""
-        value = source_of(value)
-        return self.same.get(value, value)
-
-    def is_inside(self, value: ir.Value) -> bool:
-        """Tell if the body computes a value or takes it."""
-        return value.graph is self.body
-
-
-def _read(node: ir.Node) -> _Loop:
-    """The parts of a Loop or Scan, with its weights and numbers told from its states."""
-    body = node.attributes["body"].as_graph()
-    if node.op_type == "Scan":
-        count = node.attributes.get_int("num_scan_inputs")
-        carried, before, after = len(node.inputs) - count, list(body.inputs), list(body.outputs)
-    else:
-        carried, before, after = len(node.inputs) - 2, list(body.inputs[2:]), list(body.outputs[1:])
-    states = map(_State, node.inputs[-len(before) :], before[:carried], after, node.outputs)
-    loop = _Loop(node, body, list(states), [])
-    axes = node.attributes.get_ints("scan_output_axes", [0] * len(after))
-    directions = node.attributes.get_ints("scan_output_directions", [0] * len(after))
-    loop.stacks += map(_Stack, after[carried:], node.outputs[carried:], axes, map(bool, directions))
-    if node.op_type == "Scan":
-        if count != 1:
-            raise NotACellError("it reads several sequences")
-        loop.item, loop.sequence = body.inputs[-1], node.inputs[-1]
-        loop.axis = node.attributes.get_ints("scan_input_axes", [0])[0] % 3
-        loop.is_backward = bool(node.attributes.get_ints("scan_input_directions", [0])[0])
-    else:
-        loop.numbers[body.inputs[0]] = (None, 1)
-    _settle(loop)
-    return loop
-
-
-def _settle(loop: _Loop) -> None:
-    """Take what is no vector from the states: weights, numbers, and lists to which each iteration adds a vector."""
-    for state in list(loop.states):
-        after = loop.outer(state.after)
-        node = after.producer()
-        if after is state.before:
-            loop.same[state.before] = state.initial
-            state.final.replace_all_uses_with(state.initial, replace_graph_outputs=True)
-        elif node is not None and node.op_type == "SequenceInsert" and node.inputs[0] is state.before:
-            readers = [use.node for use in state.final.uses()]
-            start = state.initial.producer()
-            is_new = start is not None and start.op_type == "SequenceEmpty" and len(node.inputs) == 2
-            if not is_new or not all(reader.attributes.get_int("new_axis", 0) for reader in readers):
-                raise NotACellError("it returns a list that is not stacked after the loop")
-            for reader in readers:
-                loop.stacks.append(_Stack(node.inputs[1], reader.outputs[0], reader.attributes.get_int("axis")))
-        elif (
-            node is not None and node.op_type == "Add" and state.before.dtype in (ir.DataType.INT32, ir.DataType.INT64)
-        ):
-            step = _fixed(node.inputs[1])
-            if node.inputs[0] is not state.before or step is None or step.size != 1 or state.final.uses():
-                raise NotACellError("it counts in another way than by adding a fixed number")
-            loop.numbers[state.before] = (state.initial, int(step.reshape(())))
-            start = _fixed(state.initial)
-            if step == 1 and start is not None and not start.any():
-                loop.counted.add(after)
-        else:
-            continue
-        loop.states.remove(state)
-
-
-def _fixed(value: ir.Value | None) -> ndarray | None:
-    """The value that is the same in each call, if it is one."""
-    tensor = None if value is None or value.is_graph_input() else convenience.get_const_tensor(value)
-    return None if tensor is None else tensor.numpy()
-
-
-def _counts(loop: _Loop) -> list[ir.Value]:
-    """The smallest of these values is the number of iterations; empty for a Scan."""
-    if loop.node.op_type == "Scan":
-        return []
-    trips, begins = loop.node.inputs[:2]
-    counts = [] if trips is None else [trips]
-    start, always = None if begins is None else begins.producer(), _fixed(begins)
-    is_certain = begins is None or (always is not None and bool(always.all()))
-    conditions = [loop.outer(loop.body.outputs[0])]
-    for condition in conditions:
-        node, always = condition.producer(), _fixed(condition)
-        if condition is loop.body.inputs[1] or (always is not None and always.all()):
-            continue
-        if node is not None and node.op_type == "And":
-            conditions += [loop.outer(each) for each in node.inputs]
-            continue
-        number, limit = node.inputs if node is not None and node.op_type == "Less" else (None, None)
-        if number not in loop.counted or limit is None or loop.is_inside(loop.outer(limit)):
-            raise NotACellError("it may end before the last item")
-        is_certain |= start is not None and start.op_type == "Less" and start.inputs[1] is loop.outer(limit)
-        counts.append(loop.outer(limit))
-    if not is_certain or not counts:
-        raise NotACellError("it may have no iteration")
-    return counts
-
-
-def _index_of_item(loop: _Loop) -> ir.Value:
-    """Find the only Gather of a Loop that reads an item of a sequence from outside; returns its index."""
-    found: list[ir.Value] = []
-    for node in loop.body:
-        if node.op_type != "Gather":
-            continue
-        sequence, index = (loop.outer(each) for each in node.inputs)
-        if loop.is_inside(index) and not loop.is_inside(sequence):
-            found.append(index)
-            loop.item, loop.sequence = node.outputs[0], sequence
-            loop.axis = node.attributes.get_int("axis", 0) % 3
-            maker = index.producer()
-            loop.keeps_axis = maker is not None and maker.op_type in ("Unsqueeze", "Reshape")
-    if len(found) != 1:
-        raise NotACellError(f"it reads {len(found)} sequences")
-    return found[0]
-
-
 class _Function:
     """The body as a function of an item and the states, in double precision."""
 
-    def __init__(self, loop: _Loop, opset: int) -> None:
+    def __init__(self, loop: RecurrentLoop, opset: int) -> None:
         from onnx.reference import ReferenceEvaluator
 
         assert loop.item is not None
@@ -262,32 +94,24 @@ class _Function:
         weights -= {each for node in nodes for each in node.outputs}
         fixed: dict[str, ndarray] = {}
         for value in weights:
-            array = _fixed(loop.outer(value))
+            array = fixed_value(loop.outer(value))
             if array is None:
                 raise NotACellError(f"it depends on {value.name!r}, which is neither fixed nor its item or state")
             fixed[str(value.name)] = array.astype(np.float64) if array.dtype == np.float32 else array
-        self.names = [value.name for value in (*outputs, *arguments["Sigmoid"], *arguments["Tanh"])]
+        self.inputs = [str(value.name) for value in inputs]
+        self.names = [str(value.name) for value in (*outputs, *arguments["Sigmoid"], *arguments["Tanh"])]
         self.counts = (len(loop.states), len(loop.stacks), len(arguments["Sigmoid"]))
-        self.inputs = [value.name for value in inputs]
+        self.layers = [_layer(node, fixed) for node in nodes if node.op_type in LAYERS]
+        self.leads: list[int] = []
+        """Axes of size 1 in front of the batch, of each output and stacked value."""
         graph = helper.make_graph(
             [ir.to_proto(node) for node in nodes],
             "body",
-            [helper.make_tensor_value_info(name, helper.TensorProto.DOUBLE, None) for name in self.inputs],
-            [
-                helper.make_tensor_value_info(name, helper.TensorProto.DOUBLE, None)
-                for name in dict.fromkeys(self.names)
-            ],
+            list(map(helper.make_empty_tensor_value_info, self.inputs)),
+            list(map(helper.make_empty_tensor_value_info, dict.fromkeys(self.names))),
             [numpy_helper.from_array(array, name) for name, array in fixed.items()],
         )
-        self.layers = []
-        for node in nodes:
-            if node.op_type in ("GRU", "LSTM", "RNN"):
-                arrays = [fixed[str(value.name)] for value in node.inputs[1:4] if value is not None]
-                after = bool(node.attributes.get_int("linear_before_reset", 0))
-                self.layers.append(Cell.of(node.op_type, *arrays, resets_after=after))
         self.evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]))
-        self.leads: list[int] = []
-        """Axes of size 1 in front of the batch, of each output and stacked value."""
 
     def _needed(self, outputs: Sequence[ir.Value], inputs: Sequence[ir.Value]) -> list[ir.Node]:
         """The nodes of the body from inputs to outputs, in order."""
@@ -295,10 +119,10 @@ class _Function:
         for node in waiting:
             if node is None or node in needed or node.graph is not self.loop.body or node.outputs[0] in inputs:
                 continue
-            if node.op_type not in LINEAR | CELLS or node.domain not in DEFAULT_DOMAINS:
+            if node.op_type not in LINEAR | LAYERS | {"Sigmoid", "Tanh"} or node.domain not in DEFAULT_DOMAINS:
                 raise NotACellError(f"it has the operator {node.op_type}")
             needed.add(node)
-            waiting += [each.producer() for each in node.inputs if each is not None and _fixed(each) is None]
+            waiting += [each.producer() for each in node.inputs if each is not None and fixed_value(each) is None]
         return [node for node in self.loop.body if node in needed]
 
     def __call__(self, item: ndarray, states: list[ndarray]) -> Values:
@@ -327,6 +151,12 @@ class _Function:
         return Values(np.concatenate([np.zeros((len(item), 0)), *sigmoids], axis=1), tanhs, after, stacked)
 
 
+def _layer(node: ir.Node, fixed: Mapping[str, ndarray]) -> Cell:
+    """The cell of a layer that the body has for one item."""
+    arrays = [fixed[str(value.name)] for value in node.inputs[1:4] if value is not None]
+    return Cell.of(node.op_type, *arrays, resets_after=bool(node.attributes.get_int("linear_before_reset", 0)))
+
+
 def _rank(*values: ir.Value | None) -> int:
     """The number of axes of the first value whose shape is known; 2 if there is none."""
     return next((len(value.shape) for value in values if value is not None and value.shape is not None), 2)
@@ -344,7 +174,7 @@ def _width(*values: ir.Value) -> int:
 class _Nodes:
     """The nodes in place of a loop."""
 
-    def __init__(self, loop: _Loop) -> None:
+    def __init__(self, loop: RecurrentLoop) -> None:
         self.loop = loop
         self.tape = ir.tape.Tape()
         self.op = self.tape.op
@@ -375,7 +205,7 @@ class _Nodes:
             count = numbers[0] if len(numbers) == 1 else self.op("Min", numbers)
             zero, one = (self.fixed(np.array(value, np.int64)) for value in (0, 1))
             iterations = self.op("Range", [zero, self.op("Squeeze", [count]), one])
-            items = self.op("Gather", [items, self.places(_index_of_item(loop), iterations)], {"axis": loop.axis})
+            items = self.op("Gather", [items, self.places(index_of_item(loop), iterations)], {"axis": loop.axis})
         return items if loop.axis == 0 else self.op("Transpose", [items], {"perm": [1, 0, 2]})
 
     def places(self, index: ir.Value, iterations: ir.Value) -> ir.Value:
@@ -394,11 +224,13 @@ class _Nodes:
             return self.places(node.inputs[0], iterations)
         return self.op(node.op_type, [self.places(each, iterations) for each in node.inputs])
 
-    def initial(self, state: _State, items: ir.Value, width: int) -> ir.Value | None:
+    def initial(self, state: State, items: ir.Value, width: int) -> ir.Value | None:
         """The initial state with three axes; None if it is zero."""
         value = state.initial
         if is_zero(value):
             return None
+        if value.shape is not None and len(value.shape) == 3 and value.shape[0] != 1:
+            raise NotACellError("its states have another size than 1 in front of the batch")
         if _rank(value, state.before) == 2:
             value = self.op("Unsqueeze", [value, self.ints(0)])
         batch = None if state.initial.shape is None else state.initial.shape[-2]
@@ -407,7 +239,7 @@ class _Nodes:
         batch = self.op("Slice", [self.op("Shape", [items]), self.ints(1), self.ints(2)])
         return self.op("Expand", [value, self.op("Concat", [self.ints(1), batch, self.ints(width)], {"axis": 0})])
 
-    def stacked(self, stack: _Stack, states: ir.Value, lead: int) -> ir.Value:
+    def stacked(self, stack: Stack, states: ir.Value, lead: int) -> ir.Value:
         """The states of all iterations along an axis."""
         if lead == 0:
             states = self.op("Squeeze", [states, self.ints(1)])
@@ -418,11 +250,11 @@ class _Nodes:
         return self.op("Transpose", [states], {"perm": axes}) if axes[0] else states
 
 
-def _replace(loop: _Loop, opset: int) -> None:
+def _replace(loop: RecurrentLoop, opset: int) -> None:
     """Put the operator of the cell in the place of a loop."""
-    nodes, counts = _Nodes(loop), _counts(loop)
+    nodes, counts = _Nodes(loop), iteration_counts(loop)
     if counts:
-        _index_of_item(loop)
+        index_of_item(loop)
     assert loop.sequence is not None
     if _rank(loop.sequence) != 3 or loop.axis == 2 or loop.sequence.dtype != ir.DataType.FLOAT:
         raise NotACellError("its sequence is not float32 with the axes items, batch and values")

@@ -1,0 +1,171 @@
+"""A Loop or Scan that may hold a recurrent cell: its states, its items, and what it returns of each iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autoopt.model.lazy_imports import convenience, ir
+from autoopt.passes.cleanup.loop_invariants import source_of
+from autoopt.passes.cleanup.rnn_cells import NotACellError
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+
+@dataclass(frozen=True)
+class State:
+    """A value that one iteration hands to the next."""
+
+    initial: ir.Value
+    before: ir.Value
+    after: ir.Value
+    final: ir.Value
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A value of each iteration, stacked along an axis."""
+
+    each: ir.Value
+    all: ir.Value
+    axis: int = 0
+    is_backward: bool = False
+
+
+@dataclass
+class RecurrentLoop:
+    """A Loop or Scan."""
+
+    node: ir.Node
+    body: ir.Graph
+    states: list[State]
+    stacks: list[Stack]
+    item: ir.Value | None = None
+    """The value of the body that is another item of the sequence in each iteration."""
+    sequence: ir.Value | None = None
+    axis: int = 0
+    is_backward: bool = False
+    keeps_axis: bool = False
+    """True if the item still has the axis of the items, of size 1."""
+    same: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    """Values that the body takes and returns as they are, such as weights."""
+    numbers: dict[ir.Value, tuple[ir.Value | None, int]] = field(default_factory=dict)
+    """Integers that count iterations: where they begin (None: at 0), and what an iteration adds."""
+    counted: set[ir.Value] = field(default_factory=set)
+    """Those that count from 0 by 1, as the next iteration gets them."""
+
+    def outer(self, value: ir.Value) -> ir.Value:
+        """The value from outside that a value of the body always is, or the value itself."""
+        value = source_of(value)
+        return self.same.get(value, value)
+
+    def is_inside(self, value: ir.Value) -> bool:
+        """Tell if the body computes a value or takes it."""
+        return value.graph is self.body
+
+
+def read_loop(node: ir.Node) -> RecurrentLoop:
+    """The parts of a Loop or Scan, with its weights and numbers told from its states."""
+    body = node.attributes["body"].as_graph()
+    if node.op_type == "Scan":
+        count = node.attributes.get_int("num_scan_inputs")
+        carried, before, after = len(node.inputs) - count, list(body.inputs), list(body.outputs)
+    else:
+        carried, before, after = len(node.inputs) - 2, list(body.inputs[2:]), list(body.outputs[1:])
+    states = map(State, node.inputs[-len(before) :], before[:carried], after, node.outputs)
+    loop = RecurrentLoop(node, body, list(states), [])
+    axes = node.attributes.get_ints("scan_output_axes", [0] * len(after))
+    directions = node.attributes.get_ints("scan_output_directions", [0] * len(after))
+    loop.stacks += map(Stack, after[carried:], node.outputs[carried:], axes, map(bool, directions))
+    if node.op_type == "Scan":
+        if count != 1:
+            raise NotACellError("it reads several sequences")
+        loop.item, loop.sequence = body.inputs[-1], node.inputs[-1]
+        loop.axis = node.attributes.get_ints("scan_input_axes", [0])[0] % 3
+        loop.is_backward = bool(node.attributes.get_ints("scan_input_directions", [0])[0])
+    else:
+        loop.numbers[body.inputs[0]] = (None, 1)
+    _settle(loop)
+    return loop
+
+
+def _settle(loop: RecurrentLoop) -> None:
+    """Take what is no vector from the states: weights, numbers, and lists to which each iteration adds a vector."""
+    for state in list(loop.states):
+        after = loop.outer(state.after)
+        node = after.producer()
+        if after is state.before:
+            loop.same[state.before] = state.initial
+            state.final.replace_all_uses_with(state.initial, replace_graph_outputs=True)
+        elif node is not None and node.op_type == "SequenceInsert" and node.inputs[0] is state.before:
+            readers = [use.node for use in state.final.uses()]
+            start = state.initial.producer()
+            is_new = start is not None and start.op_type == "SequenceEmpty" and len(node.inputs) == 2
+            if not is_new or not all(reader.attributes.get_int("new_axis", 0) for reader in readers):
+                raise NotACellError("it returns a list that is not stacked after the loop")
+            for reader in readers:
+                loop.stacks.append(Stack(node.inputs[1], reader.outputs[0], reader.attributes.get_int("axis")))
+        elif (
+            node is not None and node.op_type == "Add" and state.before.dtype in (ir.DataType.INT32, ir.DataType.INT64)
+        ):
+            step = fixed_value(node.inputs[1])
+            if node.inputs[0] is not state.before or step is None or step.size != 1 or state.final.uses():
+                raise NotACellError("it counts in another way than by adding a fixed number")
+            loop.numbers[state.before] = (state.initial, int(step.reshape(())))
+            start = fixed_value(state.initial)
+            if step == 1 and start is not None and not start.any():
+                loop.counted.add(after)
+        else:
+            continue
+        loop.states.remove(state)
+
+
+def fixed_value(value: ir.Value | None) -> ndarray | None:
+    """The value that is the same in each call, if it is one."""
+    tensor = None if value is None or value.is_graph_input() else convenience.get_const_tensor(value)
+    return None if tensor is None else tensor.numpy()
+
+
+def iteration_counts(loop: RecurrentLoop) -> list[ir.Value]:
+    """The smallest of these values is the number of iterations; empty for a Scan."""
+    if loop.node.op_type == "Scan":
+        return []
+    trips, begins = loop.node.inputs[:2]
+    counts = [] if trips is None else [trips]
+    start, always = None if begins is None else begins.producer(), fixed_value(begins)
+    is_certain = begins is None or (always is not None and bool(always.all()))
+    conditions = [loop.outer(loop.body.outputs[0])]
+    for condition in conditions:
+        node, always = condition.producer(), fixed_value(condition)
+        if condition is loop.body.inputs[1] or (always is not None and always.all()):
+            continue
+        if node is not None and node.op_type == "And":
+            conditions += [loop.outer(each) for each in node.inputs]
+            continue
+        number, limit = node.inputs if node is not None and node.op_type == "Less" else (None, None)
+        if number not in loop.counted or limit is None or loop.is_inside(loop.outer(limit)):
+            raise NotACellError("it may end before the last item")
+        is_certain |= start is not None and start.op_type == "Less" and start.inputs[1] is loop.outer(limit)
+        counts.append(loop.outer(limit))
+    if not is_certain or not counts:
+        raise NotACellError("it may have no iteration")
+    return counts
+
+
+def index_of_item(loop: RecurrentLoop) -> ir.Value:
+    """Find the only Gather of a Loop that reads an item of a sequence from outside; returns its index."""
+    found: list[ir.Value] = []
+    for node in loop.body:
+        if node.op_type != "Gather":
+            continue
+        sequence, index = (loop.outer(each) for each in node.inputs)
+        if loop.is_inside(index) and not loop.is_inside(sequence):
+            found.append(index)
+            loop.item, loop.sequence = node.outputs[0], sequence
+            loop.axis = node.attributes.get_int("axis", 0) % 3
+            maker = index.producer()
+            loop.keeps_axis = maker is not None and maker.op_type in ("Unsqueeze", "Reshape")
+    if len(found) != 1:
+        raise NotACellError(f"it reads {len(found)} sequences")
+    return found[0]
