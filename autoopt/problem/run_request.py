@@ -193,10 +193,10 @@ class RunRequest:
         With `reread`, the DAG is read again from its file, if the file still exists.
         """
         fields = dict(data)
-        file, dag = fields.get("dag_file"), fields["dag"]
+        file, dag = fields["dag_file"], fields["dag"]
         if reread and file is not None and Path(file).is_file():
             fields["dag"] = file
-        elif isinstance(dag, Mapping) and "content" in dag:
+        elif isinstance(dag, Mapping):
             fields["dag"] = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
             fields["fields"] = {}  # its content has them
         fields["limits"] = Limits(**fields["limits"])

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from autoopt.engine.run.output_folder import check_writable
 from autoopt.engine.run.session import search_inline
 from autoopt.errors import SystemFailure, writing
 from autoopt.report.pages import check_page, write_page
@@ -217,8 +218,9 @@ def check_report(out: Path) -> None:
     """Check before a long sweep that its report may be written to a folder.
 
     Raises:
-        InputError: A file of that name is there that autoopt did not write.
+        InputError: No folder can be there, or it has a file of that name that autoopt did not write.
     """
+    check_writable(out)
     with writing(out, "cannot write the report"):
         check_own(out / REPORT, ',\n  "sweep": "')  # its second field
         check_page(out / PAGE)

@@ -182,12 +182,3 @@ def test_what_is_kept_of_a_request_is_the_dag_with_its_lines(dags: Path, monkeyp
     with pytest.raises(ConfigError, match=r"no such file: gone\.py") as raised:
         again.check_files()
     assert (raised.value.file, raised.value.line) == (str(dags / "dag.yaml"), 3)
-
-
-def test_what_earlier_versions_kept_of_a_request_is_still_read(dags: Path) -> None:
-    kept = RunRequest(dag=dags / "dag.yaml").to_json()
-    del kept["dag_file"]
-    written = load_dag(dags / "dag.yaml").document.value
-    for dag in (str(dags / "dag.yaml"), written):
-        for reread in (False, True):
-            assert spec_of(RunRequest.from_json({**kept, "dag": dag}, reread=reread)).document.value == written

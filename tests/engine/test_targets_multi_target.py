@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +11,6 @@ from typing import Any
 
 import pytest
 from builders import mlp, write
-from children import HANG_SECONDS
 
 from autoopt.api import execute, resume
 from autoopt.cli.app import main
@@ -36,15 +32,6 @@ DAG: dict[str, Any] = {
     "objectives": [{"metric": "size"}],
     "constraints": [],
 }
-
-
-CHILD = """
-import json, sys
-from pathlib import Path
-from autoopt.api import execute
-from autoopt.problem.run_request import RunRequest
-execute(RunRequest(dag=json.loads(sys.argv[1]), model=sys.argv[2], home=Path(sys.argv[3])))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -185,21 +172,6 @@ def test_a_target_that_cannot_be_is_left_out_with_the_reason(go_there: Callable[
     assert "QNNExecutionProvider is not in the installed runtime" in result.notes[0]
     with pytest.raises(InputError, match=r"target there is left out: .+; target too is left out"):
         go_there([there, {**there, "name": "too"}])
-
-
-def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    model, home = write(mlp(width=64), tmp_path / "mlp"), tmp_path / "home"
-    dag = {"name": "t", **DAG, "measurement": SHORT}
-    program = [sys.executable, "-c", CHILD, json.dumps(dag), str(model), str(home)]
-    env = {**os.environ, "AUTOOPT_FAULT": "between ask and tell:3"}
-    killed = subprocess.run(program, env=env, timeout=HANG_SECONDS)
-    assert killed.returncode == -signal.SIGKILL, "in the search of the second target"
-    with open_store(None, home) as store:
-        [before] = [run.id for run in store.runs.all(status="finished")]
-    [result] = resume("latest", home=home)
-    assert result.targets[0].result.run == before, "the first target was done"
-    assert result.targets[0].result.reused
-    assert all(target.result.best is not None for target in result.targets)
 
 
 def test_the_fastest_of_several_targets_is_timed_in_turns_in_processes_of_their_own(tmp_path: Path) -> None:

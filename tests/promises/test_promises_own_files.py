@@ -30,6 +30,7 @@ FOLDERS = [
     (*SWEEP, "--out"),
 ]
 """Commands that write a folder, up to its name."""
+BACKUP = ("store", "backup")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def contents(place: Place) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files if not path.relative_to(place.folder).parts[0].startswith(".")}
 
 
-@pytest.mark.parametrize("command", FILES)
+@pytest.mark.parametrize("command", [*FILES, *FOLDERS, BACKUP])
 def test_no_file_of_the_user_is_replaced(command: tuple[str, ...], made: Place, target: Path) -> None:
     target.write_bytes(OWN)
     before = contents(made)
@@ -78,10 +79,11 @@ def test_no_file_behind_a_link_is_replaced(made: Place, target: Path) -> None:
     assert (made / "own").read_bytes() == OWN
 
 
-@pytest.mark.parametrize("command", FOLDERS)
+@pytest.mark.parametrize("command", [*FOLDERS, BACKUP])
 def test_no_folder_of_the_user_is_replaced(command: tuple[str, ...], made: Place, target: Path) -> None:
-    """A folder that has one file of a package, or for a sweep one of the files beside the packages."""
-    for name in ("sweep.json", "sweep.html") if command[0] == "sweep" else ("model.onnx", "recipe.json"):
+    """A folder that has one file of a package, or what a sweep or a backup writes there."""
+    names = {"sweep": ("sweep.json", "sweep.html"), "store": ("autoopt.db",)}
+    for name in names.get(command[0], ("model.onnx", "recipe.json")):
         target.mkdir()
         (target / name).write_bytes(OWN)
         before = contents(made)

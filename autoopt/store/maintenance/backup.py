@@ -22,7 +22,7 @@ from autoopt.store.sql.database import Database, open_database
 from autoopt.store.sql.rows import BATCH
 from autoopt.store.sql.schema import check_tables, missing_tables, prepare
 from autoopt.store.store import Store
-from autoopt.working_folder import STORE_WORK, working_folder
+from autoopt.working_folder import STORE_WORK, check_own, working_folder
 
 _NUMBERED = (tables.sweep, tables.run, tables.release_step, tables.worker_death)
 """Tables whose rows the database numbers."""
@@ -167,6 +167,7 @@ def _check_folder(folder: Path, home: Path) -> None:
     is_backup = (folder / DATABASE_FILE).exists() or (folder / UNFINISHED).exists()
     if folder.exists() and any(folder.iterdir()) and not is_backup:
         raise InputError("is neither empty nor a backup", where=str(folder), remedy="name another folder")
+    check_own(folder / DATABASE_FILE, "SQLite format")
 
 
 def _copy_database(database: Database, file: Path) -> None:
