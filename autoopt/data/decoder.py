@@ -5,25 +5,17 @@ Planning recognizes them too, so numpy is imported late.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING
+
+from autoopt.model.roles import DECODER_INPUTS, Kind, Role, Value, cache_outputs, input_roles
 
 if TYPE_CHECKING:
     import numpy as np
 
     from autoopt.data.dataset import Array, Feed
     from autoopt.model.inspection import Inspection
-
-TOKENS: Final = ("input_ids", "decoder_input_ids")
-"""Names of inputs that hold the tokens of a text."""
-MASKS: Final = ("attention_mask", "decoder_attention_mask")
-POSITIONS: Final = ("position_ids",)
-BRANCHES: Final = ("use_cache_branch",)
-LAST: Final = ("num_logits_to_keep", "logits_to_keep")
-"""Inputs that limit the scores to the last positions; 0 for all of them."""
-CACHE_RANKS: Final = (4, 5)
-"""Dimensions of a cache: (batch, heads, sequence, size of a head), keys and values in one if there is one more."""
 
 
 @dataclass(frozen=True)
@@ -78,85 +70,36 @@ class Decoder:
 
         Empty if one of them has none among `names`.
         """
-        pairs = {}
-        for past in self.cache:
-            present = next((name for name in _present_names(past) if name in names), None)
-            if present is None:
-                return {}
-            pairs[present] = past
-        return pairs
+        return cache_outputs(self.cache, names)
 
 
-def decoder_of(shapes: Mapping[str, Sequence[int | str | None] | None]) -> Decoder | None:
-    """Recognize a decoder with a cache by the names and shapes of its inputs; None for any other model."""
-    tokens = first_of(TOKENS, shapes)
-    if tokens is None or len(shapes[tokens] or ()) != 2:
+def decoder_of(roles: Mapping[str, Role]) -> Decoder | None:
+    """The decoder with a cache whose inputs have these roles; None for any other model."""
+    cache = {name: role.axes[0] for name, role in roles.items() if role.kind == "cache"}
+    tokens = _own_input("tokens", roles)
+    if not cache or tokens is None:
         return None
-    cache = _cache_axes(shapes)
-    if not cache:
-        return None
-    mask = first_of(MASKS, shapes)
-    if mask is not None and len(shapes[mask] or ()) != 2:
-        mask = None
-    return Decoder(tokens, mask, first_of(POSITIONS, shapes), first_of(BRANCHES, shapes), first_of(LAST, shapes), cache)
+    mask, positions = _own_input("token mask", roles), _own_input("positions", roles)
+    branch, last = _own_input("cache switch", roles), _own_input("kept scores", roles)
+    return Decoder(tokens, mask, positions, branch, last, cache)
 
 
-class NamedShape(Protocol):
-    """An input of a model as inspections and sessions describe it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def shape(self) -> Sequence[int | str | None] | None: ...
+def _own_input(kind: Kind, roles: Mapping[str, Role]) -> str | None:
+    """The decoder's own input of a kind; None without one."""
+    for name, known in DECODER_INPUTS.items():
+        if known == kind and name in roles and roles[name].kind == kind:
+            return name
+    return None
 
 
-def decoder_with(inputs: Iterable[NamedShape]) -> Decoder | None:
+def decoder_with(inputs: Iterable[Value]) -> Decoder | None:
     """Recognize a decoder with a cache that has these inputs; None for any other model."""
-    return decoder_of({value.name: value.shape for value in inputs})
+    return decoder_of(input_roles(inputs))
 
 
 def decodes(inspection: Inspection) -> bool:
     """True for a model that takes a cache and returns it."""
-    decoder = decoder_with(inspection.inputs)
-    return decoder is not None and bool(decoder.outputs(inspection.output_names))
-
-
-def first_of(names: Iterable[str], existing: Container[str]) -> str | None:
-    """The first of these names that exists; None if none does."""
-    return next((name for name in names if name in existing), None)
-
-
-def _cache_axes(shapes: Mapping[str, Sequence[int | str | None] | None]) -> dict[str, int]:
-    """Find the inputs that take the decoder's own cache, each with the axis that grows with the tokens."""
-    axes = {}
-    for name, shape in shapes.items():
-        is_own = name.startswith("past") and ".encoder." not in name and "cross" not in name
-        if not is_own or shape is None or len(shape) not in CACHE_RANKS:
-            continue
-        axis = _sequence_axis(shape)
-        if axis is not None:
-            axes[name] = axis
-    return axes
-
-
-def _sequence_axis(shape: Sequence[int | str | None]) -> int | None:
-    """Find the axis that grows with the tokens: the open one after the batch, one with a telling name first."""
-    batch = len(shape) - max(CACHE_RANKS[0], len(shape) - 1)
-    open_axes = [axis for axis in range(batch + 1, len(shape)) if not isinstance(shape[axis], int)]
-    for axis in open_axes:
-        if any(part in str(shape[axis]).lower() for part in ("past", "seq", "len")):
-            return axis
-    return open_axes[0] if open_axes else None
-
-
-def _present_names(past: str) -> tuple[str, ...]:
-    """Names that exporters give the output of a cache: `present.0.key` for `past_key_values.0.key`, ..."""
-    return (
-        past.replace("past_key_values", "present", 1),
-        past.replace("past", "present", 1),
-        past.replace("past_key_values", "present_key_values", 1),
-    )
+    return any(role.kind == "cache" for role in inspection.output_roles.values())
 
 
 def empty_cache(shape: Sequence[int | str | None], axis: int, batch: int, dtype: np.dtype[np.generic]) -> Array:

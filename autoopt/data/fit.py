@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from autoopt.data.dataset import Array, Feed
 from autoopt.data.decoder import decoder_with, empty_cache
 from autoopt.errors import InputError
+from autoopt.model.roles import Dimension
 from autoopt.model.tensors import by_name
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
-
-Dimension: TypeAlias = int | str | None
-"""A number, a symbol, or nothing known."""
+    from onnxruntime import InferenceSession, NodeArg
 
 _DTYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
     **{name: np.dtype(name) for name in ("bool", "float16", "int8", "int16", "int32", "int64")},
@@ -84,11 +82,16 @@ class InputSpec:
 
 def specs_of(session: InferenceSession) -> tuple[InputSpec, ...]:
     """The inputs of an onnxruntime session."""
-    specs = []
-    for argument in session.get_inputs():
-        shape = None if argument.shape is None else tuple(argument.shape)
-        specs.append(InputSpec(argument.name, argument.type, shape))
-    return tuple(specs)
+    return tuple(map(_spec, session.get_inputs()))
+
+
+def output_specs(session: InferenceSession) -> tuple[InputSpec, ...]:
+    """The outputs of an onnxruntime session."""
+    return tuple(map(_spec, session.get_outputs()))
+
+
+def _spec(argument: NodeArg) -> InputSpec:
+    return InputSpec(argument.name, argument.type, None if argument.shape is None else tuple(argument.shape))
 
 
 def has_shape(shape: Sequence[int], declared: Sequence[Dimension]) -> bool:

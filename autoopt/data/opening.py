@@ -18,9 +18,9 @@ from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
 from autoopt.data.csv_files import loader_of_list
 from autoopt.data.dataset import IGNORED, Array, Choose, DataSet, check_columns, plain_labels
-from autoopt.data.decoder import TOKENS
 from autoopt.data.folder import folder_loader
 from autoopt.errors import AutooptError, InputError
+from autoopt.model.roles import TOKEN_NAMES
 from autoopt.script import load_script
 
 PostProcessor: TypeAlias = Callable[[list[Array]], Any]
@@ -254,7 +254,7 @@ def next_tokens(data: DataSet) -> Array | None:
         (items, positions); None for labels of any other kind.
     """
     labels = data.labels
-    tokens = next((data.columns[name] for name in TOKENS if name in data.columns), None)
+    tokens = next((data.columns[name] for name in TOKEN_NAMES if name in data.columns), None)
     if labels is None or tokens is None or labels.dtype.kind not in "iu":
         return None
     if labels.ndim != 2 or labels.shape != tokens.shape or labels.shape[1] < 2:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, without_nulls
 from autoopt.metrics import Constraint
+from autoopt.model.roles import Kind
 
 ROUNDS: Final = 5
 """Separate measurements of the best candidates, in turns. A machine changes its pace within seconds, so one
@@ -66,6 +67,7 @@ class MeasurementSettings:
     shapes: Mapping[str, list[int]] | None = _setting(None, "synthetic inputs: shape by input")
     ranges: Mapping[str, list[float]] | None = _setting(None, "synthetic inputs: [low, high] by input")
     image_size: tuple[int, ...] = _setting((), "synthetic inputs: [height, width] of images")
+    roles: Mapping[str, Kind] | None = _setting(None, "synthetic inputs: kind by input, if `plan` infers a wrong one")
     state: Mapping[str, str] | None = _setting(None, "recurrent state: {output: input}")
     reset_every: int | None = _setting(None, "recurrent state: items after which it starts from zero again")
     samples: int = _setting(0, "fidelity: number of items to compare (as many as the model's speed allows, 16 to 1024)")
@@ -88,6 +90,12 @@ class MeasurementSettings:
         settings._check_lists()
         settings._check_synthetic_inputs()
         return settings
+
+    @property
+    def made_up(self) -> dict[str, object]:
+        """The settings of synthetic inputs that the user gives."""
+        names = ("dimensions", "shapes", "ranges", "image_size", "roles")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
 
     @property
     def is_repeated(self) -> bool:

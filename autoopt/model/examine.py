@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoopt.model import tensors as walk
-from autoopt.model.inspection import Dim, Inspection, ValueSpec
+from autoopt.model.inspection import Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
 from autoopt.model.plain_forms import PLAIN_FORMS
+from autoopt.model.roles import Dimension
 from autoopt.model.split.graphs import came_with_external_data, is_split
 from autoopt.model.split.stored import sizes_of
 from autoopt.model.tables import ALL_VALUES, table_lengths
@@ -123,7 +124,7 @@ def _view_pairs(graph: GraphProto) -> int:
     return pairs
 
 
-def _may_be_view(node: NodeProto, shapes: Mapping[str, tuple[Dim, ...] | None]) -> bool:
+def _may_be_view(node: NodeProto, shapes: Mapping[str, tuple[Dimension, ...] | None]) -> bool:
     """Tell if a node only changes a shape, as a Transpose does that moves only axes of size 1."""
     if node.op_type != "Transpose":
         return node.op_type in VIEWS
@@ -194,7 +195,7 @@ def _value(value: ValueInfoProto) -> ValueSpec:
     return ValueSpec(value.name, _dtype(tensor.elem_type), shape)
 
 
-def _dim(dim: TensorShapeProto.Dimension) -> Dim:
+def _dim(dim: TensorShapeProto.Dimension) -> Dimension:
     # Some exporters write -1 or ? for an open dimension; two of them need not have the same size.
     if dim.HasField("dim_value"):
         return int(dim.dim_value) if dim.dim_value >= 0 else None

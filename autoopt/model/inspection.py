@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from autoopt import json_codec
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model.plain_forms import with_plain_forms
-
-Dim: TypeAlias = int | str | None
-"""A fixed size, the name of a symbolic one, or None if unknown."""
+from autoopt.model.roles import Dimension, Role, input_roles, output_roles
 
 
 @dataclass(frozen=True)
@@ -21,13 +18,21 @@ class ValueSpec:
     name: str
     dtype: str
     """As numpy names it (`float32`, `str`), or the kind of a value that is not a tensor (`sequence`)."""
-    shape: tuple[Dim, ...] | None
+    shape: tuple[Dimension, ...] | None
     """None if not even the rank is known."""
 
     @property
-    def dims(self) -> tuple[Dim, ...]:
+    def dims(self) -> tuple[Dimension, ...]:
         """The dimensions; none if not even their number is known."""
         return self.shape or ()
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in ("float16", "float32", "float64")
+
+    @property
+    def is_integer(self) -> bool:
+        return self.dtype.removeprefix("u") in ("int8", "int16", "int32", "int64")
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,14 @@ class Inspection:
     """Nodes in bodies of If, Loop and Scan, by operator."""
     table_lengths: Mapping[str, int] = field(default_factory=dict)
     """Length of the table that an input indexes, as token ids do; the shortest one if there are several."""
+    input_roles: Mapping[str, Role] = field(default_factory=dict)
+    """What each input holds; inferred if not given."""
+    output_roles: Mapping[str, Role] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        roles = self.input_roles or input_roles(self.inputs, self.table_lengths)
+        object.__setattr__(self, "input_roles", roles)
+        object.__setattr__(self, "output_roles", output_roles(self.outputs, self.inputs, roles))
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -95,6 +108,12 @@ class Inspection:
         if any(spec.dtype == "int64" for spec in self.inputs):
             traits.add("int64 inputs")
         return frozenset(traits)
+
+    def has_same_graph(self, other: Inspection) -> bool:
+        """True if two models differ only in the values of their weights, as far as their inspections show."""
+        mine = (self.inputs, self.outputs, self.opsets, self.op_counts, self.parameters, self.weight_dtypes)
+        theirs = (other.inputs, other.outputs, other.opsets, other.op_counts, other.parameters, other.weight_dtypes)
+        return mine == theirs
 
     def to_json(self) -> dict[str, JsonValue]:
         return json_codec.to_json(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from autoopt.data.decoder import Decoder, decoder_with
+from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import InputError, one_line
 from autoopt.model.inspection import Inspection, ValueSpec
@@ -66,7 +66,7 @@ def check_data(
     if not named:
         notes += _check_labels(description, inspection, place)
     inputs = inspection.inputs
-    decoder = decoder_with(inputs)
+    decoder = decoder_of(inspection.input_roles)
     columns, binding = _columns_by_input(description, _only_input(inputs, decoder))
     notes += binding
     if decoder is not None and decoder.tokens in columns:

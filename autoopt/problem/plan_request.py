@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -139,7 +139,7 @@ def _plan(request: RunRequest, spec: DagSpec, model: str | None) -> Plan:
     plan = replace(plan, goal=_goal_texts(objectives, goal.constraints or ()))
     if facts.inspection is None or not is_local:
         return plan
-    return _taught(plan, facts.inspection, target.target(), objectives[0], accelerator.isa)
+    return _taught(plan, facts.inspection, target.target(), objectives[0])
 
 
 def _read(probe: Probe, request: RunRequest, spec: DagSpec, model: str) -> tuple[Inspection, DescribedData]:
@@ -258,7 +258,7 @@ def make_proposal(request: RunRequest, *, anywhere: bool = False, set_has_data: 
     objectives = goal.objectives or (default_objective(decodes=compiled.generates),)
     limits = make_goal(replace(goal, objectives=objectives), data.evaluation)[0].constraints
     plan = replace(compiled.plan, goal=_goal_texts(objectives, limits))
-    plan = _taught(plan, inspection, target.target(), objectives[0], accelerator.isa)
+    plan = _taught(plan, inspection, target.target(), objectives[0])
     state = {} if data.evaluation is None else data.evaluation.state_fields
     return ProposedPlan(compiled.proposal, plan, objectives, goal.constraints, state)
 
@@ -268,8 +268,8 @@ def _goal_texts(objectives: Iterable[Objective], constraints: Iterable[Constrain
     return (*map(objective_text, objectives), *map(constraint_text, constraints))
 
 
-def _taught(plan: Plan, inspection: Inspection, target: Target, objective: Objective, isa: Collection[str]) -> Plan:
-    """The plan with what was measured on this and other models, as a run on this machine would take it."""
+def _taught(plan: Plan, inspection: Inspection, target: Target, objective: Objective) -> Plan:
+    """The plan with what an earlier run measured on the same graph, as a run on this machine would take it."""
     from autoopt.problem.best_candidate import Machine
     from autoopt.problem.earlier_examples import Case, taught_plan
     from autoopt.problem.proposal_facts import existing_store
@@ -277,8 +277,7 @@ def _taught(plan: Plan, inspection: Inspection, target: Target, objective: Objec
     if known_metric(objective.metric) is None:
         return plan  # only a run knows the direction of a script's metric
     with existing_store() as store:
-        case = Case(inspection, objective, target, Machine.of({}), isa=isa)
-        return taught_plan(store, plan, case, settings().home)
+        return taught_plan(store, plan, Case(inspection, objective, target, Machine.of({})))
 
 
 def _file_data(spec: DagSpec, use: str) -> object:

@@ -64,11 +64,7 @@ def _stored_reply(folder: Path) -> dict[str, JsonValue] | None:
 @lru_cache(maxsize=1)
 def _reading_code() -> str:
     """Digest of the code that reads: its next version may reply in another form."""
-    return code_digest(*autoopt.data.__path__, *autoopt.measure.__path__, *autoopt.model.__path__)
-
-
-def code_digest(*folders: str) -> str:
-    """Digest of the Python files below some folders."""
+    folders = (*autoopt.data.__path__, *autoopt.measure.__path__, *autoopt.model.__path__)
     files = [file for folder in folders for file in sorted(Path(folder).rglob("*.py"))]
     return digest_json(list(map(digest_file, files)))
 

@@ -29,7 +29,6 @@ from autoopt.problem.problem import DataSets, DataSource, Goal, Limits, Problem,
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
 from autoopt.registry import DescribeReply
-from autoopt.report.words.formatting import plural
 from autoopt.report.words.steps import ARROW, steps_text
 from autoopt.script import check_allowed
 from autoopt.spec import DagSpec
@@ -65,12 +64,11 @@ def resolve(request: RunRequest, spec: DagSpec, resources: Resources) -> Problem
         objective=goal.objectives[0],
         target=target.target(),
         machine=Machine.of(resources.hosts.runtime_of(target.where)),
-        isa=sources.probed.facts.accelerator.isa,
         constraints=goal.constraints,
         search=search,
         artifact=sources.model.artifact,
     )
-    plan = taught_plan(resources.store, compiled.plan, case, resources.store.home)
+    plan = taught_plan(resources.store, compiled.plan, case)
     repairs = [f"model: {repair}" for repair in sources.inspection.repairs]
     return Problem(
         plan=plan,
@@ -182,7 +180,7 @@ def _generated_data(
 
     The shapes are fixed here: passes drop the metadata and names that tell them.
     """
-    params = generated_params(MeasurementSettings.parse(measurement), items=1)
+    params: dict[str, object] = {"items": 1, **MeasurementSettings.parse(measurement).made_up}
     notes: list[str] = []
     if _has_open_sizes(inspection):
         description = probe.describe(
@@ -198,18 +196,11 @@ def _generated_data(
     return data_source(_generated({**params, "items": GENERATED_ITEMS}), store.home), notes
 
 
-def generated_params(measurement: MeasurementSettings, items: int) -> dict[str, object]:
-    """The parameters of generated inputs: their number, and the sizes and ranges that the user sets."""
-    given = {name: getattr(measurement, name) for name in ("dimensions", "shapes", "ranges", "image_size")}
-    return {"items": items, **{name: value for name, value in given.items() if value}}
-
-
 def _has_open_sizes(inspection: Inspection) -> bool:
     """True if an input has open dimensions other than the batch; a decoder's follow from its prompt."""
-    inputs = {spec.name: spec.dims for spec in inspection.inputs}
-    if decoder_of(inputs) is not None:
+    if decoder_of(inspection.input_roles) is not None:
         return False
-    return any(not isinstance(size, int) for shape in inputs.values() for size in shape[1:])
+    return any(not isinstance(size, int) for spec in inspection.inputs for size in spec.dims[1:])
 
 
 def _generated(params: Mapping[str, object]) -> dict[str, object]:
@@ -228,7 +219,7 @@ CHAIN_WIDTH: Final = 30
 
 
 def explanations(plan: Plan) -> list[str]:
-    """A line each for the values that a proposal tries, its decisions that matter to users, and earlier lessons."""
+    """A line each for the values that a proposal tries, its decisions that matter to users, and an earlier run."""
     lines: list[str] = []
     tried = [decision.tried for decision in plan.decisions if decision.tried]
     if tried:
@@ -241,11 +232,6 @@ def explanations(plan: Plan) -> list[str]:
 
 
 def _lesson(learned: Sequence[Learned]) -> str:
-    """The points that earlier runs put first."""
+    """The point that an earlier run puts first."""
     first = steps_text(ARROW.join(learned[0].chain), {}, CHAIN_WIDTH)
-    if len(learned) > 1:
-        first += f" and {plural(len(learned) - 1, 'other point')}"
-    source = "on other models"
-    if learned[0].expected is not None:
-        source = "in an earlier run of the same graph"
-    return f"starting with {first}, the best {source} ('autoopt --verbose plan' says why)"
+    return f"starting with {first}, the best in an earlier run of the same graph ('autoopt --verbose plan' says why)"

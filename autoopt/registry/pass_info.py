@@ -162,11 +162,6 @@ class PassInfo:
         return not self.missing
 
     @property
-    def prepares(self) -> bool:
-        """True if a chain may do without the pass: it leaves results and session options as they are."""
-        return self.tolerance != "lossy" and not self.session_only and not self.makes_model
-
-    @property
     def is_plugin(self) -> bool:
         """True if an installed distribution other than autoopt has the pass."""
         return self.origin.startswith("plug-in ")

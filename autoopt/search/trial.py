@@ -29,13 +29,6 @@ class ChainSpace:
     """Comes after others of the same weight, before there are results."""
     sets_only_run: bool = False
     """The last pass changes no model, only the settings that it runs with."""
-    preparation: frozenset[str] = frozenset()
-    """Nodes that leave results as they are, and the settings too: the chain may be faster without them."""
-
-    @property
-    def essential(self) -> tuple[str, ...]:
-        """The other node ids, in order."""
-        return tuple(node for node, _ in self.passes if node not in self.preparation)
 
     @property
     def nodes(self) -> tuple[str, ...]:

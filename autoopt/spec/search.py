@@ -56,8 +56,6 @@ class SearchFields(StrictModel):
     """End once little more can be gained, or the known best of a model with the same graph is confirmed."""
     min_gain_per_minute: float = Field(default=0.005, ge=0, lt=1)
     """Expected gain per minute, as a fraction of the best candidate, below which `stop_early` ends the search."""
-    built_in_knowledge: bool = True
-    """Also order the first points by the measurements of public models that autoopt ships."""
     choose: Choose = "priority"
     """Rule that chooses one best model when there are several objectives."""
 

@@ -56,14 +56,11 @@ def main() -> None:
     leaving_out.add_argument("--no-random", dest="random", action="store_false", help="without random points")
     leaving_out.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
     leaving_out.add_argument("--out", type=Path, default=HERE / "results")
-    beginning = commands.add_parser("first", help="replay searches with other first points, one model left out")
+    beginning = commands.add_parser("first", help="replay searches with other first points")
     beginning.add_argument("--seeds", type=int, default=50)
     beginning.add_argument("--only", nargs="*", default=(), help="ways to begin, by name")
     beginning.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
     beginning.add_argument("--out", type=Path, default=HERE / "results")
-    knowing = commands.add_parser("lessons", help="write what the tables teach, as the file that autoopt ships")
-    knowing.add_argument("file", type=Path)
-    knowing.add_argument("--tables", type=Path, default=HERE / "tables" / "precisions", help="folder of the tables")
     fronts = commands.add_parser("front", help="replay searches with several objectives, beside Optuna's samplers")
     fronts.add_argument("--seeds", type=int, default=20)
     fronts.add_argument("--first", type=int, default=1000, help="first seed of the synthetic tables")
@@ -82,7 +79,6 @@ def main() -> None:
         "stop": stop,
         "left-out": left_out,
         "first": first,
-        "lessons": lessons,
         "front": front,
         "cost": cost,
     }
@@ -209,38 +205,26 @@ def left_out(options: argparse.Namespace) -> None:
 
 
 def first(options: argparse.Namespace) -> None:
-    from benchmarks.search import transfer
+    from benchmarks.search import first_points as replays
     from benchmarks.search.table import load
 
-    tables = list(map(load, sorted(options.tables.glob("*.json.gz"))))
-    gaining = [table for table in tables if table.best < transfer.GAIN and table.noise < transfer.NOISY]
+    tables = map(load, sorted(options.tables.glob("*.json.gz")))
+    gaining = [table for table in tables if table.best < replays.GAIN and table.noise < replays.NOISY]
     options.out.mkdir(exist_ok=True)
     lines: list[str] = []
-    totals: dict[transfer.Beginning, tuple[list[transfer.Outcome], list[transfer.Outcome]]] = {}
+    totals: dict[replays.Beginning, tuple[list[replays.Outcome], list[replays.Outcome]]] = {}
     for table in gaining:
-        for beginning in options.only or transfer.BEGINNINGS:
-            start = transfer.beginning_with(table, beginning, tables)
-            outcomes = [transfer.replay(start, seed) for seed in range(options.seeds)]
-            control = [transfer.replay(transfer.shuffled(start, seed), seed) for seed in range(options.seeds)]
-            lines.append(transfer.line(table.name, beginning, outcomes, control))
+        for beginning in options.only or replays.BEGINNINGS:
+            start = replays.beginning_with(table, beginning)
+            outcomes = [replays.replay(start, seed) for seed in range(options.seeds)]
+            control = [replays.replay(start.shuffled(seed), seed) for seed in range(options.seeds)]
+            lines.append(replays.line(table.name, beginning, outcomes, control))
             print(lines[-1], flush=True)
             total = totals.setdefault(beginning, ([], []))
             total[0].extend(outcomes)
             total[1].extend(control)
-    lines += [transfer.line("all", beginning, *total) for beginning, total in totals.items()]
-    (options.out / "first_points.md").write_text(transfer.markdown(lines))
-
-
-def lessons(options: argparse.Namespace) -> None:
-    from autoopt.json_codec import to_json
-    from benchmarks.search import transfer
-    from benchmarks.search.lessons import lesson_of
-    from benchmarks.search.table import load
-
-    tables = [table for table in map(load, sorted(options.tables.glob("*.json.gz"))) if table.noise < transfer.NOISY]
-    text = json.dumps([to_json(lesson_of(table)) for table in tables], separators=(",", ":"))
-    options.file.write_text(text + "\n", encoding="utf-8")
-    print(f"{options.file}: lessons of {len(tables)} models, {options.file.stat().st_size / 1000:.0f} kB")
+    lines += [replays.line("all", beginning, *total) for beginning, total in totals.items()]
+    (options.out / "first_points.md").write_text(replays.markdown(lines))
 
 
 def front(options: argparse.Namespace) -> None:

@@ -22,12 +22,12 @@ from autoopt.search.study import Study
 from autoopt.search.surrogates.hypervolume import hypervolume
 from autoopt.search.surrogates.scalarization import reference_point, undominated
 from autoopt.search.surrogates.stopping import LITTLE
+from benchmarks.search.first_points import as_proposed
 from benchmarks.search.report import TABLES, recorded
 from benchmarks.search.simulate import SHIPPED
 from benchmarks.search.stopping import Stop
 from benchmarks.search.synthetic import FAMILIES, make
 from benchmarks.search.table import OBJECTIVE, Row, Table, load
-from benchmarks.search.transfer import as_proposed
 from benchmarks.search.uniform import UniformSampler
 
 if TYPE_CHECKING:

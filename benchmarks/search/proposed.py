@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from benchmarks.search.first_points import as_proposed
 from benchmarks.search.report import LEFT_OUT, recorded, recorded_later
 from benchmarks.search.table import Table
-from benchmarks.search.transfer import as_proposed
 
 TIGHTENED: Final = ("cifar10_resnet8", "dtln_stage1")
 """Tables with candidates of different quality, all of which meet the limit that they were recorded with."""

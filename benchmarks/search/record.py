@@ -33,7 +33,6 @@ from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH
 from autoopt.metrics import MEDIAN_LATENCY, headline_metrics
 from autoopt.model.candidate import Candidate
 from autoopt.problem.environment import cpu, library_version
-from autoopt.problem.lessons import instruction_sets
 from autoopt.problem.run_request import RunRequest
 from autoopt.search import ChainSpace
 from autoopt.search.transitions import FAILED
@@ -123,7 +122,6 @@ def _about(session: Session, recordings: int, seconds: float | None, candidates:
         "seconds": seconds,
         "clock": f"CPU time, one thread; load of the machine at the end: {load:.0f}",
         "cpu": cpu()["model"],
-        "isa": sorted(instruction_sets(cpu()["flags"])),
         "runtime": library_version("onnxruntime"),
         "candidates": candidates,
         "facts": _facts(session.ctx),

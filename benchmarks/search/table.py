@@ -229,7 +229,6 @@ def _chain(data: Mapping[str, Any]) -> ChainSpace:
         tuple(prior),
         is_late,
         sets_only_run=registry().info(passes[-1][1]).session_only,
-        preparation=frozenset(node for node, name in passes if registry().info(name).prepares),
     )
 
 

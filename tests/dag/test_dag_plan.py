@@ -83,12 +83,11 @@ def test_the_document_has_its_keys_in_a_fixed_order() -> None:
 def test_decisions_and_learned_preferences_are_part_of_the_document() -> None:
     plan = plan_of(prefer=[{"chain": ["a"], "weight": 2.5}])
     plan = replace(plan, decisions=(Decision("level 1", "asked"),))
-    plan = plan.with_learned([Learned("7f", ("a",), {"a": {"x": 1}}, evidence="gave 0.50 on m")], "built in: 20 models")
+    plan = plan.with_learned([Learned("7f", ("a",), {"a": {"x": 1}}, evidence="gave 0.50 on m")])
     data = plan.to_json()
     assert data["decided"] == [{"what": "level 1", "why": "asked"}]
     (learned,) = data["learned"]  # type: ignore[misc]
     assert learned == {"chain": "7f", "name": "a", "point": {"a": {"x": 1}}, "reason": "a: gave 0.50 on m"}
-    assert data["knowledge"] == "built in: 20 models"
 
 
 def test_a_plan_is_immutable() -> None:

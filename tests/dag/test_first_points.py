@@ -194,7 +194,7 @@ def test_large_decoders_begin_with_few_bits_whatever_other_models_teach(paramete
     _, plan = proposed(decoder(parameters))
     weights = {chain.name: chain.weight for chain in plan.chains() if chain.prior}
     assert max(weights, key=weights.__getitem__) == first
-    assert weights[first] > 1, "lessons only order chains of weight 1 and less"
+    assert weights[first] > 1, "what the user wants first stays first"
 
 
 def test_models_that_generate_text_start_with_fused_attention_and_few_bits() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import builders
@@ -8,8 +9,8 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from autoopt.data.decoder import align, decoder_of
-from autoopt.data.fit import fit, specs_of
+from autoopt.data.decoder import Decoder, align, decoder_with
+from autoopt.data.fit import InputSpec, fit, specs_of
 from autoopt.data.sources import synthetic
 from autoopt.errors import InputError
 
@@ -19,6 +20,11 @@ SHAPES = {
     "position_ids": ("batch", "seq"),
     "past_key_values.0.key": ("batch", 2, "past", 4),
 }
+
+
+def decoder_of(shapes: Mapping[str, tuple[int | str, ...]]) -> Decoder | None:
+    """The decoder whose inputs have these shapes."""
+    return decoder_with([InputSpec(name, "tensor(float)", shape) for name, shape in shapes.items()])
 
 
 @pytest.fixture(scope="module")

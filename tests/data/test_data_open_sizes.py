@@ -11,6 +11,7 @@ from onnx import helper
 
 from autoopt.data.sources.open_sizes import open_sizes, total_stride
 from autoopt.data.sources.synthetic import input_spec
+from autoopt.model.roles import input_roles
 
 
 def convolutions(*strides: list[int], shape: Any = ("n", 3, "h", "w"), rank: int = 4, **metadata: str) -> Any:
@@ -27,7 +28,8 @@ def convolutions(*strides: list[int], shape: Any = ("n", 3, "h", "w"), rank: int
 
 
 def sizes(proto: Any) -> dict[int, int]:
-    found = open_sizes(proto, [input_spec(value) for value in proto.graph.input])
+    specs = list(map(input_spec, proto.graph.input))
+    found = open_sizes(proto, specs, input_roles(specs))
     return dict(found["x"].by_axis) if found else {}
 
 

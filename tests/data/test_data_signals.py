@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from autoopt.data.fit import InputSpec
 from autoopt.data.sources import synthetic
-from autoopt.data.sources.signals import LONGEST_VOICE, is_length, is_rate, sound, sound_axes
+from autoopt.data.sources.signals import LONGEST_VOICE, sound
 from autoopt.model import io
 
 
@@ -116,48 +115,6 @@ def test_numbers_that_are_compared_with_many_constants_are_below_their_number(tm
     path = saved(tmp_path, [builders.tensor("codes", ["n", 50], kind)], nodes, outputs, **numbers)
     codes = np.stack(synthetic.load(path, items=4).uneven["codes"])
     assert set(np.unique(codes)) == set(range(9))
-
-
-@pytest.mark.parametrize(
-    ("inputs", "axes"),
-    [
-        ([("audio", ("batch", "n"))], {"audio": 1}),
-        ([("audio", ("batch", 1, "n"))], {"audio": 2}),
-        ([("x", ("batch", 16000))], {"x": 1}),
-        ([("x", ("batch", 100))], {}),  # too short for a sound
-        ([("x", ("batch", "n"))], {}),  # nothing says that it is one
-        ([("audio", ("batch", "n", "m"))], {}),  # two axes may hold the samples
-        ([("x", (16000, 16000))], {}),
-        ([("x", (1, 512)), ("state", (2, 1, 64))], {"x": 1}),  # a piece, because the model has state
-        ([("x", ("batch", "n")), ("state", (2, 1, 64))], {"x": 1}),
-        ([("x", (1, 100)), ("state", (2, 1, 64))], {}),  # shorter than a piece
-        ([("audio", ("n",))], {"audio": 0}),
-    ],
-)
-def test_sounds_are_told_by_name_length_and_state(
-    inputs: list[tuple[str, tuple[Any, ...]]], axes: dict[str, int]
-) -> None:
-    specs = [InputSpec(name, "tensor(float)", shape) for name, shape in inputs]
-    assert sound_axes(specs) == axes
-
-
-def test_integers_are_no_sound() -> None:
-    assert sound_axes([InputSpec("audio", "tensor(int64)", ("batch", "n"))]) == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "is_one"), [("lens", True), ("x_length", True), ("max_length", False), ("min_len", False), ("x", False)]
-)
-def test_lengths_are_told_by_their_names(name: str, is_one: bool) -> None:
-    assert is_length(InputSpec(name, "tensor(int64)", ("batch",))) is is_one
-    assert not is_length(InputSpec(name, "tensor(float)", ("batch",)))
-
-
-@pytest.mark.parametrize(
-    ("name", "is_one"), [("sr", True), ("sample_rate", True), ("sampling_rate", True), ("s", False)]
-)
-def test_rates_are_told_by_their_names(name: str, is_one: bool) -> None:
-    assert is_rate(InputSpec(name, "tensor(int64)", ())) is is_one
 
 
 def test_a_long_sound_repeats_a_shorter_one() -> None:

@@ -143,6 +143,14 @@ def test_pictures_are_smooth(tmp_path, shape, axis):
     assert np.abs(np.diff(item, axis=axis)).mean() < 0.8  # 1.13 for independent values
 
 
+def test_given_roles_come_before_those_of_names_and_shapes(tmp_path):
+    path = str(io.save(builders.mlp(), tmp_path))
+    (spec,) = synthetic.read_inputs(path).specs
+    assert np.all(synthetic.load(path, items=1, roles={spec.name: "state"}).uneven[spec.name][0] == 0)
+    with pytest.raises(InputError, match="no kind 'staet' of inputs"):
+        synthetic.load(path, items=1, roles={spec.name: "staet"})
+
+
 def test_given_ranges_come_before_meanings(tmp_path):
     path = inputs_of(tmp_path, builders.tensor("attention_mask", ["batch", "seq"], TensorProto.INT64))
     load = {"type": "synthetic", "params": {"ranges": {"attention_mask": [0, 1]}}}

@@ -13,6 +13,7 @@ from autoopt.data.sources import synthetic
 from autoopt.data.sources.open_sizes import open_sizes
 from autoopt.data.sources.weight_sizes import sides_by_positions, with_channels
 from autoopt.model import io
+from autoopt.model.roles import input_roles
 
 FEATURES, PATCH = 6, 4
 
@@ -78,4 +79,4 @@ def test_channels_count_all_groups() -> None:
     )
     (spec,) = with_channels(proto.graph, [synthetic.input_spec(proto.graph.input[0])])
     assert spec.shape == ("n", 4, "h", "w")
-    assert open_sizes(proto, [spec])["x"].by_axis == {2: 224, 3: 224}
+    assert open_sizes(proto, [spec], input_roles([spec]))["x"].by_axis == {2: 224, 3: 224}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.errors import InputError
-from autoopt.registry import REQUIRED, ParameterInfo, PassInfo, info_from_json, info_to_json, registry
+from autoopt.registry import REQUIRED, ParameterInfo, PassInfo, info_from_json, info_to_json
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional, ConditionalDefault
 
 ANNOTATIONS: list[tuple[Any, str]] = [
@@ -166,8 +166,3 @@ def test_types_beyond_json_accept_everything() -> None:
     copy = through_json(PassInfo("p", "f", "s", (parameter,))).parameter("x")
     assert copy.type == "Any"
     assert copy.check("anything") is None
-
-
-def test_preparation_is_what_leaves_results_and_session_options_as_they_are() -> None:
-    expected = {"simplify": True, "conv_to_rows": True, "session_tuning": False, "static_quantization": False}
-    assert {name: registry().info(name).prepares for name in expected} == expected

@@ -129,9 +129,7 @@ class Plan:
     decisions: tuple[Decision, ...] = ()
     """Of a graph that autoopt proposed; empty for the user's own."""
     learned: tuple[Learned, ...] = ()
-    """The points to try first, in this order, by what was measured on this or other models."""
-    knowledge: str = ""
-    """The measurements that `learned` follows from, and those that were left out; empty if there are none."""
+    """The points to try first, in this order, by what an earlier run measured on the same graph."""
     goal: tuple[str, ...] = field(default=(), compare=False)
     """Objectives and constraints in words."""
 
@@ -143,9 +141,9 @@ class Plan:
     def graph(self) -> PassGraph:
         return self._tree.graph
 
-    def with_learned(self, learned: Sequence[Learned], knowledge: str = "") -> Plan:
+    def with_learned(self, learned: Sequence[Learned]) -> Plan:
         """The plan with these points to try first; they do not change the digest."""
-        return replace(self, learned=tuple(learned), knowledge=knowledge)
+        return replace(self, learned=tuple(learned))
 
     def first_point(self, chain: Chain, values: Values) -> Point | None:
         """The first point of a chain with these values; None if it has none."""
@@ -284,8 +282,6 @@ class Plan:
         data |= self._exceptions()
         data["decided"] = [{"what": decision.what, "why": decision.why} for decision in self.decisions]
         data["learned"] = [learned.to_json() for learned in self.learned]
-        if self.knowledge:
-            data["knowledge"] = self.knowledge
         return data
 
     def _exceptions(self) -> dict[str, JsonValue]:

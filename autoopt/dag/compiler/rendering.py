@@ -133,8 +133,6 @@ def _number(count: int, noun: str) -> str:
 
 def _learned(plan: Plan) -> Iterator[str]:
     """List the first points that were learned, and from what."""
-    if plan.knowledge:
-        yield f"knowledge: {plan.knowledge}"
     for learned in plan.learned:
         yield f"learned: {learned.text}"
 

@@ -12,6 +12,7 @@ from autoopt.dag.proposal.exclusions import NEURAL_OPS, ProposalInputs, is_tiny
 from autoopt.dag.proposal.templates import MINUTES, TEMPLATES, TRIALS, Method
 from autoopt.errors import one_line
 from autoopt.model.inspection import Inspection
+from autoopt.model.roles import Role
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec, describe_threads
 
@@ -27,7 +28,7 @@ _LEVELS: Final = (
     "also lossy passes that need no calibration data, with few values each",
     "all passes and values",
 )
-LISTED_WEIGHTS: Final = 3
+LISTED_NAMES: Final = 3
 """Names of inputs that are written out."""
 FEW_TRIALS: Final = 6
 FEW_MINUTES: Final = 2
@@ -49,6 +50,8 @@ def decisions(
         text = f"trying {choices}; your model is measured with onnxruntime's default"
         yield Decision("threads", text, tried=choices)
     yield Decision(f"level {options.level}", _LEVELS[options.level], is_detail=True)
+    yield from _roles("input", inputs.inspection.input_roles)
+    yield from _roles("output", inputs.inspection.output_roles)
     effort = effort_for(inputs.inspection, options.level)
     if effort.reason:
         yield Decision(f"at most {effort.trials} trials", effort.reason)
@@ -60,6 +63,24 @@ def decisions(
         yield Decision("quality", _quality(inputs), is_detail=True)
     else:
         yield from _without_data(options, methods, reasons)
+
+
+def _roles(what: str, roles: Mapping[str, Role]) -> Iterator[Decision]:
+    """What the inputs or the outputs are taken for, and the evidence: those of a kind together."""
+    names_by_text: dict[str, list[str]] = {}
+    for name, role in roles.items():
+        if role.kind != "other":
+            names_by_text.setdefault(f"{role.kind}, by {role.evidence}", []).append(name)
+    for text, names in names_by_text.items():
+        yield Decision(f"{what} {_some(names)}", text, is_detail=True)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of the model's own names, and how many more there are."""
+    listed = [one_line(name) for name in names[:LISTED_NAMES]]
+    if len(names) > LISTED_NAMES:
+        listed.append(f"{len(names) - LISTED_NAMES} more")
+    return _listed(listed)
 
 
 def _without_integers(
@@ -105,10 +126,8 @@ def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, R
         remedy = "--set keep_signature=true leaves this out"
         yield Decision("specializing to the data", f"{inputs.narrowing.text}; {remedy}")
     if model.overridable:
-        names = [one_line(name) for name in model.overridable[:LISTED_WEIGHTS]]
-        if len(model.overridable) > LISTED_WEIGHTS:
-            names.append(f"{len(model.overridable) - LISTED_WEIGHTS} more")
-        yield Decision("inputs with a default", f"passes may fix them, so that callers cannot set {_listed(names)}")
+        text = f"passes may fix them, so that callers cannot set {_some(model.overridable)}"
+        yield Decision("inputs with a default", text)
     if inputs.needs_static_shapes(target):
         yield Decision("fixed shapes", f"{target.execution_provider} accepts no dynamic ones")
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final
 
-from autoopt.data.decoder import decoder_with
+from autoopt.data.decoder import decoder_of
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
-from autoopt.model.inspection import Dim, Inspection, ValueSpec
+from autoopt.model.inspection import Inspection, ValueSpec
+from autoopt.model.roles import Dimension
 
 MAX_TEXT: Final = 40
 """Characters of a constant that are shown."""
@@ -50,7 +51,7 @@ class _Input:
     """One input of the model with what the data say about it."""
 
     name: str
-    shape: tuple[Dim, ...]
+    shape: tuple[Dimension, ...]
     """As the model has it."""
     sizes: tuple[int | None, ...]
     """As the data have it."""
@@ -79,7 +80,7 @@ def narrowing_of(
     state are `fed_back`.
     """
     has_made_up = any(description.made_up for description in descriptions)
-    if not descriptions or has_made_up or decoder_with(inspection.inputs) is not None:
+    if not descriptions or has_made_up or decoder_of(inspection.input_roles) is not None:
         return Narrowing()
     inputs: list[_Input] = []
     for spec in inspection.inputs:
@@ -118,7 +119,7 @@ def _described(
     yield reduce(_both, items)
 
 
-def _fitted(spec: ValueSpec, shape: tuple[Dim, ...], column: Column) -> _Input | None:
+def _fitted(spec: ValueSpec, shape: tuple[Dimension, ...], column: Column) -> _Input | None:
     """The input with what one data set says about it; None if the ranks do not fit."""
     sizes: tuple[int | None, ...] = tuple(
         None if axis in column.open_axes else size for axis, size in enumerate(column.shape)
@@ -157,7 +158,7 @@ def _shapes(inspection: Inspection, inputs: Sequence[_Input]) -> dict[str, tuple
 
 
 def _merged(
-    shape: Sequence[Dim], known: Sequence[int | None], symbols: Mapping[str, int | None]
+    shape: Sequence[Dimension], known: Sequence[int | None], symbols: Mapping[str, int | None]
 ) -> tuple[int | None, ...]:
     """The sizes of an input: the model's own, then the data's, then the sizes of dimensions with the same name."""
     merged: list[int | None] = []

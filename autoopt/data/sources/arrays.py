@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from autoopt.data.dataset import LABELS, Array, DataSet, check_columns
-from autoopt.data.decoder import TOKENS
 from autoopt.errors import InputError, did_you_mean
+from autoopt.model.roles import TOKEN_NAMES
 
 _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile)
 
@@ -34,7 +34,7 @@ def load_npz(
     if label and label not in columns:
         raise InputError(f"has no array {label!r}", where=path, remedy=did_you_mean(label, columns))
     labels = columns.get(label)
-    if label not in TOKENS:  # tokens are the input too; their labels are the next ones
+    if label not in TOKEN_NAMES:  # tokens are the input too; their labels are the next ones
         columns.pop(label, None)
     if input_cols is not None:
         check_columns(columns, input_cols, path)

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from autoopt.data.fit import Dimension, InputSpec
+from autoopt.data.fit import InputSpec
 from autoopt.data.sources.weight_sizes import sides_by_positions
+from autoopt.model.roles import Dimension, Role
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -21,7 +22,6 @@ METADATA: Final = ("imgsz", "image_size", "input_size")
 """Keys under which exporters write one side, or height and width."""
 LARGEST_SIDE: Final = 8192
 """Larger sides in the metadata are not believed: a picture of them would not fit into memory."""
-CHANNELS: Final = (1, 3, 4)
 CLASSIFIER_SIDE: Final = 224
 """Usual side of images for classifiers of ImageNet."""
 DENSE_SIDE: Final = 640
@@ -43,31 +43,20 @@ class OpenSizes:
     reason: str
 
 
-def image_axes(shape: Sequence[Dimension] | None) -> tuple[int, int] | None:
-    """The axes of height and width of a batch of images; None for other inputs."""
-    if shape is None or len(shape) != 4 or any("frame" in str(size).lower() for size in shape):
-        return None
-    if shape[1] in CHANNELS:
-        return 2, 3
-    return (1, 2) if shape[3] in CHANNELS else None
-
-
-def open_sizes(model: ModelProto, inputs: Sequence[InputSpec]) -> dict[str, OpenSizes]:
-    """Size the open dimensions of inputs, by the input's name; inputs that no rule knows are left out."""
+def open_sizes(model: ModelProto, inputs: Sequence[InputSpec], roles: Mapping[str, Role]) -> dict[str, OpenSizes]:
+    """Size the open dimensions of images and their masks, by the input's name."""
     sizes_of = {}
     by_positions = sides_by_positions(model.graph)
     for spec in inputs:
-        axes = image_axes(spec.shape)
-        if axes is None or spec.shape is None:
-            continue
-        sides = [spec.shape[axis] for axis in axes]
-        if all(isinstance(side, int) for side in sides):
+        axes = roles[spec.name].axes
+        sides = [spec.dims[axis] for axis in axes]
+        if roles[spec.name].kind not in ("image", "mask") or all(isinstance(side, int) for side in sides):
             continue
         if spec.name in by_positions:
             sizes, reason = (by_positions[spec.name],) * 2, "its table of positions"
         else:
             sizes, reason = _image_size(model, sides)
-        by_axis = {axis: size for axis, size in zip(axes, sizes, strict=True) if not isinstance(spec.shape[axis], int)}
+        by_axis = {axis: size for axis, size in zip(axes, sizes, strict=True) if not isinstance(spec.dims[axis], int)}
         sizes_of[spec.name] = OpenSizes(by_axis, reason)
     return sizes_of
 

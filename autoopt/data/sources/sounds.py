@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -13,8 +13,8 @@ from autoopt.data.dataset import Array, Choose, DataSet, class_ids, text_array
 from autoopt.data.fit import InputSpec
 from autoopt.data.folder import SOUNDS
 from autoopt.data.sources.file_labels import LabelledFiles, find_files
-from autoopt.data.sources.signals import SHORTEST_PIECE, is_length, is_rate, sound_axes, state_names
 from autoopt.errors import InputError, one_line
+from autoopt.model.roles import SHORTEST_PIECE, Role, input_roles, names_with
 
 HIGHEST_RATE: Final = 768_000
 """Hz. Only broken files and typing errors have higher ones, and resampling to one would fill the memory."""
@@ -92,7 +92,8 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     if choose is not None:
         data = data.take(choose(len(data)))
     specs = _specs(model)
-    target = _waveform_input(specs, path) if model is not None else WaveformInput()
+    roles = input_roles(specs)
+    target = _waveform_input(specs, roles, path) if model is not None else WaveformInput()
     if samples is not None:
         target = target.of_length(samples)
     sounds, rate = _read_all(list(data.columns["file"]), sample_rate, target.channels, path)
@@ -105,7 +106,14 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     if found.reading:
         reading = f"{found.reading}; {reading}"
     data = replace(data, columns={}, reading=reading)
-    return _with_other_inputs(_with_items(data, target, items), specs, list(map(len, sounds)), rate)
+    columns: dict[str, Array] = {}
+    for spec in specs:
+        if roles[spec.name].kind == "sample rate":
+            columns[spec.name] = np.array(rate, spec.dtype)
+        elif roles[spec.name].kind == "length":
+            columns[spec.name] = np.array(list(map(len, sounds)), spec.dtype)
+    data = _with_items(data, target, items)
+    return replace(data, columns={**data.columns, **columns})
 
 
 def _files(path: str, found: LabelledFiles) -> DataSet:
@@ -131,15 +139,15 @@ def _labels(texts: Sequence[str]) -> Array:
     return text_array(texts)
 
 
-def _waveform_input(specs: Sequence[InputSpec], path: str) -> WaveformInput:
+def _waveform_input(specs: Sequence[InputSpec], roles: Mapping[str, Role], path: str) -> WaveformInput:
     """The input of a model that takes the sounds: the one that looks like a waveform, or the only one that can."""
-    states = state_names(specs)
+    states = names_with("state", roles)
     if states:
         message = f"the model takes a sound piece by piece, with its state in {one_line(states[0])!r}"
         raise InputError(
             message, where=path, remedy="give the pieces as arrays in an .npz file, and state: in the data"
         )
-    axes = sound_axes(specs) or _long_axes(specs)
+    axes = {name: role.axes[0] for name, role in roles.items() if role.kind == "sound"} or _long_axes(specs)
     if len(axes) != 1:
         shapes = ", ".join(f"{one_line(spec.name)} {_shape_text(spec)}" for spec in specs)
         raise InputError(
@@ -232,17 +240,6 @@ def _with_items(data: DataSet, target: WaveformInput, items: list[Array]) -> Dat
     stacked = np.stack(items)
     has_batch = target.axis > 0
     return replace(data, columns={target.name: stacked[:, 0] if has_batch else stacked})
-
-
-def _with_other_inputs(data: DataSet, specs: Sequence[InputSpec], lengths: Sequence[int], rate: int) -> DataSet:
-    """Add what follows from the sounds: their lengths and the sample rate, where the model takes them."""
-    columns: dict[str, Array] = dict(data.columns)
-    for spec in specs:
-        if is_rate(spec):
-            columns[spec.name] = np.array(rate, spec.dtype)
-        elif is_length(spec):
-            columns[spec.name] = np.array(lengths, spec.dtype)
-    return replace(data, columns=columns)
 
 
 def _reading(target: WaveformInput, lengths: Sequence[int], rate: int, *, is_resampled: bool) -> str:

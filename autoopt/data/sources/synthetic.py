@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from autoopt.data.dataset import Array, DataSet
-from autoopt.data.decoder import Decoder, decoder_with
+from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.fit import InputSpec, fit, specs_of
-from autoopt.data.sources.open_sizes import OpenSizes, image_axes, open_sizes
+from autoopt.data.sources.open_sizes import OpenSizes, open_sizes
 from autoopt.data.sources.signals import carry_states, lengths_of, signal_items, signal_sizes
 from autoopt.data.sources.weight_sizes import with_channels
 from autoopt.errors import InputError, one_line
+from autoopt.model.roles import Kind, Role, input_roles
 from autoopt.model.session import make_session
 from autoopt.model.tables import constant_shapes, one_hot_lengths, table_lengths
 
@@ -43,6 +44,7 @@ class ModelInputs:
     table_lengths: Mapping[str, int] = field(default_factory=dict)
     """Length of the table for inputs that index into one."""
     open_sizes: Mapping[str, OpenSizes] = field(default_factory=dict)
+    roles: Mapping[str, Role] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     ranges: Mapping[str, list[float]] | None = None,
     open_size: int | None = None,
     image_size: Sequence[int] = (),
+    roles: Mapping[str, Kind] | None = None,
 ) -> DataSet:
     """Make random items for a model, complete with batch dimension. Optional inputs are left out.
 
@@ -81,12 +84,13 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     `dimensions` are sizes of symbolic dimensions by name, `shapes` the shapes of inputs with the batch dimension,
     `ranges` [low, high] by input, `image_size` [height, width] of images, and `open_size` is the size of open
     dimensions that nothing else sizes. Without these, open dimensions get the sizes that the model is meant for; if it
-    does not run with them, the first of `OPEN_SIZES` that it runs with.
+    does not run with them, the first of `OPEN_SIZES` that it runs with. `roles` are kinds by input where names and
+    shapes tell the wrong ones.
 
     Raises:
         InputError: An input is a sequence or a map, whose values cannot be made up.
     """
-    inputs = read_inputs(model)
+    inputs = read_inputs(model, roles)
     sizes = Sizes(shapes or {}, dimensions or {}, image_size, open_size)
     if open_size is None and _is_open(inputs.specs, sizes):
         sizes = _runnable(model, inputs, sizes, ranges or {})
@@ -94,7 +98,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     elements = sum(arrays[0].size for arrays in first.values())
     count = min(items, max(FEWEST_ITEMS, MAX_ELEMENTS // max(1, elements)))
     arrays = _arrays(inputs, sizes, ranges or {}, count, seed)
-    carry_states(model, arrays, inputs.specs)
+    carry_states(model, arrays, inputs.specs, inputs.roles)
     return DataSet({}, None, arrays, name="synthetic")
 
 
@@ -132,23 +136,27 @@ def _arrays(
 ) -> dict[str, list[Array]]:
     """Make `count` items of each input."""
     rng = np.random.default_rng(seed)
-    decoder = decoder_with(inputs.specs)
+    decoder = decoder_of(inputs.roles)
     arrays: dict[str, list[Array]] = {}
     for spec in inputs.specs:
         if spec.optional:
             continue
-        shape = _shape(spec, sizes, inputs.open_sizes.get(spec.name))
+        role = inputs.roles[spec.name]
+        shape = _shape(spec, sizes, role, inputs.open_sizes.get(spec.name))
         items = None
         if decoder is not None:
             shape = _prompt_shape(spec, shape, decoder, sizes)
         elif spec.name not in ranges:
-            items = signal_items(rng, spec, shape, count, inputs.specs)
-        if items is None:
+            items = signal_items(rng, spec, shape, count, role)
+        constant = None if spec.name in ranges else _constant(role, spec.dtype, shape)
+        if items is None and constant is not None:
+            items = [constant] * count
+        elif items is None:
             items = _items(rng, spec, shape, count, ranges.get(spec.name), inputs.table_lengths.get(spec.name))
         arrays[spec.name] = items
     first = {name: items[0] for name, items in arrays.items()}
     if decoder is None:
-        derived, chosen = lengths_of(first, inputs.specs), {*ranges}
+        derived, chosen = lengths_of(first, inputs.specs, inputs.roles), {*ranges}
     else:
         names = [name for name in decoder.derived if name in first]
         derived = {name: decoder.derive(name, first, first[name].dtype) for name in names}
@@ -175,17 +183,17 @@ def assumed_sizes(model: str, items: Mapping[str, Sequence[Array]]) -> tuple[str
         Texts such as `images of 320x320 (imgsz in the model's metadata)`.
     """
     inputs = read_inputs(model)
-    decoder = decoder_with(inputs.specs)
+    decoder = decoder_of(inputs.roles)
     texts: dict[str, None] = {}
     for spec in inputs.specs:
-        axes = image_axes(spec.shape)
+        role = inputs.roles[spec.name]
         follows = decoder is not None and spec.name in {*decoder.cache, *decoder.derived}
         if spec.name not in items or follows or not _is_open([spec], Sizes()):
             continue
         shape = items[spec.name][0].shape
         text = f"{one_line(spec.name)} of {'x'.join(map(str, shape))}"
-        if axes is not None:
-            text = f"images of {shape[axes[0]]}x{shape[axes[1]]}"
+        if role.kind in ("image", "mask") and role.axes:
+            text = f"images of {'x'.join(str(shape[axis]) for axis in role.axes)}"
         assumed = inputs.open_sizes.get(spec.name)
         if assumed is not None and all(shape[axis] == size for axis, size in assumed.by_axis.items()):
             text = f"{text} ({assumed.reason})"
@@ -193,16 +201,15 @@ def assumed_sizes(model: str, items: Mapping[str, Sequence[Array]]) -> tuple[str
     return tuple(texts)
 
 
-def _shape(spec: InputSpec, sizes: Sizes, assumed: OpenSizes | None) -> tuple[int, ...]:
+def _shape(spec: InputSpec, sizes: Sizes, role: Role, assumed: OpenSizes | None) -> tuple[int, ...]:
     """A shape with a size for each open dimension; the batch has one item."""
     if spec.name in sizes.shapes:
         return tuple(sizes.shapes[spec.name])
     if spec.shape is None:
         return (1,)
     known = dict(assumed.by_axis) if assumed is not None else {}
-    axes = image_axes(spec.shape)
-    if axes is not None and sizes.image_size:
-        known = dict(zip(axes, sizes.image_size, strict=True))
+    if role.kind in ("image", "mask") and role.axes and sizes.image_size:
+        known = dict(zip(role.axes, sizes.image_size, strict=True))
     shape = []
     for axis, dimension in enumerate(spec.shape):
         if isinstance(dimension, int) and dimension > 0:
@@ -241,27 +248,22 @@ def _items(
     """Make the items of an input. Without limits, numbers index into its table, and other integers are 0 or 1."""
     if spec.dtype is None or not spec.type.startswith("tensor("):
         raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
-    if limits is None:
-        constant = _constant(spec.name.lower(), spec.dtype, shape)
-        if constant is not None:
-            return [constant] * count
-        if table_length is not None:
-            return [np.asarray(rng.integers(0, table_length, shape)).astype(spec.dtype) for _ in range(count)]
-        if spec.is_integer:
-            limits = [0, 1]
+    if limits is None and table_length is not None:
+        return [np.asarray(rng.integers(0, table_length, shape)).astype(spec.dtype) for _ in range(count)]
+    if limits is None and spec.is_integer:
+        limits = [0, 1]
     return [_values(rng, spec.dtype, shape, limits) for _ in range(count)]
 
 
-def _constant(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> Array | None:
+def _constant(role: Role, dtype: np.dtype[np.generic] | None, shape: tuple[int, ...]) -> Array | None:
     """The value of an input that is the same for all items by its meaning; None for any other input."""
-    if "mask" in name and dtype.kind in "iubf":
-        return np.ones(shape, dtype)
-    if dtype.kind not in "iu" or not shape:
-        return None
-    if "token_type" in name or "segment_ids" in name:
-        return np.zeros(shape, dtype)
-    if "position_ids" in name:
-        return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
+    match role.kind:
+        case "mask" | "token mask":
+            return np.ones(shape, dtype)
+        case "token types":
+            return np.zeros(shape, dtype)
+        case "positions" if shape:
+            return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
     return None
 
 
@@ -301,18 +303,21 @@ def _smooth(rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, .
     return np.asarray((values - values.mean()) / (values.std() or 1.0))
 
 
-def read_inputs(model: str) -> ModelInputs:
-    """Read the inputs of a model. Without onnx, in an interpreter that only measures, only their specs are found."""
+def read_inputs(model: str, given: Mapping[str, Kind] | None = None) -> ModelInputs:
+    """Read the inputs of a model, of which the user may give kinds. Without onnx, only specs and roles are found."""
     try:
         import onnx
     except ImportError:
-        return ModelInputs(specs_of(make_session(model)))
+        specs = specs_of(make_session(model))
+        return ModelInputs(specs, roles=input_roles(specs, given=given))
     proto = onnx.load(model, load_external_data=False)
     constants = constant_shapes(proto.graph)
     values = [value for value in proto.graph.input if value.name not in constants]
     specs = with_channels(proto.graph, list(map(input_spec, values)))
     tables = {**one_hot_lengths(proto.graph), **table_lengths(proto.graph)}
-    return ModelInputs(specs, tables, {**open_sizes(proto, specs), **signal_sizes(specs, tables)})
+    roles = input_roles(specs, tables, given)
+    sizes = {**open_sizes(proto, specs, roles), **signal_sizes(specs, roles, tables)}
+    return ModelInputs(specs, tables, sizes, roles)
 
 
 def input_spec(value: ValueInfoProto) -> InputSpec:

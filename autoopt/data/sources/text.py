@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from autoopt.data.dataset import Array, Choose, DataSet, class_ids
-from autoopt.data.decoder import TOKENS
 from autoopt.errors import InputError
+from autoopt.model.roles import TOKEN_NAMES
 
 LENGTH: Final = 128
 """Tokens of a text for a model that takes any number."""
@@ -83,7 +83,7 @@ def _tokens_of(model: str | None) -> int | None:
     from autoopt.data.sources.synthetic import read_inputs
 
     specs = () if model is None else read_inputs(model).specs
-    sizes = [spec.fixed_sizes[1] for spec in specs if spec.name in TOKENS and len(spec.dims) == 2]
+    sizes = [spec.fixed_sizes[1] for spec in specs if spec.name in TOKEN_NAMES and len(spec.dims) == 2]
     return next(filter(None, sizes), None)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
-from autoopt.data.decoder import BRANCHES, MASKS, POSITIONS, TOKENS, Decoder, decoder_of, first_of
+from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.errors import did_you_mean
 from autoopt.model.inspection import Inspection
 from autoopt.model.model_set import Generation, ModelSet, Part
@@ -20,6 +20,7 @@ ENCODER_MASK: Final = ("encoder_attention_mask", "attention_mask")
 """Input of a decoder that takes the mask of the encoder, and the encoder's own name for it."""
 SCORES: Final = ("logits", "lm_logits", "output")
 PROMPT: Final = "decoder_input_ids"
+TOKENS: Final = (PROMPT, "input_ids")
 
 Inspections = Mapping[str, Inspection]
 """By part, in the order in which the user names them."""
@@ -105,7 +106,7 @@ def _output_for(name: str, inspection: Inspection) -> str | None:
         return name if name in outputs else None
     if len(outputs) == 1:
         return outputs[0]
-    return first_of(ENCODED_OUTPUTS, outputs)
+    return _first_of(ENCODED_OUTPUTS, outputs)
 
 
 def _order(connections: Mapping[str, str], inspections: Inspections, generation: Generation | None) -> list[str]:
@@ -174,18 +175,22 @@ def _generation(inspections: Inspections) -> Generation | None:
 
 def _candidate(name: str, inspection: Inspection) -> _Candidate | None:
     """The part as a decoder; None if it takes no tokens, gives no logits, or has no sign of a decoder."""
-    shapes = {value.name: value.shape for value in inspection.inputs}
-    outputs = inspection.output_names
-    tokens, logits = first_of(reversed(TOKENS), shapes), first_of(SCORES, outputs)
+    inputs, outputs = inspection.input_names, inspection.output_names
+    tokens, logits = _first_of(TOKENS, inputs), _first_of(SCORES, outputs)
     if tokens is None or logits is None:
         return None
-    decoder = decoder_of(shapes)
+    decoder = decoder_of(inspection.input_roles)
     gives_cache = any(output.startswith("present") for output in outputs)
-    if decoder is None and ENCODED not in shapes and not gives_cache:
+    if decoder is None and ENCODED not in inputs and not gives_cache:
         return None
     own_cache = () if decoder is None else decoder.cache
-    cross = tuple(past for past in shapes if past.startswith("past") and past not in own_cache)
-    return _Candidate(name, tokens, logits, decoder, cross, tuple(shapes), outputs)
+    cross = tuple(past for past in inputs if past.startswith("past") and past not in own_cache)
+    return _Candidate(name, tokens, logits, decoder, cross, inputs, outputs)
+
+
+def _first_of(names: Iterable[str], existing: Container[str]) -> str | None:
+    """The first of these names that exists; None if none does."""
+    return next((name for name in names if name in existing), None)
 
 
 def _with_cache(first: _Candidate, further: _Candidate) -> Generation | None:
@@ -212,9 +217,9 @@ def _pair(first: _Candidate, further: _Candidate) -> Generation:
         PROMPT,
         first.tokens,
         first.logits,
-        mask=first_of(MASKS, inputs),
-        positions=first_of(POSITIONS, inputs),
-        branch=first_of(BRANCHES, inputs),
+        mask=_first_of(("attention_mask", "decoder_attention_mask"), inputs),
+        positions=_first_of(("position_ids",), inputs),
+        branch=_first_of(("use_cache_branch",), inputs),
     )
 
 

@@ -28,7 +28,6 @@ from autoopt.problem.environment import library_version
 from autoopt.problem.probe import Probe
 from autoopt.problem.problem import DataSource
 from autoopt.problem.reading import value_of
-from autoopt.problem.resolve import generated_params
 from autoopt.problem.resources import Resources
 from autoopt.problem.run_request import RunRequest
 from autoopt.spec import DagSpec
@@ -186,7 +185,7 @@ def record_inputs(
     store = resources.store
     measurement = MeasurementSettings.parse({**spec.measurement, **request.measurement})
     target = spec.all_targets[0].target()
-    generated = {} if data else generated_params(measurement, GENERATED_ITEMS)
+    generated = {} if data else {"items": GENERATED_ITEMS, **measurement.made_up}
     recording_settings: list[int | str] = [measurement.new_tokens, sources.start_token]
     script = None
     if sources.description.pipeline is not None and spec.script_path is not None:

@@ -110,7 +110,7 @@ def _continuing(request: RunRequest, identity: str, store: Store) -> tuple[RunRe
 def with_recorded_points(problem: Problem, record: RunRecord) -> Problem:
     """The problem with the first points that a run began with, whatever was learned since, so that it asks the same."""
     points = [Learned.from_json(entry) for entry in record.plan.get("learned", ()) if "point" in entry]
-    return replace(problem, plan=problem.plan.with_learned(points, problem.plan.knowledge))
+    return replace(problem, plan=problem.plan.with_learned(points))
 
 
 def _finished_run(store: Store, request: RunRequest, identity: str) -> RunRecord | None:
@@ -326,7 +326,6 @@ def _chain_space(chain: Chain) -> ChainSpace:
         chain.prior,
         chain.is_late,
         sets_only_run=chain.nodes[-1].info.session_only,
-        preparation=frozenset(node.id for node in chain.nodes if node.info.prepares),
     )
 
 

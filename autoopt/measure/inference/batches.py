@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from autoopt.data.dataset import DataSet, Feed
-from autoopt.data.fit import Dimension, InputSpec, batch_limit, fit
+from autoopt.data.fit import InputSpec, batch_limit, fit
 from autoopt.errors import InputError, one_line
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
+from autoopt.model.roles import Dimension
 
 WHERE = "measurement.batch_size"
 

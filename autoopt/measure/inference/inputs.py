@@ -24,10 +24,7 @@ def evaluation_data(request: MeasureRequest) -> DataSet:
     model = request.source or request.candidate
     settings = request.settings
     digest_before = request.data_key
-    if request.data is not None:
-        key = digest_before + model.path
-    else:
-        key = digest_json([model.digest, settings.dimensions, settings.shapes, settings.ranges, settings.image_size])
+    key = digest_json([digest_before, model.path, model.digest, settings.made_up])
     if key in _cache:
         return _cache[key]
     if request.data is not None:
@@ -40,6 +37,7 @@ def evaluation_data(request: MeasureRequest) -> DataSet:
             shapes=settings.shapes,
             ranges=settings.ranges,
             image_size=settings.image_size,
+            roles=settings.roles,
         )
     while len(_cache) >= CACHED_DATA_SETS:
         del _cache[next(iter(_cache))]

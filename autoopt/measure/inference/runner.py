@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from autoopt.data.dataset import DataSet, Feed
-from autoopt.data.fit import Dimension, InputSpec, batch_limit, fit, specs_of
+from autoopt.data.fit import InputSpec, batch_limit, fit, specs_of
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import MeasureRequest
 from autoopt.model.model_file import ModelFile
 from autoopt.model.random_nodes import seeded
+from autoopt.model.roles import Dimension
 from autoopt.model.session import NO_PREPACKING, make_session, make_untimed_session
 from autoopt.model.split.graphs import is_split
 from autoopt.model.tensors import by_name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from autoopt.data.decoding.boxes import Boxes, square_grid, ssd_boxes, yolo_boxe
 from autoopt.data.decoding.class_axis import Dimension, class_axis
 from autoopt.errors import InputError
 from autoopt.measure.quality.detection import boxes_of
+from autoopt.model.roles import output_kind
 
 Kind: TypeAlias = Literal[
     "ids", "classes", "sequence", "boxes", "keypoints", "events", "embedding", "token_embedding", "values"
@@ -23,11 +23,6 @@ Outputs: TypeAlias = Sequence[Sequence[object]]
 Decode: TypeAlias = Callable[[Outputs, int], Boxes]
 """Reads the boxes of one item from the outputs of a detector."""
 
-KEYPOINT_NAMES: Final = re.compile(r"key_?point|landmark|kpt|joint|pose|xyz", re.IGNORECASE)
-TOKEN_NAMES: Final = re.compile(r"last_hidden_state|token_embedding", re.IGNORECASE)
-EMBEDDING_NAMES: Final = re.compile(
-    r"embed|feature|descriptor|(^|[_.])(emb|feat|vec|vector)s?([_.]|\d|$)", re.IGNORECASE
-)
 FEWEST_FEATURES: Final = 32
 """Numbers for each item, or for each token, from which an output may be an embedding."""
 LEAST_PEAK: Final = 2.0
@@ -98,7 +93,7 @@ def parts_of(
     for index, values in enumerate(outputs):
         if index in states:
             parts.append(Part((index,), "values", is_state=True))
-        elif TOKEN_NAMES.search(names[index]) and _are_token_vectors(values, masks):
+        elif output_kind(names[index]) == "token vectors" and _are_token_vectors(values, masks):
             token_masks = tuple(mask.reshape(-1) != 0 for mask in masks)
             parts.append(Part((index,), "token_embedding", masks=token_masks))
         elif detector is None or index not in detector.outputs:
@@ -115,7 +110,7 @@ def _part(
 ) -> Part:
     if any(item.dtype.kind != "f" for item in items):
         return Part((index,), "ids")
-    if KEYPOINT_NAMES.search(name) and _point_size(items) is not None:
+    if output_kind(name) == "keypoints" and _point_size(items) is not None:
         return Part((index,), "keypoints")
     axis = class_axis(items, shape)
     if _are_embeddings(items, name, are_logits=axis is not None):
@@ -187,7 +182,7 @@ def _are_embeddings(items: Sequence[np.ndarray], name: str, *, are_logits: bool)
     """True for a vector for each item that its name calls an embedding, or logits of which none stands out."""
     if not _are_vectors(items, FEWEST_FEATURES):
         return False
-    if EMBEDDING_NAMES.search(name):
+    if output_kind(name) == "embedding":
         return True
     return are_logits and not _have_peaks(items)
 

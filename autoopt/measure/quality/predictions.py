@@ -129,7 +129,7 @@ def _cache_key(request: MeasureRequest, model: ModelFile, items: int) -> str:
             "model": model.digest,
             "data": [request.data_key, items],
             "script": request.script_key,
-            "inputs": [settings.dimensions, settings.shapes, settings.ranges, settings.image_size],
+            "inputs": settings.made_up,
             "state": [settings.state, settings.reset_every],
             "target": [target.execution_provider, target.threads, _batch_size(request)],
         }

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from autoopt.data.dataset import DataSet
-from autoopt.data.decoder import decoder_with
 from autoopt.data.decoding.class_axis import Dimension, class_axis
+from autoopt.data.fit import output_specs
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.measure.constraints import share_resolution
@@ -25,14 +25,13 @@ from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import AGREEMENT, METRICS, Estimate
 from autoopt.model.candidate import digest_json
 from autoopt.model.model_file import ModelFile
+from autoopt.model.roles import Role, input_roles, names_with, output_roles
 
 FEWEST_ITEMS = 4
 """Items of the first look, by whose time the model gets more."""
 MORE_ITEMS = ((1024, 1.0), (256, 12.0), (128, 12.0), (64, 6.0), (32, 4.0), (16, 16.0), (8, 16.0))
 """Items for models that are fast enough, and the expected time of the candidate in seconds above which fewer are used:
 64 items do not tell an agreement of 0.98 from one of 0.94, but a minute for each candidate leaves no time to search."""
-ATTENTION_MASK = "attention_mask"
-"""The input of text encoders that tells tokens from padding."""
 DECISIONS = (AGREEMENT, "top1_agreement")
 """Metrics of which a single item may change by 1: the number of items limits what they can show."""
 
@@ -124,11 +123,11 @@ def _by_output(items: Sequence[Item]) -> list[list[np.ndarray]]:
     return by_output
 
 
-def _attention_masks(data: DataSet) -> Sequence[np.ndarray]:
+def _attention_masks(data: DataSet, name: str) -> Sequence[np.ndarray]:
     """The attention mask of each item; none if the data have no such input."""
-    if ATTENTION_MASK in data.uneven:
-        return data.uneven[ATTENTION_MASK]
-    column = data.columns.get(ATTENTION_MASK)
+    if name in data.uneven:
+        return data.uneven[name]
+    column = data.columns.get(name)
     if column is None or column.ndim < 2:
         return ()
     return list(column)
@@ -142,10 +141,12 @@ class _Signature:
     shapes: tuple[Sequence[Dimension], ...]
     states: frozenset[int]
     """Indices of the outputs that are recurrent state."""
+    mask: str
+    """The input that tells tokens from padding; empty without one."""
 
     def parts(self, source: Sequence[Sequence[np.ndarray]], data: DataSet) -> list[Part]:
         """Tell what the outputs on the data stand for."""
-        return parts_of(source, self.names, self.shapes, self.states, _attention_masks(data))
+        return parts_of(source, self.names, self.shapes, self.states, _attention_masks(data, self.mask))
 
 
 _signatures: dict[str, _Signature] = {}
@@ -157,22 +158,23 @@ def _signature(request: MeasureRequest, source: ModelFile) -> _Signature:
     if key not in _signatures:
         runner = ModelRunner.open(source, request, packs_weights=False)
         shapes = tuple(output.shape for output in runner.session.get_outputs())
+        roles = input_roles(runner.inputs)
+        mask = next(iter(names_with("token mask", roles)), "")
         _signatures.clear()
-        _signatures[key] = _Signature(runner.outputs, shapes, frozenset(_states(runner)))
+        _signatures[key] = _Signature(runner.outputs, shapes, frozenset(_states(runner, roles)), mask)
     return _signatures[key]
 
 
-def _states(runner: ModelRunner) -> set[int]:
+def _states(runner: ModelRunner, roles: Mapping[str, Role]) -> set[int]:
     """Find the outputs that are recurrent state: fed back, a cache, or further ones of the shape of an input."""
-    fed_back = set(runner.state)
-    decoder = decoder_with(runner.inputs)
-    if decoder is not None:
-        fed_back.update(decoder.outputs(runner.outputs))
+    outputs = output_specs(runner.session)
+    returned = output_roles(outputs, runner.inputs, roles)
     input_shapes = [spec.shape for spec in runner.inputs if spec.shape and len(spec.shape) >= 2]
     states = set()
-    for index, output in enumerate(runner.session.get_outputs()):
-        is_shaped_like_input = any(_may_feed(output.shape or (), shape) for shape in input_shapes)
-        if output.name in fed_back or (index > 0 and is_shaped_like_input):
+    for index, output in enumerate(outputs):
+        is_shaped_like_input = any(_may_feed(output.dims, shape) for shape in input_shapes)
+        is_returned = output.name in runner.state or returned[output.name].feeds
+        if is_returned or (index > 0 and is_shaped_like_input):
             states.add(index)
     return states
 

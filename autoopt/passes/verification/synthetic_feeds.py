@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from autoopt.data.decoder import align, decoder_of
 from autoopt.model.lazy_imports import helper, np, onnx
+from autoopt.model.roles import Role, input_roles
 from autoopt.model.tables import origins, table_lengths
 from autoopt.model.tensors import names_of
 from autoopt.passes.onnx_tools.graphs import caller_inputs
@@ -55,8 +56,9 @@ def synthetic_feeds(
     if narrower is not None:
         fixed = {value.name: _dims(value) for value in caller_inputs(narrower)}
     specs = with_channels(model.graph, list(map(input_spec, inputs)))
-    usual_sizes = {**_image_sizes(model.graph, specs), **_sound_sizes(specs)}
-    decoder = decoder_of({value.name: _dims(value) for value in inputs})
+    roles = input_roles(specs)
+    usual_sizes = {**_image_sizes(model.graph, specs), **_sound_sizes(specs, roles)}
+    decoder = decoder_of(roles)
     limits = _index_limits(model)
     tried: set[tuple[tuple[int, ...], ...]] = set()
     for first, other in SIZES:
@@ -73,7 +75,7 @@ def synthetic_feeds(
         if decoder is not None:
             feeds = align(feeds, decoder)
         else:
-            feeds.update(lengths_of(feeds, specs))
+            feeds.update(lengths_of(feeds, specs, roles))
         yield feeds
 
 
@@ -153,15 +155,16 @@ def _image_sizes(graph: GraphProto, specs: Sequence[InputSpec]) -> dict[str, dic
     return sizes
 
 
-def _sound_sizes(specs: Sequence[InputSpec]) -> dict[str, dict[int, int]]:
+def _sound_sizes(specs: Sequence[InputSpec], roles: Mapping[str, Role]) -> dict[str, dict[int, int]]:
     """Samples of the inputs that take a sound, by name and axis."""
-    from autoopt.data.sources.signals import signal_sizes, sound_axes
+    from autoopt.data.sources.signals import signal_sizes
 
     sizes: dict[str, dict[int, int]] = {}
-    usual = signal_sizes(specs, ())
-    for name, axis in sound_axes(specs).items():
-        if name in usual and axis in usual[name].by_axis:
-            sizes[name] = {axis: min(usual[name].by_axis[axis], LONGEST_SOUND)}
+    for name, usual in signal_sizes(specs, roles, ()).items():
+        if roles[name].kind == "sound":
+            sizes[name] = {
+                axis: min(size, LONGEST_SOUND) for axis, size in usual.by_axis.items() if axis in roles[name].axes
+            }
     return sizes
 
 

@@ -16,7 +16,6 @@ from autoopt.search.losses import feasible, losses
 from autoopt.search.points import POOL, PointTable, sample, total_points
 from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.initial_points import after_failures, first_untried, initial_points, prior_points
-from autoopt.search.samplers.plain_chains import PlainChains
 from autoopt.search.samplers.ranking import best_first
 from autoopt.search.samplers.run_settings import with_first_settings
 from autoopt.search.samplers.tie_breaking import cheapest
@@ -75,21 +74,18 @@ class SurrogateSampler:
         self._seed = config.seed
         self._cost = inputs.cost
         self._features = Features(self._chains)
-        self._plain = PlainChains(self._chains)
         self._log_weights = {chain.id: math.log(max(chain.weight, 1e-6)) for chain in self._chains}
         self._table: PointTable | None = None
         self._rows: Array | None = None
 
     def next(self, history: History, rng: Random) -> Decision:
-        """Suggest an initial point, the best one without preparation or with settings, or that of the highest score."""
+        """Suggest an initial point, the best one with settings, or that of the highest score."""
         asked = sum(len(history.trials_of(chain.id)) for chain in self._chains)
         if asked >= self._total:
             return exhausted(self._total)
         second = after_failures(self._initial, history, self._seed)
         points = self._prior if self._prior and _has_front(history) else self._initial
         initial = first_untried(itertools.chain(points, second), history)
-        if initial is None:
-            initial = self._plain.next(history)
         if initial is None:
             initial = with_first_settings(self._chains, history)
         if initial is not None:

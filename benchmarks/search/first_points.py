@@ -1,4 +1,4 @@
-"""First points of a search: drawn, an expert's, or learned from the other tables, with the model's family left out."""
+"""First points of a search: drawn, or those of a proposed graph, which an expert would begin with."""
 
 from __future__ import annotations
 
@@ -12,23 +12,14 @@ from typing import Final, Literal, TypeAlias, get_args
 from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.first_points import LEFT_OUT, LITTLE
 from autoopt.dag.proposal.propose import first_values_for, late_nodes
-from autoopt.model.similarity import features
-from autoopt.problem.best_candidate import Machine
-from autoopt.problem.first_points import MAX_LEARNED, Question, sources_for
-from autoopt.search import ChainSpace, Proposal, SearchConfig, Trial, create_study
-from autoopt.search.samplers.initial_points import initial_points
-from autoopt.search.surrogates.multitask import MultitaskProcess
+from autoopt.search import ChainSpace, SearchConfig, create_study
 from autoopt.space import Point
-from autoopt.target import Target
-from benchmarks.search.lessons import Task, configuration_of, distinct, lesson_of, relatives
 from benchmarks.search.report import percentile
 from benchmarks.search.simulate import SHIPPED
 from benchmarks.search.table import OBJECTIVE, Table
 
-Beginning: TypeAlias = Literal["drawn", "expert", "expert: misled", "expert: misinformed", "expert: ordered", "learned"]
+Beginning: TypeAlias = Literal["drawn", "expert"]
 BEGINNINGS: Final[tuple[Beginning, ...]] = get_args(Beginning)
-LEARNED: Final = 6
-"""Points of the whole space to begin with; the expert's follow."""
 SHOWN: Final = (3, 6)
 """Trials after which the regret is taken."""
 WORST: Final = 2.0
@@ -41,53 +32,9 @@ LOSSY: Final = ("static", "selective", "dynamic", "dense", "weights")
 """Lossy nodes of the recorded DAGs."""
 
 
-@dataclass(frozen=True)
-class Start:
-    """A table with prior points, and what comes before them."""
-
-    table: Table
-    first: tuple[Task, ...] = ()
-
-
-def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table]) -> Start:
-    """A way to begin on a table; `others` are all tables to learn from, without those of relatives."""
-    if beginning == "drawn":
-        return Start(table)
-    expert = as_proposed(table)
-    if beginning == "expert":
-        return Start(expert)
-    if beginning == "expert: misled":
-        return Start(expert, _misled(expert))
-    if beginning == "learned":
-        return Start(expert, _ordered(table, others, [task for task, _ in distinct(table)], LEARNED))
-    if beginning == "expert: misinformed":
-        others = [other.shuffled(number) for number, other in enumerate(others)]
-    by_id = {chain.id: chain for chain in expert.chains}
-    tried = {chain.id for chain in expert.chains if chain.prior}
-    points = [(by_id[chain], point) for chain, point in initial_points(expert.chains, SHIPPED, 0) if chain in tried]
-    return Start(expert, _ordered(table, others, points, MAX_LEARNED))
-
-
-def _ordered(table: Table, others: Sequence[Table], points: Sequence[Task], count: int) -> tuple[Task, ...]:
-    """The points to begin with, by what the tables of other families teach, as a plan has them."""
-    left_out = relatives(table, others)
-    lessons = [lesson_of(other) for other in others if other.name not in left_out]
-    machine = Machine(table.about["cpu"], table.about["runtime"])
-    sources = sources_for(Question(table.inspection, Target(), machine, table.about.get("isa", ())), lessons)
-    process = MultitaskProcess(sources.observations())
-    expectation = process.expect(features(table.inspection), [configuration_of(task) for task in points])
-    return tuple(points[index] for index in expectation.order([1.0] * len(points), count))
-
-
-def _misled(table: Table) -> tuple[Task, ...]:
-    """The first points that lessons would give at their worst: the worst point of each of the worst chains."""
-    worst: list[tuple[float, Task]] = []
-    for chain, rows in zip(table.chains, table.rows, strict=True):
-        values = [(row.value, number) for number, row in enumerate(rows) if row.feasible]
-        if values:
-            worst.append((min(values)[0], (chain, list(chain.space.iterate())[max(values)[1]])))
-    worst.sort(key=lambda pair: -pair[0])
-    return tuple(task for _, task in worst[:MAX_LEARNED])
+def beginning_with(table: Table, beginning: Beginning) -> Table:
+    """The table with the prior points of a way to begin."""
+    return table if beginning == "drawn" else as_proposed(table)
 
 
 def as_proposed(table: Table) -> Table:
@@ -161,9 +108,8 @@ class Outcome:
     regret: tuple[float, ...]
 
 
-def replay(start: Start, seed: int) -> Outcome:
+def replay(table: Table, seed: int) -> Outcome:
     """Search a table with the default strategy until a good point; a point that repeats a candidate does not count."""
-    table = start.table
     config = SearchConfig(trials=SHIPPED, seed=seed, stop_early=False)
     study = create_study(config, table.chains, (OBJECTIVE,))
     study.config = config.overridden({"trials": table.points})
@@ -184,21 +130,11 @@ def replay(start: Start, seed: int) -> Outcome:
         if table.is_good(row) and not hit:
             hit = len(regrets)
 
-    trials: list[Trial] = []
-    for number, (chain, point) in enumerate(start.first):
-        trials.append(Trial(Proposal(number, chain.id, point), table.measure(chain.id, point, noise)))
-        judge(chain.id, point)
-    study.restore(trials)
     while (not hit or len(regrets) < max(SHOWN)) and (proposals := study.ask(1)):
         (proposal,) = proposals
         study.tell(proposal.number, table.measure(proposal.chain, proposal.point, noise))
         judge(proposal.chain, proposal.point)
     return Outcome(hit or table.points + 1, tuple(regrets[min(shown, len(regrets)) - 1] for shown in SHOWN))
-
-
-def shuffled(start: Start, seed: int) -> Start:
-    """The same points first where outcomes are dealt out at random."""
-    return replace(start, table=start.table.shuffled(seed))
 
 
 def line(name: str, beginning: Beginning, outcomes: Sequence[Outcome], control: Sequence[Outcome]) -> str:
