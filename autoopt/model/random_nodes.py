@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,11 +32,12 @@ def is_random(node: NodeProto, disabled: Collection[str] = ()) -> bool:
 
 
 @contextmanager
-def distinct_seeds(model: ModelProto) -> Iterator[Seeds]:
+def distinct_seeds(model: ModelProto, *, by_name: bool = False) -> Iterator[Seeds]:
     """Give each random node of a model a seed of its own within the block, in place; `restore` takes them off a result.
 
     Libraries join nodes that have equal inputs and attributes, and would make two independent draws one. Calls of the
-    model's own functions count as random if it has any random node.
+    model's own functions count as random if it has any random node. Seeds count in the order of the nodes, or follow
+    from the names of what they draw.
     """
     disabled = _disabled(model)
     originals: dict[int, AttributeProto | None] = {}
@@ -43,6 +45,8 @@ def distinct_seeds(model: ModelProto) -> Iterator[Seeds]:
     random = [node for node in nodes(model) if is_random(node, disabled)]
     calls = [node for node in nodes(model) if random and (node.domain, node.op_type) in functions]
     for number, node in enumerate((*random, *calls)):
+        if by_name:
+            number = zlib.crc32(node.output[0].encode()) % FIRST_SEED
         originals[FIRST_SEED + number] = _take_seed(node)
         kind = int if node.op_type == "Dropout" else float
         node.attribute.append(helper.make_attribute("seed", kind(FIRST_SEED + number)))
@@ -83,16 +87,17 @@ def _take_seed(node: NodeProto) -> AttributeProto | None:
     return None
 
 
-def seeded(path: Path) -> bytes | None:
+def seeded(path: Path, *, by_name: bool = False) -> bytes | None:
     """The graph of an ONNX file with a seed for each random node; None if it has none, and for other files.
 
-    New sessions of models that draw in the same order then draw the same numbers, whatever else a pass has changed.
+    New sessions of models that draw in the same order then draw the same numbers, whatever else a pass has changed;
+    with `by_name`, those whose draws have the same names.
     """
     content = path.read_bytes()
     if path.suffix in (".ort", ".json") or not any(op.encode() in content for op in (*RANDOM_OPS, "Dropout")):
         return None
     model = onnx.load_model_from_string(content)
-    with distinct_seeds(model) as seeds:
+    with distinct_seeds(model, by_name=by_name) as seeds:
         return model.SerializeToString() if seeds.originals else None
 
 

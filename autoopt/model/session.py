@@ -159,8 +159,10 @@ def make_untimed_session(
     return _open_session(path, session_options or {}, execution_provider, threads, graph=graph)
 
 
-def make_plain_session(path: str | Path, *, packs_weights: bool = True) -> InferenceSession:
+def make_plain_session(path: str | Path, *, packs_weights: bool = True, graph: bytes | None = None) -> InferenceSession:
     """Open a session that runs a model as it is: without the runtime's graph optimization, on one thread of the CPU.
+
+    With `graph`, it runs that one on the model's weights.
 
     It allocates no memory ahead: the runtime doubles its reserve until it holds several times the model's weights.
     Unless it `packs_weights`, it makes no copy of the weights in the layout of its kernels, and external data stay in
@@ -169,7 +171,7 @@ def make_plain_session(path: str | Path, *, packs_weights: bool = True) -> Infer
     options: dict[str, JsonValue] = {"graph_optimization_level": "disable", "enable_cpu_mem_arena": False}
     if not packs_weights:
         options["config"] = {NO_PREPACKING: "1"}
-    return _open_session(path, options)
+    return _open_session(path, options, graph=graph)
 
 
 def _open_session(

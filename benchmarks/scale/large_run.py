@@ -26,12 +26,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import onnx
 import psutil
+from onnx import TensorProto, helper, numpy_helper
 
 from autoopt.model.io import save
 from autoopt.store import open_store
-from benchmarks.scale.large_model import WIDTH, layered_model
 
+WIDTH = 2048
+LAYER_MEGABYTES = WIDTH * WIDTH * 4 // 2**20
 SAMPLE_SECONDS = 0.5
 ITEMS = 16
 DAG = {
@@ -86,6 +89,25 @@ class Peaks:
         self.disk = max(self.disk, sum(map(bytes_on_disk, folders)))
         if self._watched is not None:
             self.file_system = max(self.file_system, used_bytes(self._watched))
+
+
+def layered_model(megabytes: int) -> onnx.ModelProto:
+    """A chain of MatMul, a constant to fold, Identity and Relu."""
+    generator = np.random.default_rng(0)
+    nodes, weights, name = [], [], "x"
+    for layer in range(max(1, megabytes // LAYER_MEGABYTES)):
+        matrix = generator.standard_normal((WIDTH, WIDTH), dtype=np.float32) * np.float32(0.03)
+        one = np.ones(1, np.float32)
+        weights += [numpy_helper.from_array(matrix, f"w{layer}"), numpy_helper.from_array(one, f"one{layer}")]
+        steps = [("Mul", [f"one{layer}"] * 2), ("MatMul", [name, f"w{layer}"])]
+        steps += [("Mul", [f"MatMul{layer}.1", f"Mul{layer}.0"]), ("Identity", [f"Mul{layer}.2"])]
+        steps += [("Relu", [f"Identity{layer}.3"])]
+        for number, (op, inputs) in enumerate(steps):
+            nodes.append(helper.make_node(op, inputs, [f"{op}{layer}.{number}"], name=f"{op}{layer}.{number}"))
+        name = nodes[-1].output[0]
+    signature = [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["n", WIDTH]) for value in ("x", name)]
+    graph = helper.make_graph(nodes, "layers", signature[:1], signature[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def bytes_on_disk(folder: Path) -> int:

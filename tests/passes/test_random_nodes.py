@@ -98,12 +98,13 @@ class Equal(Pass):
     ("nodes", "reason"),
     [
         ("r = RandomNormalLike (x)\n y = Add (x, r)", ""),
-        ("o = Constant <value_float = 3.0> ()\n r = RandomNormalLike (x)\n s = Add (x, r)\n y = Add (s, o)", "mean"),
-        ("r = RandomNormalLike <scale = 2.0> (x)\n y = Add (x, r)", "spread"),
+        ("o = Constant <value_float = 3.0> ()\n r = RandomNormalLike (x)\n s = Add (x, r)\n y = Add (s, o)", "seeds"),
+        ("r = RandomNormalLike <scale = 2.0> (x)\n y = Add (x, r)", "seeds"),
         ("y = Identity (x)", "random"),
+        ("other = RandomNormalLike (x)\n y = Add (x, other)", ""),  # in the same order, under another name
     ],
 )
-def test_random_outputs_are_compared_by_many_draws(nodes: str, reason: str, tmp_path: Path) -> None:
+def test_random_outputs_are_compared_with_the_same_seeds(nodes: str, reason: str, tmp_path: Path) -> None:
     models = [
         made(f"g (float[n, 4] x) => (float[n, 4] y) {{ {text} }}")
         for text in ("r = RandomNormalLike (x)\n y = Add (x, r)", nodes)

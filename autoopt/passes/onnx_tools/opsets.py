@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.errors import one_line
 from autoopt.model.lazy_imports import onnx
-from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Refused
 from autoopt.passes.base.conversion import to_ir, to_proto
 from autoopt.passes.onnx_tools.functions import expand_operators, inline_functions
@@ -31,11 +30,8 @@ RESIZING_OPS: Final = ("Resize", "Upsample")
 RESIZE_CHANGED: Final = 11
 """Opset that gave Resize other defaults than the meaning it had."""
 HARDMAX_CHANGED: Final = 13
-"""Opset from which Hardmax works along one axis. onnx's converter has no adapter for it."""
 GROUPS_CHANGED: Final = 21
 """Opset from which GroupNormalization scales channels in place of groups. Neither converter knows their number."""
-HIDDEN_DOMAIN: Final = "autoopt.hidden"
-"""Domain of operators that onnx's converter shall leave alone."""
 ONNXSCRIPT_FROM: Final = 18
 """Lowest opset that onnxscript converts from by itself."""
 
@@ -96,57 +92,21 @@ def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:
     """Convert with onnx, whose adapters are wrong for Pad and the resizing operators of opsets before 11.
 
     The resizing ones scale coordinates from the corner and round down. The adapter to opset 11 leaves the new defaults
-    in place, which do neither. It also knows no Resize before opset 10, which onnxruntime's optimizer makes of
-    Upsample, and leaves Pad the attribute `value` in the modes that do not use it.
+    in place, which do neither. It also leaves Pad the attribute `value` in the modes that do not use it.
     """
     convert = onnx.version_converter.convert_version
     model = _without_unused_values(model)
     ops = {node.op_type for node in walk_nodes(model.graph) if is_standard(node)}
     if opset(model) < RESIZE_CHANGED <= version and not ops.isdisjoint(RESIZING_OPS):
-        if opset(model) < RESIZE_CHANGED - 1:
-            model = convert(_without_early_resize(model), RESIZE_CHANGED - 1)
         model = convert(model, RESIZE_CHANGED)
         for node in walk_nodes(model.graph):
             if node.op_type == "Resize":
                 node.attribute.append(onnx.helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
                 node.attribute.append(onnx.helper.make_attribute("nearest_mode", "floor"))
     if opset(model) < HARDMAX_CHANGED <= version and "Hardmax" in ops:
-        return _restore_hardmax(convert(_without_hardmax(model), version))
+        raise ValueError("Hardmax has another meaning from opset 13 on, and onnx does not convert it")
     converted: ModelProto = convert(model, version)
     return converted
-
-
-def _without_hardmax(model: ModelProto) -> ModelProto:
-    """A copy in which Hardmax takes matrices, as it means before version 13, and is hidden from the converter."""
-    copy = deepcopy(model)
-    copy.opset_import.add(domain=HIDDEN_DOMAIN, version=1)
-    for graph in walk_graphs(copy.graph):
-        nodes: list[NodeProto] = []
-        for node in graph.node:
-            nodes += _hardmax_of_matrix(node) if node.op_type == "Hardmax" and is_standard(node) else [node]
-        replace_items(graph.node, nodes)
-    return copy
-
-
-def _hardmax_of_matrix(node: NodeProto) -> list[NodeProto]:
-    """The nodes in place of a Hardmax, which joins the axes before its own axis, and all others."""
-    value, output = node.input[0], node.output[0]
-    sizes, flat, hard = f"{output}__sizes", f"{output}__flat", f"{output}__hard"
-    make_node = onnx.helper.make_node
-    return [
-        make_node("Shape", [value], [sizes]),
-        make_node("Flatten", [value], [flat], axis=attribute_values(node).get("axis", 1)),
-        make_node("Hardmax", [flat], [hard], node.name, domain=HIDDEN_DOMAIN, axis=1),
-        make_node("Reshape", [hard, sizes], [output]),
-    ]
-
-
-def _restore_hardmax(model: ModelProto) -> ModelProto:
-    for node in walk_nodes(model.graph):
-        if node.domain == HIDDEN_DOMAIN:
-            node.domain = ""
-    replace_items(model.opset_import, [entry for entry in model.opset_import if entry.domain != HIDDEN_DOMAIN])
-    return model
 
 
 def _without_unused_values(model: ModelProto) -> ModelProto:
@@ -161,15 +121,6 @@ def _without_unused_values(model: ModelProto) -> ModelProto:
     copy = deepcopy(model)
     for node in filter(is_unused, walk_nodes(copy.graph)):
         replace_items(node.attribute, [attribute for attribute in node.attribute if attribute.name != "value"])
-    return copy
-
-
-def _without_early_resize(model: ModelProto) -> ModelProto:
-    """A copy in which Resize is Upsample, which has the same inputs and meaning before opset 10."""
-    copy = deepcopy(model)
-    for node in walk_nodes(copy.graph):
-        if node.op_type == "Resize" and is_standard(node):
-            node.op_type = "Upsample"
     return copy
 
 
